@@ -1,0 +1,214 @@
+/* fmath.c - elementary functions from +, -, *, /, fma and rint only; see fmath.h for the promises.
+ *
+ * The double versions reduce the argument, sum a Taylor series in Horner form and put the pieces
+ * back; where one double is not enough (log inside pow), the value is carried as hi + lo. */
+#include "base/fmath.h"
+
+#include <math.h>
+#include <string.h>
+
+static double double_of(uint64_t bits) {
+    double d;
+    memcpy(&d, &bits, sizeof d);
+    return d;
+}
+
+static uint64_t bits_of(double d) {
+    uint64_t bits;
+    memcpy(&bits, &d, sizeof bits);
+    return bits;
+}
+
+static float float_of(uint32_t bits) {
+    float f;
+    memcpy(&f, &bits, sizeof f);
+    return f;
+}
+
+static uint32_t bits_of_float(float f) {
+    uint32_t bits;
+    memcpy(&bits, &f, sizeof bits);
+    return bits;
+}
+
+/* c[0] + c[1] x + ... + c[n-1] x^(n-1) */
+static double horner(const double *c, int n, double x) {
+    double p = c[n - 1];
+    for (int i = n - 2; i >= 0; i--) {
+        p = fma(p, x, c[i]);
+    }
+    return p;
+}
+
+/* ln 2 in two pieces; the first has 42 bits, so its product with any exponent is exact. */
+static const double LN2_HI = 0x1.62e42fefa3800p-1, LN2_LO = 0x1.ef35793c76730p-45;
+static const double LOG2E = 0x1.71547652b82fep+0;
+
+/* 2^k for k in [-1022, 1023] */
+static double pow2(int k) { return double_of((uint64_t)(1023 + k) << 52); }
+
+/* exp(x + lo) where |lo| is far below one ulp of 1 and x is in (-746, 710). */
+static double exp_sum(double x, double lo) {
+    /* 1/2!, 1/3!, ... 1/13!: the rest is below 2^-57 for |r| <= ln 2 / 2 */
+    static const double inverse_factorial[12] = {1.0 / 2,        1.0 / 6,         1.0 / 24,
+                                                 1.0 / 120,      1.0 / 720,       1.0 / 5040,
+                                                 1.0 / 40320,    1.0 / 362880,    1.0 / 3628800,
+                                                 1.0 / 39916800, 1.0 / 479001600, 1.0 / 6227020800};
+    double n = rint(x * LOG2E);
+    double r_hi = fma(n, -LN2_HI, x); /* exact */
+    double r_lo = fma(n, -LN2_LO, lo);
+    double r = r_hi + r_lo;
+    double r_err = (r_hi - r) + r_lo;
+    double tail = fma(r * r, horner(inverse_factorial, 12, r), r_err);
+    double p = 1.0 + (r + tail);
+    int k = (int)n, half = k / 2; /* in two steps: 2^k itself may not be a normal number */
+    return p * pow2(half) * pow2(k - half);
+}
+
+double rf_exp(double x) {
+    if (x != x) return x;
+    if (x > 709.782712893384) return (double)INFINITY;
+    if (x < -745.1332191019412) return 0.0;
+    return exp_sum(x, 0.0);
+}
+
+/* log(x) = hi + lo with about 2^-62 relative error, for finite x > 0. */
+static void log_sum(double x, double *hi, double *lo) {
+    /* atanh(s) = s + s^3/3 + s^5/5 + ...; |s| <= 0.172, so s^25/25 is below 2^-65 of s */
+    static const double inverse_odd[11] = {1.0 / 3,  1.0 / 5,  1.0 / 7,  1.0 / 9,
+                                           1.0 / 11, 1.0 / 13, 1.0 / 15, 1.0 / 17,
+                                           1.0 / 19, 1.0 / 21, 1.0 / 23};
+    int k = 0;
+    if (x < 0x1p-1022) { /* subnormal */
+        x *= 0x1p54;
+        k = -54;
+    }
+    uint64_t bits = bits_of(x);
+    k += (int)(bits >> 52) - 1023;
+    double m = double_of((bits & 0x000FFFFFFFFFFFFFu) | 0x3FF0000000000000u);
+    if (m > 0x1.6a09e667f3bcdp+0) { /* sqrt 2 */
+        m *= 0.5;
+        k++;
+    }
+    double num = m - 1.0; /* exact */
+    double den = m + 1.0;
+    double den_lo = m > 1.0 ? 1.0 - (den - m) : m - (den - 1.0); /* what the sum rounded away */
+    double s = num / den;
+    double s_lo = (fma(-s, den, num) - s * den_lo) / den;
+    double z = s * s;
+    double cubic = s * z * horner(inverse_odd, 11, z);
+    double a = (double)k * LN2_HI, b = 2.0 * s; /* k = 0 or |a| > |b| */
+    double sum = a + b;
+    double sum_err = k == 0 ? 0.0 : (a - sum) + b;
+    double rest = sum_err + fma((double)k, LN2_LO, 2.0 * (s_lo + cubic));
+    *hi = sum + rest;
+    *lo = (sum - *hi) + rest;
+}
+
+double rf_log(double x) {
+    if (x != x || x == (double)INFINITY) return x;
+    if (x < 0) return (double)NAN;
+    if (x == 0) return -(double)INFINITY;
+    double hi, lo;
+    log_sum(x, &hi, &lo);
+    return hi + lo;
+}
+
+double rf_pow(double x, double y) {
+    if (y == 0 || x == 1) return 1.0;
+    if (x != x || y != y || x < 0) return (double)NAN;
+    bool falls = (x < 1) != (y < 0); /* towards 0 as |y| grows */
+    bool far = x == 0 || x == (double)INFINITY || y - y != 0;
+    if (far) return falls ? 0.0 : (double)INFINITY;
+    double hi, lo;
+    log_sum(x, &hi, &lo);
+    double t = y * hi;
+    if (t > 709.8) return (double)INFINITY;
+    if (t < -745.2) return 0.0;
+    return exp_sum(t, fma(y, hi, -t) + y * lo);
+}
+
+void rf_sincos(double x, double *sin_x, double *cos_x) {
+    static const double s_coef[8] = {-1.0 / 6,
+                                     1.0 / 120,
+                                     -1.0 / 5040,
+                                     1.0 / 362880,
+                                     -1.0 / 39916800,
+                                     1.0 / 6227020800,
+                                     -1.0 / 1307674368000.0,
+                                     1.0 / 355687428096000.0};
+    static const double c_coef[8] = {
+        -1.0 / 2,       1.0 / 24,        -1.0 / 720,           1.0 / 40320,
+        -1.0 / 3628800, 1.0 / 479001600, -1.0 / 87178291200.0, 1.0 / 20922789888000.0};
+    if (!(x >= -1e9 && x <= 1e9)) { /* beyond the promise, inf and NaN: no digit would be right */
+        *sin_x = *cos_x = (double)NAN;
+        return;
+    }
+    double n = rint(x * 0x1.45f306dc9c883p-1);   /* 2 / pi */
+    double r = fma(n, -0x1.921fb54442d18p+0, x); /* exact: both are multiples of a small power */
+    r = fma(n, -0x1.1a62633145c07p-54, r);
+    double z = r * r;
+    double s = fma(r * z, horner(s_coef, 8, z), r);
+    double c = fma(z, horner(c_coef, 8, z), 1.0);
+    unsigned quadrant = (unsigned)(int64_t)n & 3u;
+    *sin_x = quadrant == 0 ? s : quadrant == 1 ? c : quadrant == 2 ? -s : -c;
+    *cos_x = quadrant == 0 ? c : quadrant == 1 ? -s : quadrant == 2 ? -c : s;
+}
+
+float rf_expf(float x) {
+    x = x < RF_EXPF_MIN ? RF_EXPF_MIN : x;
+    x = x > RF_EXPF_MAX ? RF_EXPF_MAX : x;
+    if (x != x) return x; /* the conversion of n below would be undefined */
+    float n = rintf(x * RF_EXPF_LOG2E);
+    float r = fmaf(n, -RF_EXPF_LN2_HI, x);
+    r = fmaf(n, -RF_EXPF_LN2_LO, r);
+    float p = RF_EXPF_C6;
+    p = fmaf(p, r, RF_EXPF_C5);
+    p = fmaf(p, r, RF_EXPF_C4);
+    p = fmaf(p, r, RF_EXPF_C3);
+    p = fmaf(p, r, RF_EXPF_C2);
+    p = fmaf(p, r, RF_EXPF_C1);
+    p = fmaf(p, r, RF_EXPF_C0);
+    return float_of(bits_of_float(p) + ((uint32_t)(int32_t)n << 23));
+}
+
+float rf_f16_to_f32(uint16_t h) {
+    uint32_t sign = (uint32_t)(h & 0x8000u) << 16;
+    uint32_t exponent = h >> 10 & 0x1Fu;
+    uint32_t mantissa = h & 0x3FFu;
+    if (exponent == 31) { /* NaNs become quiet, as the conversion instructions do it */
+        return float_of(sign | 0x7F800000u | (mantissa ? 0x00400000u | mantissa << 13 : 0));
+    }
+    if (exponent == 0) { /* zero and subnormals: an integer count of 2^-24 */
+        float f = (float)mantissa * 0x1p-24f;
+        return float_of(sign | bits_of_float(f));
+    }
+    return float_of(sign | (exponent + 112) << 23 | mantissa << 13);
+}
+
+uint16_t rf_f32_to_f16(float f) {
+    uint32_t bits = bits_of_float(f);
+    uint32_t sign = bits >> 16 & 0x8000u;
+    uint32_t a = bits & 0x7FFFFFFFu;
+    if (a > 0x7F800000u) return (uint16_t)(sign | 0x7E00u | (a >> 13 & 0x3FFu));
+    if (a >= 0x477FF000u) return (uint16_t)(sign | 0x7C00u); /* 65520 and up round to inf */
+    if (a < 0x33000001u) return (uint16_t)sign; /* at most 2^-25: a tie goes to the even 0 */
+    uint32_t exponent = a >> 23;
+    uint32_t mantissa = (a & 0x007FFFFFu) | 0x00800000u;
+    uint32_t drop = 13, base = 0; /* bits of the mantissa that do not fit */
+    if (exponent < 113) {
+        drop += 113 - exponent; /* subnormal: the leading 1 is not implied */
+    } else {
+        base = (exponent - 113) << 10; /* the leading 1 adds the last step of the exponent */
+    }
+    uint32_t kept = mantissa >> drop;
+    uint32_t rest = mantissa & ((1u << drop) - 1), half = 1u << (drop - 1);
+    kept += rest > half || (rest == half && (kept & 1u)); /* a carry moves into the exponent */
+    return (uint16_t)(sign | (base + kept));
+}
+
+uint16_t rf_f32_to_bf16(float f) {
+    uint32_t bits = bits_of_float(f);
+    if ((bits & 0x7FFFFFFFu) > 0x7F800000u) return (uint16_t)(bits >> 16 | 0x0040u);
+    return (uint16_t)((bits + 0x7FFFu + (bits >> 16 & 1u)) >> 16);
+}

@@ -1,0 +1,49 @@
+/* os.h - the operating system: files, memory maps, clock, terminal, CPU features.
+ *
+ * POSIX (Linux first).  Every failure names the path and the system's own words. */
+#pragma once
+#include "base/base.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* A whole file mapped read-only.  Empty files map to {NULL, 0}. */
+typedef struct rf_filemap {
+    const uint8_t *data;
+    size_t size;
+} rf_filemap;
+RF_CHECKED rf_status rf_filemap_open(rf_filemap *out, const char *path, rf_error *e);
+void rf_filemap_close(rf_filemap *m);
+
+/* A whole small file (or "-": stdin) read into memory, at most max_bytes; free with rf_free. */
+RF_CHECKED rf_status rf_file_read(const char *path, size_t max_bytes, uint8_t **out,
+                                  size_t *out_len, rf_error *e);
+
+/* A file written beside its final name and renamed on commit, so that a failure leaves no half. */
+typedef struct rf_outfile rf_outfile;
+RF_CHECKED rf_status rf_outfile_open(rf_outfile **out, const char *path, rf_error *e);
+RF_CHECKED rf_status rf_outfile_write(rf_outfile *f, const void *p, size_t n, rf_error *e);
+RF_CHECKED rf_status rf_outfile_commit(rf_outfile *f, rf_error *e); /* frees f, also on failure */
+void rf_outfile_abort(rf_outfile *f); /* removes the temporary file; NULL is fine */
+
+uint64_t rf_time_us(void);    /* monotonic */
+uint64_t rf_random_u64(void); /* from the system, for seeds */
+int rf_cpu_count(void);       /* CPUs this process may run on, at least 1 */
+uint64_t rf_mem_total(void), rf_mem_available(void), rf_mem_peak_rss(void); /* bytes; 0 = unknown */
+/* Directory of the running executable, without trailing slash; empty when unknown. */
+void rf_exe_dir(char *out, size_t cap);
+
+/* Levels of instruction set that the CPU backend has kernels for, lowest first. */
+typedef enum rf_isa { RF_ISA_SCALAR, RF_ISA_AVX2, RF_ISA_AVX512, RF_ISA_COUNT } rf_isa;
+const char *rf_isa_name(rf_isa isa); /* "scalar", "avx2", "avx512" */
+/* The best level this CPU (and its OS) runs; AVX2 means avx2+fma+f16c, AVX512 means
+ * f+bw+vl+dq+vnni. */
+rf_isa rf_isa_best(void);
+/* The same, lowered by the environment variable RF_CPU=scalar|avx2|avx512.  Unknown names and levels
+ * that this CPU lacks are errors. */
+RF_CHECKED rf_status rf_isa_choose(rf_isa *out, rf_error *e);
+
+#ifdef __cplusplus
+}
+#endif

@@ -1,0 +1,137 @@
+/* os_machine.c - the machine's side of os.h: clock, randomness, processors, memory.
+ *
+ * A container's limits (cgroup.h) count as the machine's. */
+#include "base/os.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/resource.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/cgroup.h"
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
+uint64_t rf_time_us(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000u + (uint64_t)t.tv_nsec / 1000u;
+}
+
+uint64_t rf_random_u64(void) {
+    uint64_t v = 0;
+    ssize_t got;
+    do {
+        got = getrandom(&v, sizeof v, 0);
+    } while (got < 0 && errno == EINTR);
+    if (got == (ssize_t)sizeof v) return v;
+    /* a kernel without getrandom: seeds only have to differ, they guard no secret */
+    struct timespec t;
+    clock_gettime(CLOCK_REALTIME, &t);
+    return ((uint64_t)t.tv_sec << 30 ^ (uint64_t)t.tv_nsec ^ (uint64_t)getpid() << 48) *
+           0x9E3779B97F4A7C15u;
+}
+
+static rf_cgroup_limits own_limits(void) {
+    return rf_cgroup_read("/proc/self/cgroup", "/sys/fs/cgroup");
+}
+
+int rf_cpu_count(void) {
+    union {
+        cpu_set_t set;
+        unsigned char room[2048]; /* a kernel for more than 1024 processors wants a larger set */
+    } cpus = {.room = {0}};
+    long n = 0;
+    if (sched_getaffinity(0, sizeof cpus, &cpus.set) == 0) n = CPU_COUNT_S(sizeof cpus, &cpus.set);
+    if (n <= 0) n = sysconf(_SC_NPROCESSORS_ONLN);
+    long quota = own_limits().cpus;
+    if (quota < n) n = quota;
+    return n < 1 ? 1 : (int)n;
+}
+
+uint64_t rf_mem_total(void) {
+    long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+    if (pages <= 0 || page <= 0) return 0;
+    uint64_t total = (uint64_t)pages * (uint64_t)page, limit = own_limits().mem_total;
+    return limit < total ? limit : total;
+}
+
+uint64_t rf_mem_available(void) {
+    FILE *f = fopen("/proc/meminfo", "re");
+    if (!f) return 0;
+    unsigned long long kib = 0;
+    for (char line[128]; kib == 0 && fgets(line, sizeof line, f);) {
+        if (sscanf(line, "MemAvailable: %llu kB", &kib) != 1) kib = 0;
+    }
+    fclose(f);
+    uint64_t bytes = (uint64_t)kib * 1024u, limit = own_limits().mem_available;
+    return limit < bytes ? limit : bytes;
+}
+
+uint64_t rf_mem_peak_rss(void) {
+    struct rusage usage;
+    if (getrusage(RUSAGE_SELF, &usage) != 0) return 0;
+    return (uint64_t)usage.ru_maxrss * 1024u;
+}
+
+void rf_exe_dir(char *out, size_t cap) {
+    if (cap == 0) return;
+    out[0] = '\0';
+    ssize_t n = readlink("/proc/self/exe", out, cap);
+    char *slash = n > 0 && (size_t)n < cap ? memrchr(out, '/', (size_t)n) : NULL;
+    if (!slash) {
+        out[0] = '\0';
+        return;
+    }
+    slash[slash == out ? 1 : 0] = '\0'; /* the root keeps its slash */
+}
+
+static const char *const isa_names[RF_ISA_COUNT] = {"scalar", "avx2", "avx512"};
+
+const char *rf_isa_name(rf_isa isa) {
+    return (unsigned)isa < RF_ISA_COUNT ? isa_names[isa] : "unknown";
+}
+
+rf_isa rf_isa_best(void) {
+#if defined(__x86_64__)
+    unsigned a, b, c, d;
+    __builtin_cpu_init();
+    bool f16c = __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
+    if (!(__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && f16c)) {
+        return RF_ISA_SCALAR;
+    }
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+        __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
+        __builtin_cpu_supports("avx512vnni")) {
+        return RF_ISA_AVX512;
+    }
+    return RF_ISA_AVX2;
+#else
+    return RF_ISA_SCALAR;
+#endif
+}
+
+rf_status rf_isa_choose(rf_isa *out, rf_error *e) {
+    rf_isa best = rf_isa_best();
+    *out = best;
+    const char *name = getenv("RF_CPU");
+    if (!name || !*name) return RF_OK;
+    for (int i = 0; i < RF_ISA_COUNT; i++) {
+        if (strcmp(name, isa_names[i]) != 0) continue;
+        if (i > (int)best) {
+            return rf_fail(e, RF_EUNSUPPORTED,
+                           "RF_CPU=%s: this processor has at most %s; unset RF_CPU or lower it",
+                           name, isa_names[best]);
+        }
+        *out = (rf_isa)i;
+        return RF_OK;
+    }
+    return rf_fail(e, RF_EARG, "RF_CPU=%.40s: unknown, expected scalar, avx2 or avx512", name);
+}

@@ -1,0 +1,258 @@
+/* test_fmath.c - accuracy against long double libm, special values, and the half-width formats. */
+#include "lib/testlib.h"
+
+#include <float.h>
+#include <math.h>
+#include <string.h>
+
+#include "base/fmath.h"
+
+static float float_of(uint32_t bits) {
+    float f;
+    memcpy(&f, &bits, sizeof f);
+    return f;
+}
+
+static uint32_t bits_of(float f) {
+    uint32_t bits;
+    memcpy(&bits, &f, sizeof bits);
+    return bits;
+}
+
+/* |got - want| in units of the last place of a double near want. */
+static double ulps(double got, long double want) {
+    int exponent;
+    frexpl(want, &exponent);
+    if (exponent < -1021) exponent = -1021;
+    return (double)fabsl(((long double)got - want) / ldexpl(1.0L, exponent - 53));
+}
+
+static double uniform(uint64_t *seed, double lo, double hi) {
+    return lo + (hi - lo) * ((double)(rf_test_rand(seed) >> 11) * 0x1p-53);
+}
+
+static void exp_is_within_two_ulp(void **state) {
+    (void)state;
+    uint64_t seed = 1;
+    double worst = 0;
+    for (int i = 0; i < 300000; i++) {
+        double range = i % 3 == 0 ? 745.0 : i % 3 == 1 ? 20.0 : 1e-3;
+        double x = uniform(&seed, -range, range < 700 ? range : 709.7);
+        double d = ulps(rf_exp(x), expl((long double)x));
+        if (d > worst) worst = d;
+    }
+    print_message("exp: worst error %.3f ulp\n", worst);
+    assert_true(worst < 2.0);
+    assert_true(rf_exp(0) == 1.0);
+    assert_true(rf_exp(-0.0) == 1.0);
+    assert_true(rf_exp((double)INFINITY) == (double)INFINITY);
+    assert_true(rf_exp(-(double)INFINITY) == 0.0);
+    assert_true(rf_exp(710.0) == (double)INFINITY);
+    assert_true(rf_exp(-746.0) == 0.0);
+    assert_true(isfinite(rf_exp(709.782712893384)));
+    assert_true(rf_exp(-745.1332191019411) == 0x1p-1074);
+    assert_true(isnan(rf_exp((double)NAN)));
+}
+
+static void log_is_within_two_ulp(void **state) {
+    (void)state;
+    uint64_t seed = 2;
+    double worst = 0;
+    for (int i = 0; i < 300000; i++) {
+        double x = i % 2 ? ldexp(uniform(&seed, 0.5, 1), (int)(rf_test_rand(&seed) % 2098) - 1073)
+                         : uniform(&seed, 0.9, 1.1); /* where the result goes through 0 */
+        double d = ulps(rf_log(x), logl((long double)x));
+        if (d > worst) worst = d;
+    }
+    print_message("log: worst error %.3f ulp\n", worst);
+    assert_true(worst < 2.0);
+    assert_true(rf_log(1.0) == 0.0);
+    assert_true(rf_log((double)INFINITY) == (double)INFINITY);
+    assert_true(rf_log(0.0) == -(double)INFINITY);
+    assert_true(rf_log(-0.0) == -(double)INFINITY);
+    assert_true(isnan(rf_log(-1.0)));
+    assert_true(isnan(rf_log((double)NAN)));
+    assert_true(ulps(rf_log(0x1p-1074), logl(0x1p-1074L)) < 2.0);
+    assert_true(ulps(rf_log(DBL_MAX), logl((long double)DBL_MAX)) < 2.0);
+}
+
+static void pow_is_within_1e_14(void **state) {
+    (void)state;
+    uint64_t seed = 3;
+    double worst = 0;
+    for (int i = 0; i < 300000; i++) {
+        double x = ldexp(uniform(&seed, 0.5, 1), (int)(rf_test_rand(&seed) % 200) - 100);
+        double y = uniform(&seed, -12, 12);
+        if (i % 3 == 0) { /* the bases and exponents of RoPE */
+            x = uniform(&seed, 1e3, 1e7);
+            y = -uniform(&seed, 0, 1);
+        }
+        long double want = powl((long double)x, (long double)y);
+        if (want < 1e-300L || want > 1e300L) continue;
+        double d = (double)fabsl(((long double)rf_pow(x, y) - want) / want);
+        if (d > worst) worst = d;
+    }
+    print_message("pow: worst relative error %.3g\n", worst);
+    assert_true(worst < 1e-14);
+}
+
+static void pow_at_the_edges(void **state) {
+    (void)state;
+    const double inf = (double)INFINITY, nan = (double)NAN;
+    static const double xs[] = {0.0, 0x1p-1074, 0.5, 1.0, 2.0, 1e308};
+    for (size_t i = 0; i < RF_COUNT(xs); i++) {
+        const double ys[] = {0.0, 1.0, -1.0, 1e308, -1e308, inf, -inf, 2000.0, -2000.0};
+        for (size_t k = 0; k < RF_COUNT(ys); k++) {
+            double got = rf_pow(xs[i], ys[k]), want = pow(xs[i], ys[k]);
+            assert_true(got == want || fabs(got - want) <= 1e-14 * want);
+        }
+    }
+    assert_true(rf_pow(inf, 2.0) == inf);
+    assert_true(rf_pow(inf, -2.0) == 0.0);
+    assert_true(rf_pow(nan, 0.0) == 1.0);
+    assert_true(rf_pow(1.0, nan) == 1.0);
+    assert_true(isnan(rf_pow(nan, 1.0)));
+    assert_true(isnan(rf_pow(2.0, nan)));
+    assert_true(isnan(rf_pow(-2.0, 2.0)));
+    assert_true(rf_pow(10000.0, 1.0) > 9999.9999999 && rf_pow(10000.0, 1.0) < 10000.0000001);
+}
+
+static void sincos_is_within_1e_12(void **state) {
+    (void)state;
+    uint64_t seed = 4;
+    double worst = 0;
+    for (int i = 0; i < 300000; i++) {
+        static const double ranges[] = {1.0, 100.0, 1e5, 1e9};
+        double x = uniform(&seed, -1, 1) * ranges[i % 4];
+        if (i % 5 == 0) x = rint(x) * 0x1.921fb54442d18p+0; /* beside a multiple of pi / 2 */
+        if (fabs(x) > 1e9) continue;
+        double s, c;
+        rf_sincos(x, &s, &c);
+        double ds = (double)fabsl((long double)s - sinl((long double)x));
+        double dc = (double)fabsl((long double)c - cosl((long double)x));
+        if (ds > worst) worst = ds;
+        if (dc > worst) worst = dc;
+    }
+    print_message("sincos: worst absolute error %.3g\n", worst);
+    assert_true(worst < 1e-12);
+    double s, c;
+    rf_sincos(0.0, &s, &c);
+    assert_true(s == 0.0 && c == 1.0);
+    rf_sincos(2e9, &s, &c);
+    assert_true(isnan(s) && isnan(c));
+    rf_sincos((double)NAN, &s, &c);
+    assert_true(isnan(s) && isnan(c));
+}
+
+static void expf_keeps_its_promise(void **state) {
+    (void)state;
+    double worst = 0;
+    for (uint32_t bits = 0; bits < 0x42B10000u; bits += 37) { /* 0 to 88.5 */
+        for (int negative = 0; negative < 2; negative++) {
+            float x = float_of(bits | (uint32_t)negative << 31);
+            if (x < RF_EXPF_MIN || x > RF_EXPF_MAX) continue;
+            double want = rf_exp((double)x), d = fabs((double)rf_expf(x) - want) / want;
+            if (d > worst) worst = d;
+        }
+    }
+    print_message("expf: worst relative error %.3g\n", worst);
+    assert_true(worst < 1e-7);
+    assert_true(bits_of(rf_expf(0.0f)) == 0x3F800000u);
+    assert_true(bits_of(rf_expf(-0.0f)) == 0x3F800000u);
+    assert_true(bits_of(rf_expf(-INFINITY)) == bits_of(rf_expf(RF_EXPF_MIN)));
+    assert_true(bits_of(rf_expf(INFINITY)) == bits_of(rf_expf(RF_EXPF_MAX)));
+    assert_true(isfinite(rf_expf(FLT_MAX)));
+    assert_true(rf_expf(-FLT_MAX) > 0 && rf_expf(-FLT_MAX) < 1.3e-38f);
+    assert_true(isnan(rf_expf(NAN)));
+}
+
+/* The documented sequence, written a second time from the header's comment: no other order of
+ * operations may give these bits. */
+static void expf_is_the_documented_sequence(void **state) {
+    (void)state;
+    static const float c[7] = {RF_EXPF_C0, RF_EXPF_C1, RF_EXPF_C2, RF_EXPF_C3,
+                               RF_EXPF_C4, RF_EXPF_C5, RF_EXPF_C6};
+    uint64_t seed = 5;
+    for (int i = 0; i < 200000; i++) {
+        float x = rf_test_randf(&seed) * 90.0f;
+        float in = fminf(fmaxf(x, -87.3f), 88.3f);
+        float n = rintf(in * RF_EXPF_LOG2E);
+        float r = fmaf(n, -RF_EXPF_LN2_LO, fmaf(n, -RF_EXPF_LN2_HI, in));
+        float p = c[6];
+        for (int k = 5; k >= 0; k--) {
+            p = fmaf(p, r, c[k]);
+        }
+        assert_int_equal(bits_of(rf_expf(x)), bits_of(ldexpf(p, (int)n)));
+    }
+}
+
+/* All 65536 halves: value by definition, and back. */
+static void f16_is_exact(void **state) {
+    (void)state;
+    for (uint32_t h = 0; h < 65536; h++) {
+        uint32_t exponent = h >> 10 & 31, mantissa = h & 1023;
+        float got = rf_f16_to_f32((uint16_t)h);
+        assert_int_equal(bits_of(got) >> 31, h >> 15);
+        if (exponent == 31 && mantissa) {
+            assert_true(isnan(got));
+            assert_int_equal(rf_f32_to_f16(got), h | 0x200u); /* quiet, payload kept */
+            continue;
+        }
+        double want = exponent == 31  ? (double)INFINITY
+                      : exponent == 0 ? ldexp(mantissa, -24)
+                                      : ldexp(1024 + mantissa, (int)exponent - 25);
+        assert_true(fabs((double)got) == want);
+        assert_int_equal(rf_f32_to_f16(got), h);
+    }
+}
+
+/* Between each pair of neighbouring halves: below, at and above the middle. */
+static void f16_rounds_to_nearest_even(void **state) {
+    (void)state;
+    for (uint32_t h = 0; h < 0x7C00; h++) {
+        double lo = (double)rf_f16_to_f32((uint16_t)h);
+        double hi = h == 0x7BFF ? 65536.0 : (double)rf_f16_to_f32((uint16_t)(h + 1));
+        float middle = (float)((lo + hi) / 2); /* exact: one bit more than a half has */
+        uint32_t even = h & 1 ? h + 1 : h;
+        assert_int_equal(rf_f32_to_f16(middle), even);
+        assert_int_equal(rf_f32_to_f16(nextafterf(middle, 0.0f)), h);
+        assert_int_equal(rf_f32_to_f16(nextafterf(middle, INFINITY)), h + 1);
+        assert_int_equal(rf_f32_to_f16(-middle), even | 0x8000u);
+    }
+    assert_int_equal(rf_f32_to_f16(FLT_MAX), 0x7C00);
+    assert_int_equal(rf_f32_to_f16(-INFINITY), 0xFC00);
+    assert_int_equal(rf_f32_to_f16(0x1p-149f), 0);
+    assert_int_equal(rf_f32_to_f16(-0.0f), 0x8000);
+    assert_int_equal(rf_f32_to_f16(float_of(0x7F800001u)), 0x7E00);
+}
+
+static void bf16_is_exact_and_rounds_to_nearest_even(void **state) {
+    (void)state;
+    for (uint32_t h = 0; h < 65536; h++) {
+        float f = rf_bf16_to_f32((uint16_t)h);
+        assert_int_equal(bits_of(f), h << 16);
+        bool is_nan = (h & 0x7FFFu) > 0x7F80u;
+        assert_int_equal(rf_f32_to_bf16(f), is_nan ? h | 0x40u : h);
+        if ((h & 0x7F80u) == 0x7F80u) continue;
+        assert_int_equal(rf_f32_to_bf16(float_of(h << 16 | 0x7FFFu)), h);
+        assert_int_equal(rf_f32_to_bf16(float_of(h << 16 | 0x8000u)), h + (h & 1));
+        assert_int_equal(rf_f32_to_bf16(float_of(h << 16 | 0x8001u)), h + 1);
+    }
+    assert_int_equal(rf_f32_to_bf16(float_of(0x7F800001u)), 0x7FC0); /* a NaN stays one */
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(exp_is_within_two_ulp),
+        cmocka_unit_test(log_is_within_two_ulp),
+        cmocka_unit_test(pow_is_within_1e_14),
+        cmocka_unit_test(pow_at_the_edges),
+        cmocka_unit_test(sincos_is_within_1e_12),
+        cmocka_unit_test(expf_keeps_its_promise),
+        cmocka_unit_test(expf_is_the_documented_sequence),
+        cmocka_unit_test(f16_is_exact),
+        cmocka_unit_test(f16_rounds_to_nearest_even),
+        cmocka_unit_test(bf16_is_exact_and_rounds_to_nearest_even),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
