@@ -1,0 +1,192 @@
+/* rocmforge.h - the public C API of ROCmForge.
+ *
+ * Open an engine on a model file, submit requests, step until they are done; tokens and text arrive
+ * through a callback.  Threads: one thread calls rf_engine_step (and receives all callbacks, from
+ * inside it); any thread may submit, cancel, tokenize or read facts.  Open and close are not
+ * concurrent with anything.  All strings are UTF-8; returned pointers live as long as the engine
+ * unless stated otherwise.
+ *
+ * A request's tokens depend only on the model, its prompt, its sampling options and its seed: not on
+ * what else runs beside it, nor on threads or instruction set. */
+#ifndef ROCMFORGE_H
+#define ROCMFORGE_H
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(__GNUC__)
+#define RF_API __attribute__((visibility("default")))
+#else
+#define RF_API
+#endif
+
+/* What functions return: what the caller can do about it.  The text of the failure is in rf_text. */
+enum {
+    ROCMFORGE_OK = 0,
+    ROCMFORGE_ENOMEM = 1,
+    ROCMFORGE_EIO = 2,
+    ROCMFORGE_EFORMAT = 3,
+    ROCMFORGE_EUNSUPPORTED = 4,
+    ROCMFORGE_EDEVICE = 5,
+    ROCMFORGE_EARG = 6,
+    ROCMFORGE_EFULL = 7,
+    ROCMFORGE_ECANCELLED = 8,
+};
+
+/* Filled on failure: what, where, expected and got.  Empty on success. */
+typedef struct rf_text {
+    char text[500];
+} rf_text;
+
+RF_API const char *rf_version(void); /* "0.1.0" */
+/* The ith supported architecture (general.architecture) and the model families it serves; NULL past
+ * the last.  families may be NULL. */
+RF_API const char *rf_architecture(size_t i, const char **families);
+
+/* ---- engine ---- */
+
+typedef struct rf_engine rf_engine;
+typedef struct rf_engine_opts {
+    const char *model_path; /* a GGUF file */
+    const char *backend;    /* "cpu" (also NULL) or "ref" */
+    const char *kv_type;    /* "f16" (also NULL) or "f32" */
+    int n_threads;          /* 0: one per CPU */
+    uint32_t n_ctx;         /* tokens a request may hold; 0: the model's, at most 8192 */
+    uint32_t max_seqs;      /* requests worked on at once; 0: 8 */
+    uint32_t batch_tokens;  /* rows of one step; 0: 256 */
+    uint32_t n_kv_blocks;   /* KV blocks of 32 tokens in all; 0: max(n_ctx, 4096) tokens' worth */
+    bool vocab_only;        /* tokenizer only: no weights, no requests */
+} rf_engine_opts;
+
+/* On success *out is the engine; on failure NULL, and why is filled (NULL: not wanted). */
+RF_API int rf_engine_open(rf_engine **out, const rf_engine_opts *opts, rf_text *why);
+RF_API void rf_engine_close(rf_engine *e); /* ends all requests without callbacks; NULL is fine */
+
+typedef struct rf_engine_info {
+    const char *model_name, *architecture, *backend; /* "cpu avx2, 2 threads" */
+    const char *chat_template;                       /* NULL when the file has none */
+    uint32_t n_layers, n_embd, n_heads, n_kv_heads, head_dim, n_ff, n_vocab;
+    uint32_t n_ctx, n_ctx_train;
+    uint64_t n_params, weight_bytes;
+    uint64_t exec_bytes; /* activations, KV cache, scratch */
+    uint32_t kv_blocks, kv_blocks_free;
+} rf_engine_info;
+RF_API void rf_engine_get_info(const rf_engine *e, rf_engine_info *out);
+
+/* ---- text and tokens ---- */
+
+/* Writes at most cap ids to out and their full number to *n.  add_special: BOS and EOS as the model
+ * asks for; parse_special: the text of control tokens becomes those tokens. */
+RF_API int rf_engine_tokenize(const rf_engine *e, const char *text, size_t len, bool add_special,
+                              bool parse_special, int32_t *out, size_t cap, size_t *n,
+                              rf_text *why);
+/* Writes at most cap bytes (no NUL) and the full length to *len. */
+RF_API int rf_engine_detokenize(const rf_engine *e, const int32_t *tokens, size_t n,
+                                bool with_special, char *out, size_t cap, size_t *len,
+                                rf_text *why);
+typedef struct rf_message {
+    const char *role, *content;
+} rf_message;
+/* A conversation as tokens, ready to be answered.  format: NULL for the model's own, or one of
+ * chatml, llama2, llama3, mistral, zephyr, phi3, gemma, plain.  Message text never becomes a control
+ * token. */
+RF_API int rf_engine_chat_tokens(const rf_engine *e, const char *format, const rf_message *messages,
+                                 size_t n_messages, int32_t *out, size_t cap, size_t *n,
+                                 rf_text *why);
+RF_API bool rf_engine_is_end(const rf_engine *e, int32_t token); /* ends a text or a turn */
+
+/* ---- requests ---- */
+
+typedef struct rf_logit_bias {
+    int32_t token;
+    float bias; /* -INFINITY forbids the token */
+} rf_logit_bias;
+
+/* Order of application: bias, penalties, DRY; then at temperature 0 the most likely token (ties to the
+ * lowest id); else top-n-sigma, top-k, typical, top-p, min-p, XTC, temperature, draw.  Mirostat 2
+ * takes the place of all filters.  Start from rf_sampling_default. */
+typedef struct rf_sampling {
+    float temperature;
+    int32_t top_k;                 /* 0: off */
+    float top_p, min_p, typical_p; /* 1, 0, 1: off */
+    float top_n_sigma;             /* 0: off */
+    float xtc_probability, xtc_threshold;
+    float repeat_penalty, presence_penalty, frequency_penalty;
+    int32_t penalty_last_n; /* -1: the whole context */
+    float dry_multiplier, dry_base;
+    int32_t dry_allowed_length, dry_last_n;
+    bool mirostat;
+    float mirostat_tau, mirostat_eta;
+    uint64_t seed;
+    const rf_logit_bias *logit_bias;
+    size_t n_logit_bias;
+} rf_sampling;
+RF_API rf_sampling
+rf_sampling_default(void); /* temperature 0.8, top-k 40, top-p 0.95, min-p 0.05 */
+
+typedef enum rf_finish {
+    RF_FINISH_NONE,   /* still running */
+    RF_FINISH_STOP,   /* end of text, or a stop string */
+    RF_FINISH_LENGTH, /* max_tokens, or the context is full */
+    RF_FINISH_CANCELLED,
+    RF_FINISH_ERROR,
+} rf_finish;
+
+typedef struct rf_token_prob {
+    int32_t token;
+    float logprob; /* natural log, of the model's own distribution before any sampling option */
+} rf_token_prob;
+
+typedef struct rf_event {
+    uint64_t request;
+    rf_finish finish; /* the last event of a request has it set */
+    int32_t token;    /* -1: no token (text held back comes out, or the request ends) */
+    const char *text; /* whole UTF-8 characters that became certain; not NUL-terminated */
+    size_t text_len;
+    rf_token_prob chosen;     /* when n_logprobs >= 0 */
+    const rf_token_prob *top; /* [n_top] likeliest first */
+    size_t n_top;
+    uint32_t n_prompt, n_cached, n_generated; /* tokens so far; cached ones needed no work */
+    uint64_t prompt_us, decode_us;            /* time in prefill and since the first token */
+    const char *error;                        /* finish == RF_FINISH_ERROR */
+} rf_event;
+/* Everything in the event is valid during the call only.  May call cancel and submit, not step. */
+typedef void (*rf_event_fn)(void *user, const rf_event *event);
+
+typedef struct rf_request_opts {
+    const int32_t *tokens; /* the prompt, copied */
+    size_t n_tokens;
+    rf_sampling sampling;
+    int32_t max_tokens; /* -1: until the context is full */
+    int32_t min_tokens;
+    const char *const *stop; /* stop strings, copied */
+    size_t n_stop;
+    int32_t n_logprobs; /* -1: none; else that many likeliest tokens beside the chosen one, <= 20 */
+    bool ignore_eos;
+    bool with_special; /* control tokens appear in the text */
+    rf_event_fn on_event;
+    void *user;
+} rf_request_opts;
+
+/* Queues a request.  ROCMFORGE_EARG names a wrong option; ROCMFORGE_EFULL: too long for the context. */
+RF_API int rf_engine_submit(rf_engine *e, const rf_request_opts *opts, uint64_t *id, rf_text *why);
+/* The request ends at the next step with RF_FINISH_CANCELLED; unknown ids are ignored. */
+RF_API void rf_engine_cancel(rf_engine *e, uint64_t id);
+/* One batch.  1: worked; 0: nothing to do; below 0: the negated status of a failure that ended all
+ * running requests (each got its event). */
+RF_API int rf_engine_step(rf_engine *e);
+
+/* The logits of every position of one sequence, without sampling: sink gets [n][n_vocab] floats in
+ * pieces, in order; returning false stops.  Not while requests run. */
+typedef bool (*rf_logits_fn)(void *user, size_t first, size_t n, const float *logits);
+RF_API int rf_engine_logits(rf_engine *e, const int32_t *tokens, size_t n, rf_logits_fn sink,
+                            void *user, rf_text *why);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
