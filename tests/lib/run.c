@@ -82,7 +82,9 @@ const float *rf_test_run_batch(rf_test_run *r, uint32_t n_seqs, const uint32_t *
                   .seq_start = seq_start,
                   .kv_len = kv_len,
                   .table = r->table,
-                  .out_row = out_row};
+                  .out_row = out_row,
+                  .mask = r->mask,
+                  .mask_stride = r->mask_stride};
     rf_error e = {0};
     const float *logits = NULL;
     must(r->ops->run(r->exec, &b, &e), &e, "run");

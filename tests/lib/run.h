@@ -15,7 +15,9 @@ typedef struct rf_test_run {
     rf_exec *exec;
     rf_limits limits;
     uint32_t table_stride;
-    uint32_t *table; /* [max_seqs][table_stride] */
+    uint32_t *table;   /* [max_seqs][table_stride] */
+    const float *mask; /* [rows][mask_stride] of the next batches, for RF_ATTN_CUSTOM */
+    uint32_t mask_stride;
 } rf_test_run;
 
 typedef struct rf_test_run_opts {
@@ -33,8 +35,8 @@ void rf_test_run_open(rf_test_run *r, const rf_backend_ops *ops, const char *pat
 void rf_test_run_model(rf_test_run *r, const rf_backend_ops *ops, rf_model *m, rf_test_run_opts o);
 void rf_test_run_close(rf_test_run *r);
 
-/* Rows of several sequences in one batch: n[s] tokens of sequence s from position pos[s] on.  Logits
- * of all rows, [sum of n][n_vocab], valid until the next run. */
+/* Rows of several sequences in one batch: n[s] tokens of sequence s from position pos[s] on.
+ * Logits of all rows, [sum of n][n_vocab], valid until the next run. */
 const float *rf_test_run_batch(rf_test_run *r, uint32_t n_seqs, const uint32_t *n,
                                const uint32_t *pos, const int32_t *const *tokens);
 /* A whole text as sequence 0, in chunks of at most chunk rows; out: [n][n_vocab]. */

@@ -1,0 +1,76 @@
+/* backend.h - the whole seam between engine and hardware.
+ *
+ * A backend is a device; an exec is one plan made ready for it: kernels chosen, activations and the KV
+ * pool allocated.  One thread uses an exec at a time.  run() queues, wait() gives the logits. */
+#pragma once
+#include "base/os.h"
+#include "plan/plan.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { RF_KV_BLOCK = 32 }; /* tokens per KV block */
+
+/* One engine step: token rows of many sequences, back to back, in order of position. */
+typedef struct rf_batch {
+    uint32_t n_tokens, n_seqs, n_outputs, table_stride;
+    const int32_t *token;      /* [n_tokens] ids below n_vocab */
+    const uint32_t *pos;       /* [n_tokens] position within its sequence */
+    const uint32_t *seq_start; /* [n_seqs + 1] first row of each sequence */
+    const uint32_t *kv_len;    /* [n_seqs] tokens of the sequence in the KV cache after this step */
+    const uint32_t *table;     /* [n_seqs][table_stride] KV block ids: position p lies in block
+                                 table[p / RF_KV_BLOCK] at row p % RF_KV_BLOCK */
+    const uint32_t *out_row;   /* [n_outputs] rows that need logits, ascending */
+    const float *mask; /* RF_ATTN_CUSTOM: [n_tokens][mask_stride], column j = key position j */
+    uint32_t mask_stride;
+} rf_batch;
+
+typedef struct rf_limits {
+    uint32_t max_tokens; /* rows of a batch */
+    uint32_t max_seqs;
+    uint32_t max_outputs;
+    uint32_t n_kv_blocks;
+    rf_dtype kv_type; /* RF_DT_F32 or RF_DT_F16 */
+} rf_limits;
+
+typedef struct rf_backend_opts {
+    int n_threads; /* 0: one per CPU */
+    int device;    /* GPUs */
+} rf_backend_opts;
+
+typedef struct rf_backend rf_backend; /* opaque, one per backend kind */
+typedef struct rf_exec rf_exec;
+typedef struct rf_backend_ops {
+    const char *name; /* "ref", "cpu" */
+    rf_status (*open)(rf_backend **out, const rf_backend_opts *o, rf_error *e);
+    void (*close)(rf_backend *b);
+    void (*describe)(const rf_backend *b, char *out, size_t cap); /* "cpu avx2, 2 threads" */
+    rf_status (*compile)(rf_exec **out, rf_backend *b, const rf_plan *p, const rf_limits *l,
+                         rf_error *e);
+    void (*exec_free)(rf_exec *x);
+    size_t (*exec_bytes)(const rf_exec *x); /* memory taken: activations, KV, scratch */
+    /* Checks the batch against plan and limits (ids, positions, blocks: RF_EARG names the row). */
+    rf_status (*run)(rf_exec *x, const rf_batch *batch, rf_error *e);
+    rf_status (*wait)(rf_exec *x,
+                      const float **logits); /* [n_outputs][n_vocab], valid until the next run */
+    rf_status (*kv_copy)(rf_exec *x, uint32_t from_block, uint32_t to_block); /* all layers */
+    /* Tests: value v of the last run as f32, n floats ([T or n_outputs][cols]), in an exec whose plan
+     * was sealed with keep_values: nothing is then fused and no activation memory reused. */
+    rf_status (*peek)(rf_exec *x, rf_val v, float *out, size_t n);
+} rf_backend_ops;
+
+extern const rf_backend_ops rf_ref_ops; /* plain loops in double: the truth */
+extern const rf_backend_ops rf_cpu_ops; /* kernels per instruction set, canonical arithmetic */
+
+/* Shared check of a batch, used by every backend's run(). */
+RF_CHECKED rf_status rf_batch_check(const rf_batch *b, const rf_plan *p, const rf_limits *l,
+                                    rf_error *e);
+/* First and one-past-last visible key of a row at position pos with kv_len keys; GLOBAL_LOCAL also
+ * sees [0, min(n_global, *begin)).  CUSTOM: all of [0, kv_len), the mask decides. */
+void rf_attn_range(const rf_attn_pattern *pattern, uint32_t pos, uint32_t kv_len, uint32_t *begin,
+                   uint32_t *end);
+
+#ifdef __cplusplus
+}
+#endif

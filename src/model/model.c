@@ -1,0 +1,71 @@
+/* model.c - opening a model: which architecture, then its bind(); closing it again.
+ *
+ * Owns the rf_model, its arena and, once bound, the GGUF file under it.  What a model consists
+ * of is the business of its architecture (arch/); how single values are read and checked is
+ * bind.c's. */
+#include "model/model.h"
+
+#include <stdio.h>
+
+static const rf_arch *find_arch(rf_str name) {
+    for (size_t i = 0; i < rf_arch_count(); i++)
+        if (rf_str_is(name, rf_arch_at(i)->name)) return rf_arch_at(i);
+    return NULL;
+}
+
+static rf_status choose_arch(rf_model *m, rf_error *e) {
+    rf_str name = {0};
+    bool found = false;
+    RF_TRY(rf_gguf_get_str(m->file, "general.architecture", &name, &found, e));
+    const char *path = rf_gguf_path(m->file);
+    if (!found)
+        return rf_fail(e, RF_EFORMAT,
+                       "%s: key general.architecture is missing, so the file cannot be run; "
+                       "expected a model, got other GGUF data",
+                       path);
+    m->arch = find_arch(name);
+    if (m->arch) return RF_OK;
+    char known[200] = "";
+    size_t used = 0;
+    for (size_t i = 0; i < rf_arch_count() && used < sizeof known; i++)
+        used += (size_t)snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "",
+                                 rf_arch_at(i)->name);
+    return rf_fail(e, RF_EUNSUPPORTED, "%s: general.architecture is \"%.*s\"; this build runs %s",
+                   path, (int)(name.len > 64 ? 64 : name.len), name.p, known);
+}
+
+rf_status rf_model_bind(rf_model **out, rf_gguf *g, rf_error *e) {
+    *out = NULL;
+    rf_arena *arena = NULL;
+    if (rf_arena_create(&arena) != RF_OK) return rf_fail_nomem(e, sizeof(rf_model));
+    rf_model *m = rf_arena_alloc(arena, 1, sizeof *m);
+    if (!m) {
+        rf_arena_free(arena);
+        return rf_fail_nomem(e, sizeof *m);
+    }
+    m->arena = arena;
+    m->file = g;
+    rf_status s = choose_arch(m, e);
+    if (s == RF_OK) s = m->arch->bind(m, e);
+    if (s != RF_OK) {
+        rf_arena_free(arena);
+        return s;
+    }
+    *out = m;
+    return RF_OK;
+}
+
+rf_status rf_model_open(rf_model **out, const char *path, rf_error *e) {
+    *out = NULL;
+    rf_gguf *g = NULL;
+    RF_TRY(rf_gguf_open(&g, path, e));
+    rf_status s = rf_model_bind(out, g, e);
+    if (s != RF_OK) rf_gguf_close(g);
+    return s;
+}
+
+void rf_model_close(rf_model *m) {
+    if (!m) return;
+    rf_gguf_close(m->file);
+    rf_arena_free(m->arena);
+}
