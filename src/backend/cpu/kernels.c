@@ -1,0 +1,33 @@
+/* kernels.c - builds the tables of CPU kernels, once per process.
+ *
+ * A level starts from the level below it, so that a kernel exists in the best form written so far;
+ * all of them give the same bits.  Other processors than x86-64 have the scalar table only. */
+#include "backend/cpu/kernels.h"
+
+#include <pthread.h>
+
+static rf_cpu_kernels tables[RF_ISA_COUNT];
+static pthread_once_t tables_once = PTHREAD_ONCE_INIT;
+
+static void fill_tables(void) {
+    rf_cpu_kernels k = {.isa = RF_ISA_SCALAR};
+    rf_cpu_mm_scalar(&k);
+    rf_cpu_vec_scalar(&k);
+    tables[RF_ISA_SCALAR] = k;
+#if defined(__x86_64__)
+    k.isa = RF_ISA_AVX2;
+    rf_cpu_mm_avx2(&k);
+    rf_cpu_vec_avx2(&k);
+    tables[RF_ISA_AVX2] = k;
+    k.isa = RF_ISA_AVX512;
+    rf_cpu_mm_avx512(&k);
+    rf_cpu_vec_avx512(&k);
+    tables[RF_ISA_AVX512] = k;
+#endif
+}
+
+const rf_cpu_kernels *rf_cpu_kernels_get(rf_isa isa) {
+    pthread_once(&tables_once, fill_tables);
+    RF_ASSERT((unsigned)isa < RF_ISA_COUNT && tables[isa].matmul);
+    return &tables[isa];
+}

@@ -1,0 +1,82 @@
+/* kernels.h - the CPU backend's table of kernels, one per instruction set.
+ *
+ * Every entry follows docs/arithmetic.md to the bit, so tables of different instruction sets are
+ * interchangeable.  Kernels are pure functions over plain memory: no threads, no allocation.  The
+ * scalar table is complete; the others start from a copy of it and override what they do faster. */
+#pragma once
+#include "base/os.h"
+#include "model/model.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* T activation rows prepared once per matrix product input, in the form the weight's view needs. */
+typedef struct rf_act {
+    rf_int_view view;
+    uint32_t n_rows, n_cols;
+    const float *x; /* RF_INT_NONE: [n_rows][n_cols] */
+    int8_t *q;      /* [n_rows][n_cols] */
+    float *d;       /* [n_rows][n_cols / 32] or [n_rows][n_cols / 256] */
+    int32_t *sum;   /* [n_rows][n_cols / 32], or [n_rows][n_cols / 16] for RF_INT_256 */
+} rf_act;
+
+/* One matrix product: dst[t * dst_stride + r] = sum_k w[r][k] x[t][k] + bias[r]. */
+typedef struct rf_mm {
+    const rf_tensor *w;
+    const float *bias; /* [w->rows] f32, or NULL */
+    const rf_act *act;
+    float *dst;
+    size_t dst_stride; /* floats */
+} rf_mm;
+
+/* One query head group of attention: the n_q query heads that share one KV head, of one row. */
+typedef struct rf_attend {
+    const float *q; /* [n_q][head_dim] */
+    float *dst;     /* [n_q][head_dim] */
+    uint32_t n_q, head_dim;
+    rf_dtype kv_type;                /* F32 or F16 */
+    const uint8_t *k, *v;            /* this layer's pools, at this KV head: key position p lies at
+                                  k + table[p / 32] * block_stride + (p % 32) * row_stride */
+    size_t block_stride, row_stride; /* bytes */
+    const uint32_t *table;
+    rf_attn_pattern pattern;
+    uint32_t pos, kv_len;
+    const float *mask; /* CUSTOM: [kv_len], else NULL */
+    float scale;
+} rf_attend;
+
+typedef struct rf_cpu_kernels {
+    rf_isa isa;
+    /* x: [n]; q: [n]; d: [n/32]; sum: [n/32] */
+    void (*quant_32)(const float *x, size_t n, int8_t *q, float *d, int32_t *sum);
+    /* d: [n/256]; sum: [n/16] */
+    void (*quant_256)(const float *x, size_t n, int8_t *q, float *d, int32_t *sum);
+    /* Output rows [begin, end) for all activation rows.  scratch: rf_mm_scratch_bytes of this thread,
+     * 64-byte aligned. */
+    void (*matmul)(const rf_mm *mm, uint32_t begin, uint32_t end, void *scratch);
+    void (*rms_norm)(float *dst, const float *x, const float *w, size_t n, float eps);
+    /* cos_sin: [n_dims / 2][2]; rotates the first n_dims of each of n_heads heads in place */
+    void (*rope)(float *x, uint32_t n_heads, uint32_t head_dim, const rf_rope *rope,
+                 const float *cos_sin);
+    void (*silu_mul)(float *dst, const float *gate, const float *up, size_t n);
+    void (*add)(float *dst, const float *a, const float *b, size_t n);
+    void (*f32_to_f16)(uint16_t *dst, const float *x, size_t n);
+    void (*attend)(const rf_attend *a);
+} rf_cpu_kernels;
+
+/* The table of a level; the CPU must have it. */
+const rf_cpu_kernels *rf_cpu_kernels_get(rf_isa isa);
+size_t rf_mm_scratch_bytes(uint32_t max_act_rows, uint32_t max_cols);
+
+/* Overrides, one function per file and instruction set (absent on other processors). */
+void rf_cpu_mm_scalar(rf_cpu_kernels *k); /* quant_32, quant_256, matmul */
+void rf_cpu_mm_avx2(rf_cpu_kernels *k);
+void rf_cpu_mm_avx512(rf_cpu_kernels *k);
+void rf_cpu_vec_scalar(rf_cpu_kernels *k); /* everything else */
+void rf_cpu_vec_avx2(rf_cpu_kernels *k);
+void rf_cpu_vec_avx512(rf_cpu_kernels *k);
+
+#ifdef __cplusplus
+}
+#endif

@@ -1,0 +1,103 @@
+/* mm.h - what the matrix-product kernels share; private to src/backend/cpu/mm_*.c.
+ *
+ * Few activation rows (T < RF_MM_TILE_MIN) stream the weights once, straight from the packed
+ * blocks (mm_rows_avx2.c).  More rows go through a panel: a stretch of some output rows is
+ * unpacked once, transposed so that output rows lie in vector lanes (mm_pack_avx2.c), and
+ * multiplied with all activation rows in register tiles (mm_avx2.c, mm_avx512.c).  Both give the
+ * bits of mm_scalar.c. */
+#pragma once
+#include "backend/cpu/kernels.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum {
+    RF_MM_TILE_MIN = 4,           /* activation rows from which unpacking a panel pays */
+    RF_MM_FLOAT_ROWS = 8,         /* most weight rows held decoded to f32 at a time */
+    RF_MM_PANEL_BYTES = 64 << 10, /* most bytes of an integer panel */
+};
+
+static inline size_t rf_mm_round16(size_t n) { return (n + 15) & ~(size_t)15; }
+static inline const uint8_t *rf_mm_row(const rf_tensor *w, uint32_t r) {
+    return (const uint8_t *)w->data + (size_t)r * w->row_bytes;
+}
+
+/* How a format's integers become unsigned bytes: u = q + off lies in [0, u_max]. */
+typedef struct rf_mm_range {
+    uint8_t off, u_max;
+} rf_mm_range;
+rf_mm_range rf_mm_range_of(rf_dtype t);
+
+/* The matmul of the scalar table. */
+void rf_mm_scalar(const rf_mm *mm, uint32_t begin, uint32_t end, void *scratch);
+
+/* A panel holds n_vecs vectors of `lanes` weight rows (8 or 16) over a stretch of n_groups groups:
+ * [n_vecs][n_groups] records.  A record of RF_INT_32 is
+ *   f32 d[lanes], m[lanes]; u8 q[8][lanes][4]                        (k in fours)
+ * and one of RF_INT_256 is
+ *   f32 d[lanes], m[lanes]; i16 scale[16][lanes][2] (twice the same, or one and a 0),
+ *   scales[8][lanes][2], mins[8][lanes][2] (two neighbours); u8 q[64][lanes][4].
+ * Rows beyond the range have d = m = 0. */
+#define RF_MM_RECORD_32(lanes)  ((size_t)(lanes) * (8 + 32))
+#define RF_MM_RECORD_256(lanes) ((size_t)(lanes) * (8 + 64 + 32 + 32 + 256))
+#define RF_MM_AT_M(lanes)       ((size_t)(lanes)*4)
+#define RF_MM_AT_Q_32(lanes)    ((size_t)(lanes)*8)
+#define RF_MM_AT_SCALE(lanes)   ((size_t)(lanes)*8)
+#define RF_MM_AT_SCALES(lanes)  ((size_t)(lanes) * (8 + 64))
+#define RF_MM_AT_MINS(lanes)    ((size_t)(lanes) * (8 + 64 + 32))
+#define RF_MM_AT_Q_256(lanes)   ((size_t)(lanes) * (8 + 64 + 32 + 32))
+
+typedef struct rf_mm_pack {
+    const rf_tensor *w;
+    uint32_t row, n_rows; /* 1 to n_vecs * lanes rows */
+    size_t group, n_groups;
+    uint32_t lanes, n_vecs;
+    uint8_t add;      /* added to every q: the format's off, or 0 to keep the signs */
+    bool scale_twice; /* RF_INT_256: the scale in both halves, for sums of i16 pairs */
+    uint8_t *panel;   /* 64-byte aligned */
+} rf_mm_pack;
+void rf_mm_pack_avx2(const rf_mm_pack *p);
+
+/* One register tile: n_vecs vectors of weight rows times a few activation rows over the panel's
+ * stretch.  Pointers are at the tile's first row and group. */
+typedef struct rf_mm_tile {
+    const uint8_t *panel;
+    size_t vec_bytes, n_groups;
+    const int8_t *q;     /* [T][q_stride] */
+    const float *d;      /* [T][group_stride] */
+    const int32_t *sum;  /* RF_INT_32: [T][group_stride] */
+    const int16_t *sums; /* RF_INT_256: [T][group_stride * 16] */
+    size_t q_stride, group_stride;
+    int32_t off;
+    bool has_min, first; /* first: the sums start at 0 and not at dst */
+    float *dst;          /* [T][dst_stride] */
+    size_t dst_stride;
+    uint32_t n_rows;   /* of dst: 1 to n_vecs * lanes */
+    const float *bias; /* [n_rows], on the last stretch; or NULL */
+} rf_mm_tile;
+typedef void (*rf_mm_tile_fn)(const rf_mm_tile *t);
+
+/* The register tiles of an instruction set for one kind of integers. */
+typedef struct rf_mm_tiles {
+    uint32_t lanes, vecs, widths[4]; /* widths in activation rows, widest first; the last is 1 */
+    bool keep_sign, scale_twice;     /* how to pack */
+    rf_mm_tile_fn one[4], full[4];   /* per width: one vector of weight rows, all of them */
+} rf_mm_tiles;
+/* Integer formats over panels; scratch as for matmul. */
+void rf_mm_panels_avx2(const rf_mm *mm, uint32_t begin, uint32_t end, void *scratch,
+                       const rf_mm_tiles *tiles);
+
+/* Integer formats with 1 to RF_MM_TILE_MIN - 1 activation rows; scratch as for matmul. */
+void rf_mm_rows_avx2(const rf_mm *mm, uint32_t begin, uint32_t end, void *scratch);
+
+/* Float formats, and those decoded to floats; scratch as for matmul. */
+void rf_mm_float_avx2(const rf_mm *mm, uint32_t begin, uint32_t end, void *scratch);
+void rf_mm_float_avx512(const rf_mm *mm, uint32_t begin, uint32_t end, void *scratch);
+
+/* The activations' sums of 16 as i16 (|sum| <= 2032), [n_rows][n_cols / 16], for RF_INT_256. */
+void rf_mm_sums16_avx2(const rf_act *a, int16_t *dst);
+
+#ifdef __cplusplus
+}
+#endif

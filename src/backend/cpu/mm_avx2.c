@@ -1,0 +1,369 @@
+/* mm_avx2.c - AVX2: quantisation of activations and register tiles of the integer formats over
+ * panels.
+ *
+ * Integer tiles: eight weight rows in the lanes of a vector, two vectors by four activation rows.
+ * Products are u8 x s8 in pairs of i16; how many pairs fit into 16 bits before they are widened
+ * depends on the format's largest u.  Integers that need all 8 bits use |w| times sign(x, w). */
+#include "backend/cpu/mm_avx2.h"
+
+/* ---- quantisation ---- */
+
+/* Eight values times id, clamped (a NaN too) and rounded, as i32. */
+RF_INLINE __m256i round_8(const float *x, __m256 id) {
+    __m256 v = _mm256_mul_ps(_mm256_loadu_ps(x), id);
+    v = _mm256_max_ps(v, _mm256_set1_ps(-127.0f)); /* the second operand where v is a NaN */
+    v = _mm256_min_ps(v, _mm256_set1_ps(127.0f));
+    return _mm256_cvtps_epi32(v);
+}
+
+RF_INLINE int32_t sum_lanes(__m256i v) {
+    __m128i s = _mm_add_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1));
+    s = _mm_add_epi32(s, _mm_shuffle_epi32(s, 0x4e));
+    s = _mm_add_epi32(s, _mm_shuffle_epi32(s, 0xb1));
+    return _mm_cvtsi128_si32(s);
+}
+
+/* Bits of the largest |x| of n floats, compared as integers so that a NaN wins. */
+RF_INLINE float abs_max(const float *x, size_t n) {
+    __m256i most = _mm256_setzero_si256();
+    const __m256i magnitude = _mm256_set1_epi32(0x7fffffff);
+    for (size_t i = 0; i < n; i += 8)
+        most = _mm256_max_epi32(most, _mm256_and_si256(rf_load_256(x + i), magnitude));
+    __m128i m = _mm_max_epi32(_mm256_castsi256_si128(most), _mm256_extracti128_si256(most, 1));
+    m = _mm_max_epi32(m, _mm_shuffle_epi32(m, 0x4e));
+    m = _mm_max_epi32(m, _mm_shuffle_epi32(m, 0xb1));
+    return _mm_cvtss_f32(_mm_castsi128_ps(m));
+}
+
+/* Quantises 32 floats; the sums of the two halves lie in first and second. */
+RF_INLINE void quant_stretch(const float *x, float id, int8_t *q, int32_t *first, int32_t *second) {
+    const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+    __m256 by = _mm256_set1_ps(id);
+    __m256i a = round_8(x, by), b = round_8(x + 8, by);
+    __m256i c = round_8(x + 16, by), d = round_8(x + 24, by);
+    *first = sum_lanes(_mm256_add_epi32(a, b));
+    *second = sum_lanes(_mm256_add_epi32(c, d));
+    __m256i bytes = _mm256_packs_epi16(_mm256_packs_epi32(a, b), _mm256_packs_epi32(c, d));
+    _mm256_storeu_si256((__m256i *)q, _mm256_permutevar8x32_epi32(bytes, order));
+}
+
+static void quant_32(const float *x, size_t n, int8_t *q, float *d, int32_t *sum) {
+    for (size_t g = 0; g < n / 32; g++) {
+        float amax = abs_max(x + 32 * g, 32);
+        float id = amax > 0 ? 127.0f / amax : 0;
+        int32_t first, second;
+        quant_stretch(x + 32 * g, id, q + 32 * g, &first, &second);
+        d[g] = amax / 127.0f;
+        sum[g] = first + second;
+    }
+}
+
+static void quant_256(const float *x, size_t n, int8_t *q, float *d, int32_t *sum) {
+    for (size_t g = 0; g < n / 256; g++) {
+        float amax = abs_max(x + 256 * g, 256);
+        float id = amax > 0 ? 127.0f / amax : 0;
+        d[g] = amax / 127.0f;
+        for (size_t j = 8 * g; j < 8 * (g + 1); j++)
+            quant_stretch(x + 32 * j, id, q + 32 * j, &sum[2 * j], &sum[2 * j + 1]);
+    }
+}
+
+/* ---- integer tiles ---- */
+
+enum { LANES = 8, VECS = 2, WIDTH = 4 };
+
+/* Products of k in fours that are added as i16 before they are widened. */
+typedef enum tile_mode {
+    TILE_SIGNED = 1, /* one; w keeps its sign */
+    TILE_2 = 2,      /* u <= 64 */
+    TILE_4 = 4,      /* u <= 32 */
+} tile_mode;
+
+typedef struct lane_floats {
+    __m256 v[VECS][WIDTH];
+} lane_floats;
+typedef struct lane_ints {
+    __m256i v[VECS][WIDTH];
+} lane_ints;
+
+/* The first n lanes. */
+RF_INLINE __m256i lane_mask(uint32_t n) {
+    return _mm256_cmpgt_epi32(_mm256_set1_epi32((int)n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+}
+
+RF_INLINE void load_acc(const rf_mm_tile *a, int nv, int nt, lane_floats *acc) {
+    for (int v = 0; v < nv; v++) {
+        __m256i mask = lane_mask(a->n_rows - (uint32_t)v * LANES);
+        for (int t = 0; t < nt; t++) {
+            const float *dst = a->dst + (size_t)t * a->dst_stride + v * LANES;
+            acc->v[v][t] = a->first ? _mm256_setzero_ps() : _mm256_maskload_ps(dst, mask);
+        }
+    }
+}
+
+RF_INLINE void store_acc(const rf_mm_tile *a, int nv, int nt, const lane_floats *acc) {
+    for (int v = 0; v < nv; v++) {
+        __m256i mask = lane_mask(a->n_rows - (uint32_t)v * LANES);
+        for (int t = 0; t < nt; t++) {
+            __m256 out = acc->v[v][t];
+            if (a->bias) out = _mm256_add_ps(out, _mm256_maskload_ps(a->bias + v * LANES, mask));
+            _mm256_maskstore_ps(a->dst + (size_t)t * a->dst_stride + v * LANES, mask, out);
+        }
+    }
+}
+
+/* acc[v][t] = fma((float)i[v][t], d[v] * xd[t], acc[v][t]); d: [nv] records apart. */
+RF_INLINE void add_scaled(const rf_mm_tile *a, int nv, int nt, const uint8_t *d, size_t g,
+                          const lane_ints *i, lane_floats *acc) {
+    RF_UNROLL
+    for (int t = 0; t < nt; t++) {
+        __m256 xd = _mm256_set1_ps(a->d[(size_t)t * a->group_stride + g]);
+        RF_UNROLL
+        for (int v = 0; v < nv; v++) {
+            __m256 wd = _mm256_load_ps((const float *)(const void *)(d + (size_t)v * a->vec_bytes));
+            acc->v[v][t] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(i->v[v][t]), _mm256_mul_ps(wd, xd),
+                                           acc->v[v][t]);
+        }
+    }
+}
+
+/* Adds n_quads (k in fours) of products, times the factors, to i.  q: weights of vector 0, x: of
+ * activation row 0. */
+RF_INLINE void add_products(tile_mode mode, int nv, int nt, int n_quads, const rf_mm_tile *a,
+                            const uint8_t *q, const int8_t *x, const __m256i factor[],
+                            lane_ints *i) {
+    lane_ints s;
+    RF_UNROLL
+    for (int k = 0; k < n_quads; k++) {
+        __m256i w[VECS];
+        RF_UNROLL
+        for (int v = 0; v < nv; v++)
+            w[v] = _mm256_load_si256(
+                (const __m256i *)(q + (size_t)v * a->vec_bytes + (size_t)k * LANES * 4));
+        RF_UNROLL
+        for (int t = 0; t < nt; t++) {
+            __m256i b = _mm256_set1_epi32((int)rf_get_u32(x + (size_t)t * a->q_stride + 4 * k));
+            RF_UNROLL
+            for (int v = 0; v < nv; v++) {
+                __m256i p = mode == TILE_SIGNED ? _mm256_maddubs_epi16(_mm256_abs_epi8(w[v]),
+                                                                       _mm256_sign_epi8(b, w[v]))
+                                                : _mm256_maddubs_epi16(w[v], b);
+                s.v[v][t] = k % (int)mode == 0 ? p : _mm256_add_epi16(s.v[v][t], p);
+                if (k % (int)mode == (int)mode - 1)
+                    i->v[v][t] =
+                        _mm256_add_epi32(i->v[v][t], _mm256_madd_epi16(s.v[v][t], factor[v]));
+            }
+        }
+    }
+}
+
+RF_INLINE void tile_32(tile_mode mode, int nv, int nt, const rf_mm_tile *a) {
+    const __m256i ones[VECS] = {_mm256_set1_epi16(1), _mm256_set1_epi16(1)};
+    lane_floats acc;
+    load_acc(a, nv, nt, &acc);
+    for (size_t g = 0; g < a->n_groups; g++) {
+        const uint8_t *record = a->panel + g * RF_MM_RECORD_32(LANES);
+        lane_ints i;
+        RF_UNROLL
+        for (int t = 0; t < nt; t++) {
+            int32_t off = a->off * a->sum[(size_t)t * a->group_stride + g];
+            for (int v = 0; v < nv; v++)
+                i.v[v][t] = mode == TILE_SIGNED ? _mm256_setzero_si256() : _mm256_set1_epi32(-off);
+        }
+        add_products(mode, nv, nt, 8, a, record + RF_MM_AT_Q_32(LANES), a->q + 32 * g, ones, &i);
+        add_scaled(a, nv, nt, record, g, &i, &acc);
+        if (!a->has_min) continue;
+        for (int t = 0; t < nt; t++) {
+            __m256i sum = _mm256_set1_epi32(a->sum[(size_t)t * a->group_stride + g]);
+            for (int v = 0; v < nv; v++)
+                i.v[v][t] = sum;
+        }
+        add_scaled(a, nv, nt, record + RF_MM_AT_M(LANES), g, &i, &acc);
+    }
+    store_acc(a, nv, nt, &acc);
+}
+
+/* sum_j f[j] * sums[j], where f (scales or mins) lies in pairs in vector 0's record. */
+RF_INLINE lane_ints dot_sums(int nv, int nt, const rf_mm_tile *a, const uint8_t *f, size_t g) {
+    lane_ints out;
+    for (int t = 0; t < nt; t++) {
+        const int16_t *sums = a->sums + ((size_t)t * a->group_stride + g) * 16;
+        for (int v = 0; v < nv; v++) {
+            __m256i s = _mm256_setzero_si256();
+            RF_UNROLL
+            for (size_t j = 0; j < 8; j++) {
+                __m256i pair = _mm256_set1_epi32((int)rf_get_u32(sums + 2 * j));
+                const uint8_t *at = f + (size_t)v * a->vec_bytes + j * LANES * 4;
+                s = _mm256_add_epi32(
+                    s, _mm256_madd_epi16(_mm256_load_si256((const __m256i *)at), pair));
+            }
+            out.v[v][t] = s;
+        }
+    }
+    return out;
+}
+
+RF_INLINE void tile_256(tile_mode mode, int nv, int nt, const rf_mm_tile *a) {
+    const __m256i off = _mm256_set1_epi32(a->off);
+    lane_floats acc;
+    load_acc(a, nv, nt, &acc);
+    for (size_t g = 0; g < a->n_groups; g++) {
+        const uint8_t *record = a->panel + g * RF_MM_RECORD_256(LANES);
+        const uint8_t *q = record + RF_MM_AT_Q_256(LANES);
+        lane_ints i;
+        for (int t = 0; t < nt; t++)
+            for (int v = 0; v < nv; v++)
+                i.v[v][t] = _mm256_setzero_si256();
+        if (mode != TILE_SIGNED && a->off) {
+            lane_ints o = dot_sums(nv, nt, a, record + RF_MM_AT_SCALES(LANES), g);
+            for (int t = 0; t < nt; t++)
+                for (int v = 0; v < nv; v++)
+                    i.v[v][t] = _mm256_sub_epi32(i.v[v][t], _mm256_mullo_epi32(o.v[v][t], off));
+        }
+        for (size_t j = 0; j < 16; j++) {
+            __m256i scale[VECS];
+            for (int v = 0; v < nv; v++)
+                scale[v] =
+                    _mm256_load_si256((const __m256i *)(record + (size_t)v * a->vec_bytes +
+                                                        RF_MM_AT_SCALE(LANES) + j * LANES * 4));
+            add_products(mode, nv, nt, 4, a, q + j * LANES * 16, a->q + 256 * g + 16 * j, scale,
+                         &i);
+        }
+        add_scaled(a, nv, nt, record, g, &i, &acc);
+        if (!a->has_min) continue;
+        i = dot_sums(nv, nt, a, record + RF_MM_AT_MINS(LANES), g);
+        add_scaled(a, nv, nt, record + RF_MM_AT_M(LANES), g, &i, &acc);
+    }
+    store_acc(a, nv, nt, &acc);
+}
+
+/* One function per shape, so that mode, nv and nt are constants inside. */
+#define TILE(size, mode, nv, nt)                                          \
+    static void tile_##size##_##mode##_##nv##_##nt(const rf_mm_tile *a) { \
+        tile_##size(mode, nv, nt, a);                                     \
+    }
+#define TILE_SET(size, mode) \
+    TILE(size, mode, 1, 1)   \
+    TILE(size, mode, 1, 2)   \
+    TILE(size, mode, 1, 4)   \
+    TILE(size, mode, 2, 1)   \
+    TILE(size, mode, 2, 2)   \
+    TILE(size, mode, 2, 4)
+TILE_SET(32, TILE_SIGNED)
+TILE_SET(32, TILE_2)
+TILE_SET(32, TILE_4)
+TILE_SET(256, TILE_SIGNED)
+TILE_SET(256, TILE_2)
+TILE_SET(256, TILE_4)
+
+#define TILES(size, mode)                                                                      \
+    {                                                                                          \
+        .lanes = LANES, .vecs = VECS, .widths = {4, 2, 1}, .keep_sign = (mode) == TILE_SIGNED, \
+        .scale_twice = true,                                                                   \
+        .one = {tile_##size##_##mode##_1_4, tile_##size##_##mode##_1_2,                        \
+                tile_##size##_##mode##_1_1},                                                   \
+        .full = {tile_##size##_##mode##_2_4, tile_##size##_##mode##_2_2,                       \
+                 tile_##size##_##mode##_2_1},                                                  \
+    }
+static const rf_mm_tiles tiles_32[3] = {TILES(32, TILE_SIGNED), TILES(32, TILE_2),
+                                        TILES(32, TILE_4)};
+static const rf_mm_tiles tiles_256[3] = {TILES(256, TILE_SIGNED), TILES(256, TILE_2),
+                                         TILES(256, TILE_4)};
+
+/* ---- panels ---- */
+
+/* All activation rows times one packed stretch. */
+static void run_tiles(const rf_mm_tiles *tiles, const rf_mm *mm, rf_mm_tile tile, uint32_t n_vecs) {
+    const rf_mm_tile start = tile;
+    bool full = n_vecs == tiles->vecs;
+    for (uint32_t v = 0; v < n_vecs; v += full ? tiles->vecs : 1) {
+        uint32_t row = v * tiles->lanes, left = start.n_rows - row;
+        tile = start;
+        tile.panel += v * start.vec_bytes;
+        tile.dst += row;
+        if (tile.bias) tile.bias += row;
+        tile.n_rows = full || left < tiles->lanes ? left : tiles->lanes;
+        uint32_t t = 0;
+        for (int i = 0; t < mm->act->n_rows; i++) {
+            uint32_t width = tiles->widths[i];
+            for (; t + width <= mm->act->n_rows; t += width) {
+                (full ? tiles->full : tiles->one)[i](&tile);
+                tile.q += width * tile.q_stride;
+                tile.d += width * tile.group_stride;
+                tile.sum += width * tile.group_stride;
+                tile.sums += width * tile.group_stride * 16;
+                tile.dst += width * tile.dst_stride;
+            }
+        }
+    }
+}
+
+void rf_mm_panels_avx2(const rf_mm *mm, uint32_t begin, uint32_t end, void *scratch,
+                       const rf_mm_tiles *tiles) {
+    const rf_act *a = mm->act;
+    const rf_dtype_info *info = rf_dtype_get(mm->w->type);
+    const bool is_256 = info->view == RF_INT_256;
+    const uint32_t lanes = tiles->lanes, per_panel = lanes * tiles->vecs;
+    const size_t group = is_256 ? 256 : 32, n_groups = a->n_cols / group;
+    const size_t record = is_256 ? RF_MM_RECORD_256(lanes) : RF_MM_RECORD_32(lanes);
+    const size_t stretch = 8192 / lanes / group; /* groups that fit into the first-level cache */
+    const uint8_t off = rf_mm_range_of(mm->w->type).off;
+    int16_t *sums = (int16_t *)(void *)((uint8_t *)scratch + RF_MM_PANEL_BYTES);
+    if (is_256) rf_mm_sums16_avx2(a, sums);
+    for (uint32_t row = begin; row < end; row += per_panel) {
+        uint32_t n_rows = end - row < per_panel ? end - row : per_panel;
+        for (size_t g = 0; g < n_groups; g += stretch) {
+            size_t n = n_groups - g < stretch ? n_groups - g : stretch;
+            rf_mm_pack pack = {.w = mm->w,
+                               .row = row,
+                               .n_rows = n_rows,
+                               .group = g,
+                               .n_groups = n,
+                               .lanes = lanes,
+                               .n_vecs = (n_rows + lanes - 1) / lanes,
+                               .add = tiles->keep_sign ? 0 : off,
+                               .scale_twice = tiles->scale_twice,
+                               .panel = scratch};
+            rf_mm_pack_avx2(&pack);
+            rf_mm_tile tile = {.panel = scratch,
+                               .vec_bytes = record * n,
+                               .n_groups = n,
+                               .q = a->q + g * group,
+                               .d = a->d + g,
+                               .sum = a->sum + (is_256 ? 0 : g),
+                               .sums = sums + 16 * g,
+                               .q_stride = a->n_cols,
+                               .group_stride = n_groups,
+                               .off = off,
+                               .has_min = info->has_min,
+                               .first = g == 0,
+                               .dst = mm->dst + row,
+                               .dst_stride = mm->dst_stride,
+                               .n_rows = n_rows,
+                               .bias = mm->bias && g + n == n_groups ? mm->bias + row : NULL};
+            run_tiles(tiles, mm, tile, pack.n_vecs);
+        }
+    }
+}
+
+/* ---- the table's entry ---- */
+
+static void matmul(const rf_mm *mm, uint32_t begin, uint32_t end, void *scratch) {
+    if (begin >= end || mm->act->n_rows == 0) return;
+    if (mm->act->view == RF_INT_NONE) {
+        rf_mm_float_avx2(mm, begin, end, scratch);
+    } else if (mm->act->n_rows < RF_MM_TILE_MIN) {
+        rf_mm_rows_avx2(mm, begin, end, scratch);
+    } else {
+        uint8_t u_max = rf_mm_range_of(mm->w->type).u_max;
+        int mode = u_max <= 32 ? 2 : u_max <= 64 ? 1 : 0;
+        rf_mm_panels_avx2(mm, begin, end, scratch,
+                          mm->act->view == RF_INT_32 ? &tiles_32[mode] : &tiles_256[mode]);
+    }
+}
+
+void rf_cpu_mm_avx2(rf_cpu_kernels *k) {
+    k->quant_32 = quant_32;
+    k->quant_256 = quant_256;
+    k->matmul = matmul;
+}

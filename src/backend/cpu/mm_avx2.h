@@ -1,0 +1,310 @@
+/* mm_avx2.h - AVX2 pieces of the matrix product: loading packed weights as bytes; private to
+ * mm_*.c.
+ *
+ * Each hot format has a loader that turns blocks into vectors of u8 (q + off) or, for formats
+ * whose integers need all eight bits, of signed q.  Everything here is inlined with a constant
+ * format. */
+#pragma once
+#include <immintrin.h>
+#include <string.h>
+
+#include "backend/cpu/mm.h"
+#include "quant/blocks.h"
+
+#define RF_INLINE static inline __attribute__((always_inline))
+#if defined(__has_feature)
+#define RF_HAS_FEATURE(f) __has_feature(f)
+#else
+#define RF_HAS_FEATURE(f) 0
+#endif
+#if RF_HAS_FEATURE(address_sanitizer) || RF_HAS_FEATURE(thread_sanitizer) || \
+    defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define RF_UNROLL /* instrumented code takes minutes to compile when unrolled */
+#elif defined(__clang__)
+#define RF_UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define RF_UNROLL _Pragma("GCC unroll 16")
+#endif
+
+/* Ways to read a format; the last two go through its unpack(). */
+typedef enum rf_mm_format {
+    RF_MM_Q4_0,
+    RF_MM_Q4_1,
+    RF_MM_Q5_0,
+    RF_MM_Q5_1,
+    RF_MM_Q8_0,
+    RF_MM_IQ4_NL,
+    RF_MM_MXFP4,
+    RF_MM_ANY_32, /* rf_int_group, signed */
+    RF_MM_Q4_K,
+    RF_MM_Q5_K,
+    RF_MM_Q6_K,
+    RF_MM_IQ4_XS,
+    RF_MM_Q2_K,
+    RF_MM_Q3_K,
+    RF_MM_ANY_256,
+} rf_mm_format;
+
+static inline rf_mm_format rf_mm_format_of(rf_dtype t) {
+    static const uint8_t formats[RF_DT_COUNT] = {
+        [RF_DT_Q4_0] = RF_MM_Q4_0 + 1,     [RF_DT_Q4_1] = RF_MM_Q4_1 + 1,
+        [RF_DT_Q5_0] = RF_MM_Q5_0 + 1,     [RF_DT_Q5_1] = RF_MM_Q5_1 + 1,
+        [RF_DT_Q8_0] = RF_MM_Q8_0 + 1,     [RF_DT_IQ4_NL] = RF_MM_IQ4_NL + 1,
+        [RF_DT_MXFP4] = RF_MM_MXFP4 + 1,   [RF_DT_Q4_K] = RF_MM_Q4_K + 1,
+        [RF_DT_Q5_K] = RF_MM_Q5_K + 1,     [RF_DT_Q6_K] = RF_MM_Q6_K + 1,
+        [RF_DT_IQ4_XS] = RF_MM_IQ4_XS + 1, [RF_DT_Q2_K] = RF_MM_Q2_K + 1,
+        [RF_DT_Q3_K] = RF_MM_Q3_K + 1,
+    };
+    if (formats[t]) return (rf_mm_format)(formats[t] - 1);
+    return rf_dtype_get(t)->view == RF_INT_32 ? RF_MM_ANY_32 : RF_MM_ANY_256;
+}
+
+/* Signed loaders need the abs/sign form of the product; the others give u8 = q + off. */
+RF_INLINE bool rf_mm_is_signed(rf_mm_format f) {
+    return f == RF_MM_Q8_0 || f == RF_MM_IQ4_NL || f == RF_MM_IQ4_XS || f == RF_MM_ANY_32 ||
+           f == RF_MM_ANY_256;
+}
+
+RF_INLINE __m256i rf_load_256(const void *p) { return _mm256_loadu_si256((const __m256i *)p); }
+RF_INLINE __m128i rf_load_128(const void *p) { return _mm_loadu_si128((const __m128i *)p); }
+RF_INLINE uint32_t rf_get_u32(const void *p) {
+    uint32_t v;
+    memcpy(&v, p, sizeof v);
+    return v;
+}
+RF_INLINE uint16_t rf_get_u16(const void *p) {
+    uint16_t v;
+    memcpy(&v, p, sizeof v);
+    return v;
+}
+RF_INLINE float rf_get_f16(const void *p) { return _cvtsh_ss(rf_get_u16(p)); }
+
+/* 2^(e - 128): bits of f32, subnormal for e < 2. */
+RF_INLINE float rf_e8m0_half(uint8_t e) {
+    uint32_t bits = e >= 2 ? (uint32_t)(e - 1) << 23 : 0x00200000u << e;
+    float f;
+    memcpy(&f, &bits, sizeof f);
+    return f;
+}
+
+/* Two unaligned 16-byte loads side by side. */
+RF_INLINE __m256i rf_two_128(const void *low, const void *high) {
+    return _mm256_inserti128_si256(_mm256_castsi128_si256(rf_load_128(low)), rf_load_128(high), 1);
+}
+
+/* What a nibble stands for: twice E2M1 plus 12, or the table of the IQ4 formats. */
+RF_INLINE __m256i rf_code_book(rf_mm_format f) {
+    if (f == RF_MM_MXFP4)
+        return _mm256_setr_epi8(12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0, 12, 13,
+                                14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0);
+    return _mm256_broadcastsi128_si256(
+        _mm_setr_epi8(-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113));
+}
+
+/* 16 fifth bits of two rows (low halves of a and b) as bytes of 0 or 16. */
+RF_INLINE __m256i rf_fifth_bits(uint32_t a, uint32_t b) {
+    const __m256i spread = _mm256_setr_epi8(0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 0, 0, 0,
+                                            0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1);
+    const __m256i bit = _mm256_set1_epi64x((long long)0x8040201008040201u);
+    __m256i v = _mm256_setr_m128i(_mm_cvtsi32_si128((int)a), _mm_cvtsi32_si128((int)b));
+    v = _mm256_and_si256(_mm256_shuffle_epi8(v, spread), bit);
+    return _mm256_and_si256(_mm256_cmpeq_epi8(v, bit), _mm256_set1_epi8(16));
+}
+
+/* A group of 32 of two rows: *low = elements 0..15 of a and of b, *high = elements 16..31.
+ * a and b point to blocks, or for RF_MM_ANY_32 to 32 signed bytes. */
+RF_INLINE void rf_load_pair(rf_mm_format f, const uint8_t *a, const uint8_t *b, __m256i *low,
+                            __m256i *high) {
+    if (f == RF_MM_Q8_0 || f == RF_MM_ANY_32) {
+        size_t at = f == RF_MM_Q8_0 ? offsetof(rf_block_q8_0, qs) : 0;
+        *low = rf_two_128(a + at, b + at);
+        *high = rf_two_128(a + at + 16, b + at + 16);
+        return;
+    }
+    size_t at = f == RF_MM_Q4_0 || f == RF_MM_IQ4_NL ? offsetof(rf_block_q4_0, qs)
+                : f == RF_MM_Q4_1                    ? offsetof(rf_block_q4_1, qs)
+                : f == RF_MM_Q5_0                    ? offsetof(rf_block_q5_0, qs)
+                : f == RF_MM_Q5_1                    ? offsetof(rf_block_q5_1, qs)
+                                                     : offsetof(rf_block_mxfp4, qs);
+    const __m256i mask = _mm256_set1_epi8(15);
+    __m256i v = rf_two_128(a + at, b + at);
+    *low = _mm256_and_si256(v, mask);
+    *high = _mm256_and_si256(_mm256_srli_epi16(v, 4), mask);
+    if (f == RF_MM_Q5_0 || f == RF_MM_Q5_1) {
+        uint32_t ha = rf_get_u32(a + at - 4), hb = rf_get_u32(b + at - 4);
+        *low = _mm256_or_si256(*low, rf_fifth_bits(ha, hb));
+        *high = _mm256_or_si256(*high, rf_fifth_bits(ha >> 16, hb >> 16));
+    }
+    if (f == RF_MM_IQ4_NL || f == RF_MM_MXFP4) {
+        *low = _mm256_shuffle_epi8(rf_code_book(f), *low);
+        *high = _mm256_shuffle_epi8(rf_code_book(f), *high);
+    }
+}
+
+/* The scales inside a block of 256, i16.  scale and min in order 0..15; spread: 0, 2, .. 14 in the
+ * low half and 1, 3, .. 15 in the high half. */
+typedef struct rf_scales_256 {
+    __m256i scale, min, spread;
+} rf_scales_256;
+
+RF_INLINE void rf_scales_of_8(rf_scales_256 *s, __m128i scale8) {
+    s->spread = _mm256_broadcastsi128_si256(scale8);
+    s->scale =
+        _mm256_setr_m128i(_mm_unpacklo_epi16(scale8, scale8), _mm_unpackhi_epi16(scale8, scale8));
+}
+
+/* Q4_K and Q5_K: eight 6-bit scales and minimums in 12 bytes. */
+RF_INLINE void rf_scales_q4_k(rf_scales_256 *s, const uint8_t *p) {
+    uint32_t a = rf_get_u32(p), b = rf_get_u32(p + 4), c = rf_get_u32(p + 8);
+    uint32_t scale_hi = (c & 0x0f0f0f0fu) | (a >> 6 & 0x03030303u) << 4;
+    uint32_t min_hi = (c >> 4 & 0x0f0f0f0fu) | (b >> 6 & 0x03030303u) << 4;
+    uint64_t scale = (a & 0x3f3f3f3fu) | (uint64_t)scale_hi << 32;
+    uint64_t min = (b & 0x3f3f3f3fu) | (uint64_t)min_hi << 32;
+    rf_scales_of_8(s, _mm_cvtepu8_epi16(_mm_cvtsi64_si128((long long)scale)));
+    __m128i m = _mm_cvtepu8_epi16(_mm_cvtsi64_si128((long long)min));
+    s->min = _mm256_setr_m128i(_mm_unpacklo_epi16(m, m), _mm_unpackhi_epi16(m, m));
+}
+
+RF_INLINE void rf_scales_of_16(rf_scales_256 *s, __m256i scale) {
+    const __m256i even_odd = _mm256_setr_epi8(0, 1, 4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10, 11, 14, 15,
+                                              0, 1, 4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10, 11, 14, 15);
+    s->scale = scale;
+    s->spread = _mm256_permute4x64_epi64(_mm256_shuffle_epi8(scale, even_odd), 0xd8);
+}
+
+/* Q3_K: sixteen 6-bit scales, less 32, in 12 bytes. */
+RF_INLINE void rf_scales_q3_k(rf_scales_256 *s, const uint8_t *p) {
+    uint32_t a = rf_get_u32(p), b = rf_get_u32(p + 4), c = rf_get_u32(p + 8);
+    const uint32_t low4 = 0x0f0f0f0fu, low2 = 0x03030303u;
+    uint32_t v0 = (a & low4) | (c & low2) << 4, v1 = (b & low4) | (c >> 2 & low2) << 4;
+    uint32_t v2 = (a >> 4 & low4) | (c >> 4 & low2) << 4;
+    uint32_t v3 = (b >> 4 & low4) | (c >> 6 & low2) << 4;
+    __m128i v = _mm_setr_epi32((int)v0, (int)v1, (int)v2, (int)v3);
+    rf_scales_of_16(s, _mm256_cvtepi8_epi16(_mm_sub_epi8(v, _mm_set1_epi8(32))));
+}
+
+/* Q2_K: scale and minimum in the nibbles of a byte. */
+RF_INLINE void rf_scales_q2_k(rf_scales_256 *s, const uint8_t *p) {
+    __m256i v = _mm256_cvtepu8_epi16(rf_load_128(p));
+    rf_scales_of_16(s, _mm256_and_si256(v, _mm256_set1_epi16(15)));
+    s->min = _mm256_srli_epi16(v, 4);
+}
+
+RF_INLINE void rf_scales_iq4_xs(rf_scales_256 *s, const rf_block_iq4_xs *b) {
+    __m256i low = _mm256_set1_epi32((int)rf_get_u32(b->scales_l));
+    __m256i high = _mm256_set1_epi32((int)rf_get_u16(b->scales_h));
+    low = _mm256_srlv_epi32(low, _mm256_setr_epi32(0, 4, 8, 12, 16, 20, 24, 28));
+    high = _mm256_srlv_epi32(high, _mm256_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14));
+    low = _mm256_and_si256(low, _mm256_set1_epi32(15));
+    high = _mm256_slli_epi32(_mm256_and_si256(high, _mm256_set1_epi32(3)), 4);
+    __m256i v = _mm256_sub_epi32(_mm256_or_si256(low, high), _mm256_set1_epi32(32));
+    rf_scales_of_8(s, _mm_packs_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1)));
+}
+
+/* A group of 256: p points to the block, or for RF_MM_ANY_256 to an rf_int_group. */
+RF_INLINE rf_scales_256 rf_load_scales(rf_mm_format f, const void *p) {
+    rf_scales_256 s = {_mm256_setzero_si256(), _mm256_setzero_si256(), _mm256_setzero_si256()};
+    if (f == RF_MM_Q4_K) {
+        rf_scales_q4_k(&s, ((const rf_block_q4_k *)p)->scales);
+    } else if (f == RF_MM_Q5_K) {
+        rf_scales_q4_k(&s, ((const rf_block_q5_k *)p)->scales);
+    } else if (f == RF_MM_Q6_K) {
+        rf_scales_of_16(&s, _mm256_cvtepi8_epi16(rf_load_128(((const rf_block_q6_k *)p)->scales)));
+    } else if (f == RF_MM_IQ4_XS) {
+        rf_scales_iq4_xs(&s, (const rf_block_iq4_xs *)p);
+    } else if (f == RF_MM_Q2_K) {
+        rf_scales_q2_k(&s, ((const rf_block_q2_k *)p)->scales);
+    } else if (f == RF_MM_Q3_K) {
+        rf_scales_q3_k(&s, ((const rf_block_q3_k *)p)->scales);
+    } else {
+        rf_scales_of_16(&s, rf_load_256(((const rf_int_group *)p)->scale));
+        s.min = rf_load_256(((const rf_int_group *)p)->min);
+    }
+    return s;
+}
+
+RF_INLINE void rf_load_q6_k(const rf_block_q6_k *b, __m256i w[8]) {
+    const __m256i low4 = _mm256_set1_epi8(15), high2 = _mm256_set1_epi8(0x30);
+    RF_UNROLL
+    for (int h = 0; h < 2; h++) {
+        __m256i l0 = rf_load_256(b->ql + 64 * h), l1 = rf_load_256(b->ql + 64 * h + 32);
+        __m256i qh = rf_load_256(b->qh + 32 * h);
+        __m256i h0 = _mm256_and_si256(_mm256_slli_epi16(qh, 4), high2);
+        __m256i h1 = _mm256_and_si256(_mm256_slli_epi16(qh, 2), high2);
+        __m256i h2 = _mm256_and_si256(qh, high2);
+        __m256i h3 = _mm256_and_si256(_mm256_srli_epi16(qh, 2), high2);
+        w[4 * h] = _mm256_or_si256(_mm256_and_si256(l0, low4), h0);
+        w[4 * h + 1] = _mm256_or_si256(_mm256_and_si256(l1, low4), h1);
+        w[4 * h + 2] = _mm256_or_si256(_mm256_and_si256(_mm256_srli_epi16(l0, 4), low4), h2);
+        w[4 * h + 3] = _mm256_or_si256(_mm256_and_si256(_mm256_srli_epi16(l1, 4), low4), h3);
+    }
+}
+
+RF_INLINE void rf_load_iq4_xs(const rf_block_iq4_xs *b, __m256i w[8]) {
+    const __m128i low4 = _mm_set1_epi8(15);
+    RF_UNROLL
+    for (int j = 0; j < 8; j++) {
+        __m128i v = rf_load_128(b->qs + 16 * j);
+        __m256i codes =
+            _mm256_setr_m128i(_mm_and_si128(v, low4), _mm_and_si128(_mm_srli_epi16(v, 4), low4));
+        w[j] = _mm256_shuffle_epi8(rf_code_book(RF_MM_IQ4_XS), codes);
+    }
+}
+
+/* Q2_K and Q3_K: two-bit fields; the third bit of Q3_K is bit j of hmask. */
+RF_INLINE void rf_load_two_bits(const uint8_t *qs, const uint8_t *hmask, __m256i w[8]) {
+    const __m256i low2 = _mm256_set1_epi8(3), bit2 = _mm256_set1_epi8(4);
+    __m256i h = hmask ? rf_load_256(hmask) : _mm256_setzero_si256();
+    RF_UNROLL
+    for (int j = 0; j < 8; j++) {
+        __m256i v = _mm256_srli_epi16(rf_load_256(qs + j / 4 * 32), j % 4 * 2);
+        w[j] = _mm256_and_si256(v, low2);
+        if (!hmask) continue;
+        v = j < 2 ? _mm256_slli_epi16(h, 2 - j) : _mm256_srli_epi16(h, j - 2);
+        w[j] = _mm256_or_si256(w[j], _mm256_and_si256(v, bit2));
+    }
+}
+
+/* Q4_K, and Q5_K with its fifth bits: bit j of qh. */
+RF_INLINE void rf_load_nibbles(const uint8_t *qs, const uint8_t *qh, __m256i w[8]) {
+    const __m256i low4 = _mm256_set1_epi8(15), bit4 = _mm256_set1_epi8(16);
+    __m256i h = qh ? rf_load_256(qh) : _mm256_setzero_si256();
+    RF_UNROLL
+    for (int j = 0; j < 8; j++) {
+        __m256i v = rf_load_256(qs + j / 2 * 32);
+        w[j] = _mm256_and_si256(j % 2 ? _mm256_srli_epi16(v, 4) : v, low4);
+        if (!qh) continue;
+        v = j < 4 ? _mm256_slli_epi16(h, 4 - j) : _mm256_srli_epi16(h, j - 4);
+        w[j] = _mm256_or_si256(w[j], _mm256_and_si256(v, bit4));
+    }
+}
+
+RF_INLINE void rf_load_group(rf_mm_format f, const void *p, __m256i w[8]) {
+    if (f == RF_MM_Q6_K) {
+        rf_load_q6_k((const rf_block_q6_k *)p, w);
+    } else if (f == RF_MM_IQ4_XS) {
+        rf_load_iq4_xs((const rf_block_iq4_xs *)p, w);
+    } else if (f == RF_MM_Q2_K) {
+        rf_load_two_bits(((const rf_block_q2_k *)p)->qs, NULL, w);
+    } else if (f == RF_MM_Q3_K) {
+        rf_load_two_bits(((const rf_block_q3_k *)p)->qs, ((const rf_block_q3_k *)p)->hmask, w);
+    } else if (f == RF_MM_Q4_K) {
+        rf_load_nibbles(((const rf_block_q4_k *)p)->qs, NULL, w);
+    } else if (f == RF_MM_Q5_K) {
+        rf_load_nibbles(((const rf_block_q5_k *)p)->qs, ((const rf_block_q5_k *)p)->qh, w);
+    } else {
+        for (int j = 0; j < 8; j++)
+            w[j] = rf_load_256(((const rf_int_group *)p)->q + 32 * j);
+    }
+}
+
+/* Where a block of 256 keeps d, an f16; formats with minimums keep dmin, which is -m, behind it. */
+RF_INLINE size_t rf_d_offset(rf_mm_format f) {
+    return f == RF_MM_Q6_K   ? offsetof(rf_block_q6_k, d)
+           : f == RF_MM_Q3_K ? offsetof(rf_block_q3_k, d)
+           : f == RF_MM_Q2_K ? offsetof(rf_block_q2_k, d)
+                             : 0;
+}
+RF_INLINE bool rf_mm_has_dmin(rf_mm_format f) {
+    return f == RF_MM_Q2_K || f == RF_MM_Q4_K || f == RF_MM_Q5_K;
+}

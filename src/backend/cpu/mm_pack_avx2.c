@@ -1,0 +1,225 @@
+/* mm_pack_avx2.c - unpacks a stretch of some weight rows into a panel, rows in lanes (mm.h).
+ *
+ * Each lane's group is first unpacked in order of k, then 8 rows by 8 dwords are transposed at a
+ * time. Hot formats use the vector loaders of mm_avx2.h, the others their unpack(). */
+#include "backend/cpu/mm_avx2.h"
+
+enum { MAX_LANES = 16 };
+
+/* One group of the rows of a vector, in order of k. */
+typedef struct lane_group {
+    uint8_t q[MAX_LANES][256]; /* RF_INT_32: the first 32 */
+    int16_t scale[MAX_LANES][16], min[MAX_LANES][16];
+    float d[MAX_LANES], m[MAX_LANES];
+} lane_group;
+
+void rf_mm_sums16_avx2(const rf_act *a, int16_t *dst) {
+    size_t n = (size_t)a->n_rows * (a->n_cols / 16);
+    for (size_t i = 0; i < n; i += 16) {
+        __m256i v = _mm256_packs_epi32(rf_load_256(a->sum + i), rf_load_256(a->sum + i + 8));
+        _mm256_storeu_si256((__m256i *)(dst + i), _mm256_permute4x64_epi64(v, 0xd8));
+    }
+}
+
+/* dst + k * stride = dword k of the eight rows at src, src + src_stride, ... */
+RF_INLINE void transpose_8x8(const void *src, size_t src_stride, uint8_t add, uint8_t *dst,
+                             size_t stride) {
+    const __m256i bias = _mm256_set1_epi8((char)add);
+    __m256i r[8], u[8], v[8];
+    RF_UNROLL
+    for (size_t i = 0; i < 8; i++)
+        r[i] = _mm256_add_epi8(rf_load_256((const uint8_t *)src + i * src_stride), bias);
+    RF_UNROLL
+    for (size_t i = 0; i < 8; i += 2) {
+        u[i] = _mm256_unpacklo_epi32(r[i], r[i + 1]);
+        u[i + 1] = _mm256_unpackhi_epi32(r[i], r[i + 1]);
+    }
+    RF_UNROLL
+    for (size_t i = 0; i < 8; i += 4) {
+        v[i] = _mm256_unpacklo_epi64(u[i], u[i + 2]);
+        v[i + 1] = _mm256_unpackhi_epi64(u[i], u[i + 2]);
+        v[i + 2] = _mm256_unpacklo_epi64(u[i + 1], u[i + 3]);
+        v[i + 3] = _mm256_unpackhi_epi64(u[i + 1], u[i + 3]);
+    }
+    RF_UNROLL
+    for (size_t i = 0; i < 4; i++) {
+        __m256i low = _mm256_permute2x128_si256(v[i], v[i + 4], 0x20);
+        __m256i high = _mm256_permute2x128_si256(v[i], v[i + 4], 0x31);
+        _mm256_store_si256((__m256i *)(dst + i * stride), low);
+        _mm256_store_si256((__m256i *)(dst + (i + 4) * stride), high);
+    }
+}
+
+RF_INLINE void read_32(rf_mm_format f, const rf_mm_pack *p, const uint8_t *const *rows, size_t g,
+                       lane_group *out) {
+    const rf_dtype_info *info = rf_dtype_get(p->w->type);
+    for (uint32_t l = 0; l < p->lanes; l += 2) {
+        const uint8_t *a = rows[l], *b = rows[l + 1];
+        __m256i low, high;
+        if (f == RF_MM_ANY_32) {
+            rf_int_group any[2];
+            info->unpack(a, g, &any[0]);
+            info->unpack(b, g, &any[1]);
+            rf_load_pair(f, (const uint8_t *)any[0].q, (const uint8_t *)any[1].q, &low, &high);
+            for (uint32_t i = 0; i < 2; i++) {
+                out->d[l + i] = any[i].d;
+                out->m[l + i] = any[i].m;
+            }
+        } else {
+            a += g * info->block_bytes;
+            b += g * info->block_bytes;
+            rf_load_pair(f, a, b, &low, &high);
+            out->d[l] = f == RF_MM_MXFP4 ? rf_e8m0_half(*a) : rf_get_f16(a);
+            out->d[l + 1] = f == RF_MM_MXFP4 ? rf_e8m0_half(*b) : rf_get_f16(b);
+            if (info->has_min) {
+                out->m[l] = rf_get_f16(a + 2);
+                out->m[l + 1] = rf_get_f16(b + 2);
+            }
+        }
+        _mm_storeu_si128((__m128i *)out->q[l], _mm256_castsi256_si128(low));
+        _mm_storeu_si128((__m128i *)(out->q[l] + 16), _mm256_castsi256_si128(high));
+        _mm_storeu_si128((__m128i *)out->q[l + 1], _mm256_extracti128_si256(low, 1));
+        _mm_storeu_si128((__m128i *)(out->q[l + 1] + 16), _mm256_extracti128_si256(high, 1));
+    }
+}
+
+RF_INLINE void read_256(rf_mm_format f, const rf_mm_pack *p, const uint8_t *const *rows, size_t g,
+                        lane_group *out) {
+    const rf_dtype_info *info = rf_dtype_get(p->w->type);
+    for (uint32_t l = 0; l < p->lanes; l++) {
+        rf_int_group any;
+        const void *src = rows[l] + g * info->block_bytes;
+        if (f == RF_MM_ANY_256) {
+            info->unpack(rows[l], g, &any);
+            src = &any;
+            out->d[l] = any.d;
+            out->m[l] = any.m;
+        } else {
+            const uint8_t *d = (const uint8_t *)src + rf_d_offset(f);
+            out->d[l] = rf_get_f16(d);
+            if (rf_mm_has_dmin(f)) out->m[l] = -rf_get_f16(d + 2);
+        }
+        __m256i w[8];
+        rf_load_group(f, src, w);
+        rf_scales_256 s = rf_load_scales(f, src);
+        for (int j = 0; j < 8; j++)
+            _mm256_storeu_si256((__m256i *)(out->q[l] + 32 * j), w[j]);
+        _mm256_storeu_si256((__m256i *)out->scale[l], s.scale);
+        _mm256_storeu_si256((__m256i *)out->min[l], s.min);
+    }
+}
+
+/* From pairs of neighbours to single scales, each twice or followed by 0. */
+static void split_scales(const rf_mm_pack *p, const uint8_t *pairs, uint8_t *single) {
+    const __m256i low16 = _mm256_set1_epi32(0xffff);
+    size_t row = 4 * (size_t)p->lanes;
+    for (size_t k = 0; k < 8; k++)
+        for (size_t at = 0; at < row; at += 32) {
+            __m256i v = rf_load_256(pairs + k * row + at);
+            __m256i even = _mm256_and_si256(v, low16), odd = _mm256_srli_epi32(v, 16);
+            if (p->scale_twice) {
+                even = _mm256_or_si256(even, _mm256_slli_epi32(v, 16));
+                odd = _mm256_or_si256(odd, _mm256_andnot_si256(low16, v));
+            }
+            _mm256_store_si256((__m256i *)(single + 2 * k * row + at), even);
+            _mm256_store_si256((__m256i *)(single + (2 * k + 1) * row + at), odd);
+        }
+}
+
+/* Writes the record of one vector and group. */
+static void write_record(const rf_mm_pack *p, bool is_256, uint8_t add, const lane_group *in,
+                         uint8_t *record) {
+    size_t lanes = p->lanes, row = 4 * lanes;
+    memcpy(record, in->d, row);
+    memcpy(record + RF_MM_AT_M(lanes), in->m, row);
+    for (size_t l = 0; l < lanes; l += 8) {
+        if (is_256) {
+            uint8_t *scales = record + RF_MM_AT_SCALES(lanes),
+                    *mins = record + RF_MM_AT_MINS(lanes);
+            transpose_8x8(in->scale[l], sizeof in->scale[l], 0, scales + 4 * l, row);
+            transpose_8x8(in->min[l], sizeof in->min[l], 0, mins + 4 * l, row);
+        }
+        uint8_t *q = record + (is_256 ? RF_MM_AT_Q_256(lanes) : RF_MM_AT_Q_32(lanes)) + 4 * l;
+        for (size_t j = 0; j < (is_256 ? 8 : 1); j++)
+            transpose_8x8(in->q[l] + 32 * j, sizeof in->q[l], add, q + 8 * j * row, row);
+    }
+    if (is_256) split_scales(p, record + RF_MM_AT_SCALES(lanes), record + RF_MM_AT_SCALE(lanes));
+}
+
+RF_INLINE void pack(rf_mm_format f, const rf_mm_pack *p) {
+    const bool is_256 = f >= RF_MM_Q4_K;
+    size_t record_bytes = is_256 ? RF_MM_RECORD_256(p->lanes) : RF_MM_RECORD_32(p->lanes);
+    uint8_t add = rf_mm_is_signed(f) ? p->add : 0; /* the other loaders have added it */
+    uint8_t *record = p->panel;
+    for (uint32_t v = 0; v < p->n_vecs; v++) {
+        const uint8_t *rows[MAX_LANES];
+        uint32_t first = v * p->lanes, n = 0; /* n: rows of this vector that exist */
+        for (uint32_t l = 0; l < p->lanes; l++) {
+            bool exists = first + l < p->n_rows;
+            n += exists;
+            rows[l] = rf_mm_row(p->w, p->row + (exists ? first + l : p->n_rows - 1));
+        }
+        for (size_t g = p->group; g < p->group + p->n_groups; g++) {
+            lane_group in;
+            memset(in.m, 0, sizeof in.m);
+            if (is_256)
+                read_256(f, p, rows, g, &in);
+            else
+                read_32(f, p, rows, g, &in);
+            for (uint32_t l = n; l < p->lanes; l++)
+                in.d[l] = in.m[l] = 0;
+            write_record(p, is_256, add, &in, record);
+            record += record_bytes;
+        }
+    }
+}
+
+void rf_mm_pack_avx2(const rf_mm_pack *p) {
+    switch (rf_mm_format_of(p->w->type)) {
+    case RF_MM_Q4_0:
+        pack(RF_MM_Q4_0, p);
+        break;
+    case RF_MM_Q4_1:
+        pack(RF_MM_Q4_1, p);
+        break;
+    case RF_MM_Q5_0:
+        pack(RF_MM_Q5_0, p);
+        break;
+    case RF_MM_Q5_1:
+        pack(RF_MM_Q5_1, p);
+        break;
+    case RF_MM_Q8_0:
+        pack(RF_MM_Q8_0, p);
+        break;
+    case RF_MM_IQ4_NL:
+        pack(RF_MM_IQ4_NL, p);
+        break;
+    case RF_MM_MXFP4:
+        pack(RF_MM_MXFP4, p);
+        break;
+    case RF_MM_ANY_32:
+        pack(RF_MM_ANY_32, p);
+        break;
+    case RF_MM_Q4_K:
+        pack(RF_MM_Q4_K, p);
+        break;
+    case RF_MM_Q5_K:
+        pack(RF_MM_Q5_K, p);
+        break;
+    case RF_MM_Q6_K:
+        pack(RF_MM_Q6_K, p);
+        break;
+    case RF_MM_IQ4_XS:
+        pack(RF_MM_IQ4_XS, p);
+        break;
+    case RF_MM_Q2_K:
+        pack(RF_MM_Q2_K, p);
+        break;
+    case RF_MM_Q3_K:
+        pack(RF_MM_Q3_K, p);
+        break;
+    case RF_MM_ANY_256:
+        pack(RF_MM_ANY_256, p);
+        break;
+    }
+}

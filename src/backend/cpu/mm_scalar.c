@@ -1,0 +1,160 @@
+/* mm_scalar.c - the matrix product in plain C: the model of docs/arithmetic.md on any processor.
+ *
+ * Weights are unpacked once per output row and group and used for all activation rows; the
+ * accumulators of a row wait in dst.  No intrinsics and no special cases per format. */
+#include <math.h>
+#include <string.h>
+
+#include "backend/cpu/mm.h"
+
+size_t rf_mm_scratch_bytes(uint32_t max_act_rows, uint32_t max_cols) {
+    size_t floats = rf_mm_round16(max_cols) * sizeof(float) * RF_MM_FLOAT_ROWS;
+    size_t ints = RF_MM_PANEL_BYTES + (size_t)max_act_rows * (max_cols / 16) * sizeof(int16_t);
+    size_t most = floats > ints ? floats : ints;
+    return (most + 63) & ~(size_t)63;
+}
+
+rf_mm_range rf_mm_range_of(rf_dtype t) {
+    static const rf_mm_range ranges[RF_DT_COUNT] = {
+        [RF_DT_Q1_0] = {1, 2},    [RF_DT_Q2_0] = {1, 3},   [RF_DT_Q4_0] = {8, 15},
+        [RF_DT_Q4_1] = {0, 15},   [RF_DT_Q5_0] = {16, 31}, [RF_DT_Q5_1] = {0, 31},
+        [RF_DT_MXFP4] = {12, 24}, [RF_DT_Q2_K] = {0, 3},   [RF_DT_Q3_K] = {4, 7},
+        [RF_DT_Q4_K] = {0, 15},   [RF_DT_Q5_K] = {0, 31},  [RF_DT_Q6_K] = {32, 63},
+        [RF_DT_IQ1_S] = {9, 18},  [RF_DT_IQ1_M] = {9, 18}, [RF_DT_IQ3_S] = {15, 30},
+        [RF_DT_TQ1_0] = {1, 2},   [RF_DT_TQ2_0] = {1, 3},
+    };
+    rf_mm_range r = ranges[t];
+    return r.u_max > 0 ? r : (rf_mm_range){128, 255};
+}
+
+/* The largest |x|, compared as bits so that a NaN is larger than any number and reaches d. */
+static float abs_max(const float *x, size_t n) {
+    uint32_t most = 0;
+    for (size_t i = 0; i < n; i++) {
+        uint32_t bits;
+        memcpy(&bits, &x[i], sizeof bits);
+        bits &= 0x7fffffffu;
+        most = bits > most ? bits : most;
+    }
+    float amax;
+    memcpy(&amax, &most, sizeof amax);
+    return amax;
+}
+
+/* One group of n; returns its scale and leaves the sum of every step elements in sum. */
+static float quant_group(const float *x, size_t n, size_t step, int8_t *q, int32_t *sum) {
+    float amax = abs_max(x, n);
+    float id = amax > 0 ? 127.0f / amax : 0;
+    for (size_t j = 0; j < n / step; j++) {
+        sum[j] = 0;
+        for (size_t i = j * step; i < (j + 1) * step; i++) {
+            float v = x[i] * id;
+            v = v > -127.0f ? v : -127.0f; /* also catches a NaN */
+            v = v < 127.0f ? v : 127.0f;
+            q[i] = (int8_t)rintf(v);
+            sum[j] += q[i];
+        }
+    }
+    return amax / 127.0f;
+}
+
+static void quant_32(const float *x, size_t n, int8_t *q, float *d, int32_t *sum) {
+    for (size_t g = 0; g < n / 32; g++)
+        d[g] = quant_group(x + 32 * g, 32, 32, q + 32 * g, sum + g);
+}
+
+static void quant_256(const float *x, size_t n, int8_t *q, float *d, int32_t *sum) {
+    for (size_t g = 0; g < n / 256; g++)
+        d[g] = quant_group(x + 256 * g, 256, 16, q + 256 * g, sum + 16 * g);
+}
+
+static void row_32(const rf_mm *mm, const rf_dtype_info *info, uint32_t r) {
+    const rf_act *a = mm->act;
+    size_t n_groups = a->n_cols / 32;
+    for (size_t g = 0; g < n_groups; g++) {
+        rf_int_group w;
+        info->unpack(rf_mm_row(mm->w, r), g, &w);
+        for (size_t t = 0; t < a->n_rows; t++) {
+            const int8_t *q = a->q + t * a->n_cols + 32 * g;
+            float xd = a->d[t * n_groups + g], *acc = mm->dst + t * mm->dst_stride + r;
+            int32_t i = 0;
+            for (size_t k = 0; k < 32; k++)
+                i += w.q[k] * q[k];
+            *acc = fmaf((float)i, w.d * xd, g > 0 ? *acc : 0);
+            if (info->has_min) *acc = fmaf((float)a->sum[t * n_groups + g], w.m * xd, *acc);
+        }
+    }
+}
+
+static void row_256(const rf_mm *mm, const rf_dtype_info *info, uint32_t r) {
+    const rf_act *a = mm->act;
+    size_t n_groups = a->n_cols / 256;
+    for (size_t g = 0; g < n_groups; g++) {
+        rf_int_group w;
+        info->unpack(rf_mm_row(mm->w, r), g, &w);
+        for (size_t t = 0; t < a->n_rows; t++) {
+            const int8_t *q = a->q + t * a->n_cols + 256 * g;
+            const int32_t *sum = a->sum + (t * n_groups + g) * 16;
+            float xd = a->d[t * n_groups + g], *acc = mm->dst + t * mm->dst_stride + r;
+            int32_t i = 0, m = 0;
+            for (size_t j = 0; j < 16; j++) {
+                int32_t part = 0;
+                for (size_t k = 16 * j; k < 16 * (j + 1); k++)
+                    part += w.q[k] * q[k];
+                i += w.scale[j] * part;
+                m += w.min[j] * sum[j];
+            }
+            *acc = fmaf((float)i, w.d * xd, g > 0 ? *acc : 0);
+            if (info->has_min) *acc = fmaf((float)m, w.m * xd, *acc);
+        }
+    }
+}
+
+/* w and x: n floats, continued with zeros to a multiple of 16. */
+static float dot_lanes(const float *w, const float *x, size_t n) {
+    float s[16] = {0};
+    size_t k = 0;
+    for (; k + 16 <= n; k += 16)
+        for (size_t i = 0; i < 16; i++)
+            s[i] = fmaf(w[k + i], x[k + i], s[i]);
+    if (k < n)
+        for (size_t i = 0; i < 16; i++)
+            s[i] = k + i < n ? fmaf(w[k + i], x[k + i], s[i]) : fmaf(0, 0, s[i]);
+    for (size_t half = 8; half > 0; half /= 2)
+        for (size_t i = 0; i < half; i++)
+            s[i] += s[i + half];
+    return s[0];
+}
+
+static void row_float(const rf_mm *mm, const rf_dtype_info *info, uint32_t r, float *w) {
+    const rf_act *a = mm->act;
+    info->decode(rf_mm_row(mm->w, r), w, a->n_cols);
+    for (size_t t = 0; t < a->n_rows; t++)
+        mm->dst[t * mm->dst_stride + r] = dot_lanes(w, a->x + t * a->n_cols, a->n_cols);
+}
+
+void rf_mm_scalar(const rf_mm *mm, uint32_t begin, uint32_t end, void *scratch) {
+    const rf_dtype_info *info = rf_dtype_get(mm->w->type);
+    for (uint32_t r = begin; r < end; r++) {
+        switch (info->view) {
+        case RF_INT_32:
+            row_32(mm, info, r);
+            break;
+        case RF_INT_256:
+            row_256(mm, info, r);
+            break;
+        case RF_INT_NONE:
+            row_float(mm, info, r, scratch);
+            break;
+        }
+        if (!mm->bias) continue;
+        for (size_t t = 0; t < mm->act->n_rows; t++)
+            mm->dst[t * mm->dst_stride + r] += mm->bias[r];
+    }
+}
+
+void rf_cpu_mm_scalar(rf_cpu_kernels *k) {
+    k->quant_32 = quant_32;
+    k->quant_256 = quant_256;
+    k->matmul = rf_mm_scalar;
+}
