@@ -1,0 +1,201 @@
+/* attend.h - attention over paged KV blocks: which keys a row sees, and the walk over the blocks.
+ *
+ * Private to the CPU backend.  A block is seen through 32 bits: bit j stands for key position
+ * 32 * block + j.  A block without a set bit is never touched.  The vector instruction sets share
+ * the walk and bring its four inner parts; the scalar kernel is written out on its own. */
+#pragma once
+#include <math.h>
+#include <string.h>
+
+#include "backend/backend.h"
+#include "backend/cpu/kernels.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Visible are [begin, end) and [0, n_global). */
+typedef struct rf_attend_span {
+    uint32_t begin, end, n_global;
+} rf_attend_span;
+
+static inline rf_attend_span rf_attend_span_of(const rf_attend *a) {
+    rf_attend_span s = {0, 0, 0};
+    rf_attn_range(&a->pattern, a->pos, a->kv_len, &s.begin, &s.end);
+    if (a->pattern.kind == RF_ATTN_GLOBAL_LOCAL) {
+        s.n_global = a->pattern.n_global < s.begin ? a->pattern.n_global : s.begin;
+    }
+    return s;
+}
+
+static inline uint32_t rf_attend_first_block(const rf_attend_span *s) {
+    return s->n_global ? 0 : s->begin / RF_KV_BLOCK;
+}
+
+/* One past the last block that may hold a visible key. */
+static inline uint32_t rf_attend_end_block(const rf_attend_span *s) {
+    return s->end / RF_KV_BLOCK + (s->end % RF_KV_BLOCK != 0);
+}
+
+/* Bits of the positions [begin, end) that lie in the block starting at position first. */
+static inline uint32_t rf_attend_range_bits(uint32_t begin, uint32_t end, uint32_t first) {
+    uint64_t lo = begin > first ? begin - first : 0;
+    uint64_t hi = end > first ? end - first : 0;
+    if (hi > RF_KV_BLOCK) hi = RF_KV_BLOCK;
+    if (lo >= hi) return 0;
+    return (uint32_t)(((UINT64_C(1) << hi) - 1) & ~((UINT64_C(1) << lo) - 1));
+}
+
+static inline uint32_t rf_attend_bits(const rf_attend *a, const rf_attend_span *s, uint32_t block) {
+    uint32_t first = block * RF_KV_BLOCK;
+    uint32_t bits =
+        rf_attend_range_bits(s->begin, s->end, first) | rf_attend_range_bits(0, s->n_global, first);
+    if (a->mask) {
+        for (uint32_t left = bits; left; left &= left - 1) {
+            uint32_t j = (uint32_t)__builtin_ctz(left);
+            if (a->mask[first + j] == -INFINITY) bits &= ~(UINT32_C(1) << j);
+        }
+    }
+    return bits;
+}
+
+/* The mask values of a block's visible keys; 0 for the rest, which may lie behind the mask's end. */
+static inline void rf_attend_mask(const rf_attend *a, uint32_t block, uint32_t bits,
+                                  float out[RF_KV_BLOCK]) {
+    for (uint32_t j = 0; j < RF_KV_BLOCK; j++) {
+        out[j] = bits >> j & 1 ? a->mask[block * RF_KV_BLOCK + j] : 0.0f;
+    }
+}
+
+enum {
+    RF_ATTEND_GROUP = 16, /* query heads that share one pass over K and V */
+    RF_ATTEND_WIDE = 64,  /* columns of V converted at a time */
+};
+
+/* One query head within a group. */
+typedef struct rf_attend_head {
+    float *p;   /* [32] scores in, probabilities out (0 where hidden) */
+    float *m;   /* running maximum */
+    float *l;   /* running sum */
+    float *acc; /* [head_dim] running weighted values */
+    uint32_t head_dim;
+} rf_attend_head;
+
+typedef struct rf_attend_parts {
+    /* n f16 values to f32; src needs no alignment */
+    void (*widen)(float *dst, const uint8_t *src, uint32_t n);
+    /* dst[j] = q . k[j] in canonical lanes; k: [8][stride], n columns of each row used */
+    void (*dot8)(float dst[8], const float *q, const float *k, size_t stride, uint32_t n);
+    /* scale, mask ([32] or NULL), running maximum with its rescaling, exponentials, sum */
+    void (*soften)(const rf_attend_head *h, uint32_t bits, float scale, const float *mask);
+    /* acc[d] = fma(p[j], v[j][d], acc[d]) for the visible j ascending; v: [32][stride] */
+    void (*accumulate)(float *acc, const float *p, uint32_t bits, const float *v, size_t stride,
+                       uint32_t n);
+} rf_attend_parts;
+
+/* A few query heads on their way through the KV blocks. */
+typedef struct rf_attend_group {
+    uint32_t first, n; /* query heads first .. first + n - 1 */
+    float m[RF_ATTEND_GROUP], l[RF_ATTEND_GROUP];
+    float p[RF_ATTEND_GROUP][RF_KV_BLOCK];
+    union {
+        float k[8][RF_MAX_HEAD_DIM];
+        float v[RF_KV_BLOCK][RF_ATTEND_WIDE];
+    } wide; /* F16 keys or values as f32 */
+} rf_attend_group;
+
+#define RF_ATTEND_INLINE static inline __attribute__((always_inline))
+
+RF_ATTEND_INLINE void rf_attend_scores(const rf_attend *a, rf_attend_group *g, const uint8_t *k,
+                                       uint32_t bits, const rf_attend_parts *parts) {
+    for (uint32_t j = 0; j < RF_KV_BLOCK; j += 8) {
+        if (!(bits >> j & 0xFF)) {
+            for (uint32_t h = 0; h < g->n; h++)
+                memset(g->p[h] + j, 0, 8 * sizeof(float));
+            continue;
+        }
+        const uint8_t *src = k + j * a->row_stride;
+        const float *rows = (const float *)(const void *)src;
+        size_t stride = a->row_stride / sizeof(float);
+        if (a->kv_type == RF_DT_F16) {
+            for (uint32_t r = 0; r < 8; r++) {
+                parts->widen(g->wide.k[r], src + r * a->row_stride, a->head_dim);
+            }
+            rows = g->wide.k[0];
+            stride = RF_MAX_HEAD_DIM;
+        }
+        for (uint32_t h = 0; h < g->n; h++) {
+            const float *q = a->q + (size_t)(g->first + h) * a->head_dim;
+            parts->dot8(g->p[h] + j, q, rows, stride, a->head_dim);
+        }
+    }
+}
+
+RF_ATTEND_INLINE void rf_attend_values(const rf_attend *a, rf_attend_group *g, const uint8_t *v,
+                                       uint32_t bits, const rf_attend_parts *parts) {
+    bool half = a->kv_type == RF_DT_F16;
+    uint32_t step = half ? RF_ATTEND_WIDE : a->head_dim;
+    for (uint32_t d = 0; d < a->head_dim; d += step) {
+        uint32_t n = a->head_dim - d < step ? a->head_dim - d : step;
+        const float *rows = (const float *)(const void *)v;
+        size_t stride = a->row_stride / sizeof(float);
+        if (half) {
+            for (uint32_t left = bits; left; left &= left - 1) {
+                uint32_t j = (uint32_t)__builtin_ctz(left);
+                parts->widen(g->wide.v[j], v + j * a->row_stride + 2 * (size_t)d, n);
+            }
+            rows = g->wide.v[0];
+            stride = RF_ATTEND_WIDE;
+        }
+        for (uint32_t h = 0; h < g->n; h++) {
+            float *acc = a->dst + (size_t)(g->first + h) * a->head_dim + d;
+            parts->accumulate(acc, g->p[h], bits, rows, stride, n);
+        }
+    }
+}
+
+RF_ATTEND_INLINE void rf_attend_heads(const rf_attend *a, rf_attend_group *g,
+                                      const rf_attend_span *span, const rf_attend_parts *parts) {
+    float *dst = a->dst + (size_t)g->first * a->head_dim;
+    uint32_t end = rf_attend_end_block(span);
+    bool any = false;
+    memset(dst, 0, sizeof *dst * g->n * a->head_dim);
+    for (uint32_t h = 0; h < g->n; h++) {
+        g->m[h] = -INFINITY;
+        g->l[h] = 0.0f;
+    }
+    for (uint32_t b = rf_attend_first_block(span); b < end; b++) {
+        uint32_t bits = rf_attend_bits(a, span, b);
+        if (!bits) continue;
+        float mask[RF_KV_BLOCK];
+        size_t at = a->table[b] * a->block_stride;
+        any = true;
+        if (a->mask) rf_attend_mask(a, b, bits, mask);
+        rf_attend_scores(a, g, a->k + at, bits, parts);
+        for (uint32_t h = 0; h < g->n; h++) {
+            rf_attend_head head = {g->p[h], &g->m[h], &g->l[h], dst + (size_t)h * a->head_dim,
+                                   a->head_dim};
+            parts->soften(&head, bits, a->scale, a->mask ? mask : NULL);
+        }
+        rf_attend_values(a, g, a->v + at, bits, parts);
+    }
+    if (!any) return;
+    for (uint32_t h = 0; h < g->n; h++, dst += a->head_dim) {
+        for (uint32_t d = 0; d < a->head_dim; d++)
+            dst[d] /= g->l[h];
+    }
+}
+
+/* K and V are read and converted once for up to RF_ATTEND_GROUP query heads. */
+RF_ATTEND_INLINE void rf_attend_walk(const rf_attend *a, const rf_attend_parts *parts) {
+    rf_attend_span span = rf_attend_span_of(a);
+    rf_attend_group g;
+    for (g.first = 0; g.first < a->n_q; g.first += RF_ATTEND_GROUP) {
+        g.n = a->n_q - g.first < RF_ATTEND_GROUP ? a->n_q - g.first : RF_ATTEND_GROUP;
+        rf_attend_heads(a, &g, &span, parts);
+    }
+}
+
+#ifdef __cplusplus
+}
+#endif

@@ -1,0 +1,177 @@
+/* cpu.c - the CPU backend: rf_backend_ops over fuse.c, memory.c and run.c.
+ *
+ * run() does the whole forward pass before it returns, so wait() only hands out the logits.  Execs of
+ * one backend share its threads and take turns. */
+#include <stdio.h>
+#include <string.h>
+
+#include "backend/cpu/exec.h"
+
+static void cpu_close(rf_backend *b) {
+    if (!b) return;
+    rf_pool_free(b->pool);
+    pthread_mutex_destroy(&b->lock);
+    rf_free(b);
+}
+
+static rf_status cpu_open(rf_backend **out, const rf_backend_opts *o, rf_error *e) {
+    *out = NULL;
+    rf_isa isa;
+    int n_threads = o && o->n_threads ? o->n_threads : rf_cpu_count();
+    RF_TRY(rf_isa_choose(&isa, e));
+    rf_backend *b = rf_alloc(1, sizeof *b);
+    if (!b) return rf_fail_nomem(e, sizeof *b);
+    if (pthread_mutex_init(&b->lock, NULL) != 0) {
+        rf_free(b);
+        return rf_fail(e, RF_ENOMEM, "cpu backend: no mutex to be had from the system");
+    }
+    b->kernels = rf_cpu_kernels_get(isa);
+    rf_status s = rf_pool_create(&b->pool, n_threads, e);
+    if (s != RF_OK) {
+        cpu_close(b);
+        return s;
+    }
+    *out = b;
+    return RF_OK;
+}
+
+static void cpu_describe(const rf_backend *b, char *out, size_t cap) {
+    int n = rf_pool_size(b->pool);
+    snprintf(out, cap, "cpu %s, %d thread%s", rf_isa_name(b->kernels->isa), n, n == 1 ? "" : "s");
+}
+
+static void cpu_exec_free(rf_exec *x) {
+    if (!x) return;
+    rf_cpu_release(x);
+    rf_arena_free(x->arena); /* the exec itself lies in it */
+}
+
+static rf_status check_limits(const rf_limits *l, rf_error *e) {
+    const struct {
+        const char *name;
+        uint32_t value;
+    } fields[] = {
+        {"max_tokens", l->max_tokens}, {"max_seqs", l->max_seqs}, {"n_kv_blocks", l->n_kv_blocks}};
+    for (size_t i = 0; i < RF_COUNT(fields); i++) {
+        if (fields[i].value) continue;
+        return rf_fail(e, RF_EARG, "cpu backend: limit %s is 0, expected at least 1",
+                       fields[i].name);
+    }
+    if (l->kv_type == RF_DT_F16 || l->kv_type == RF_DT_F32) return RF_OK;
+    const char *got = (unsigned)l->kv_type < RF_DT_COUNT ? rf_dtype_get(l->kv_type)->name : "?";
+    return rf_fail(e, RF_EUNSUPPORTED, "cpu backend: KV cache of type %s, expected F16 or F32",
+                   got);
+}
+
+static rf_status cpu_compile(rf_exec **out, rf_backend *b, const rf_plan *p, const rf_limits *l,
+                             rf_error *e) {
+    *out = NULL;
+    RF_TRY(check_limits(l, e));
+    rf_arena *arena = NULL;
+    if (rf_arena_create(&arena) != RF_OK) return rf_fail_nomem(e, sizeof(rf_exec));
+    rf_exec *x = rf_arena_alloc(arena, 1, sizeof *x);
+    if (!x) {
+        rf_arena_free(arena);
+        return rf_fail_nomem(e, sizeof *x);
+    }
+    x->backend = b;
+    x->kernels = b->kernels;
+    x->n_threads = rf_pool_size(b->pool);
+    x->plan = p;
+    x->limits = *l;
+    x->arena = arena;
+    rf_status s = rf_cpu_fuse(x, e);
+    if (s == RF_OK) s = rf_cpu_allocate(x, e);
+    if (s != RF_OK) {
+        cpu_exec_free(x);
+        return s;
+    }
+    *out = x;
+    return RF_OK;
+}
+
+static size_t cpu_exec_bytes(const rf_exec *x) { return x->heap_bytes + rf_arena_bytes(x->arena); }
+
+/* True when each sequence has one row and no row's block is written by another row of the batch, so
+ * that the order of rows does not matter. */
+static bool are_rows_alone(rf_exec *x, const rf_batch *b) {
+    x->n_runs++;
+    if (b->n_tokens != b->n_seqs) return false;
+    for (uint32_t s = 0; s < b->n_seqs; s++) {
+        uint32_t id = b->table[(size_t)s * b->table_stride + b->pos[s] / RF_KV_BLOCK];
+        if (x->written[id] == x->n_runs) return false;
+        x->written[id] = x->n_runs;
+    }
+    for (uint32_t s = 0; s < b->n_seqs; s++) {
+        const uint32_t *table = b->table + (size_t)s * b->table_stride;
+        for (uint32_t i = 0; i < b->pos[s] / RF_KV_BLOCK; i++) {
+            if (x->written[table[i]] == x->n_runs) return false;
+        }
+    }
+    return true;
+}
+
+static rf_status cpu_run(rf_exec *x, const rf_batch *batch, rf_error *e) {
+    x->ran = false;
+    RF_TRY(rf_batch_check(batch, x->plan, &x->limits, e));
+    x->batch = batch;
+    x->n_tokens = batch->n_tokens;
+    x->n_outputs = batch->n_outputs;
+    x->rows_alone = are_rows_alone(x, batch);
+    for (uint32_t s = 0; s < batch->n_seqs; s++) {
+        uint32_t begin = batch->seq_start[s], end = batch->seq_start[s + 1];
+        for (uint32_t row = begin; row < end; row++)
+            x->row_seq[row] = s;
+    }
+    for (size_t i = 0; i < 2 * ((size_t)x->n_tasks + 1); i++) {
+        __atomic_store_n(&x->counter[i].next, 0, __ATOMIC_RELAXED);
+    }
+    pthread_mutex_lock(&x->backend->lock);
+    rf_pool_run(x->backend->pool, rf_cpu_run_thread, x);
+    pthread_mutex_unlock(&x->backend->lock);
+    x->batch = NULL;
+    x->ran = true;
+    return RF_OK;
+}
+
+static rf_status cpu_wait(rf_exec *x, const float **logits) {
+    *logits = x->ran ? x->val[x->plan->logits] : NULL;
+    return x->ran ? RF_OK : RF_EARG;
+}
+
+static rf_status cpu_kv_copy(rf_exec *x, uint32_t from_block, uint32_t to_block) {
+    if (from_block >= x->limits.n_kv_blocks || to_block >= x->limits.n_kv_blocks) return RF_EARG;
+    if (from_block == to_block) return RF_OK;
+    for (uint32_t il = 0; il < x->plan->model->n_layers; il++) {
+        size_t bytes = x->kv_block[il];
+        size_t from = x->kv_layer[il] + from_block * bytes, to = x->kv_layer[il] + to_block * bytes;
+        memcpy(x->k + to, x->k + from, bytes);
+        memcpy(x->v + to, x->v + from, bytes);
+    }
+    return RF_OK;
+}
+
+static rf_status cpu_peek(rf_exec *x, rf_val v, float *out, size_t n) {
+    if (!x->ran || !x->plan->keep_values || v == 0 || v >= x->plan->n_vals || !x->val[v]) {
+        return RF_EARG;
+    }
+    const rf_value *value = &x->plan->vals[v];
+    size_t rows = value->per_output ? x->n_outputs : x->n_tokens;
+    if (n != rows * value->cols) return RF_EARG;
+    memcpy(out, x->val[v], n * sizeof *out);
+    return RF_OK;
+}
+
+const rf_backend_ops rf_cpu_ops = {
+    .name = "cpu",
+    .open = cpu_open,
+    .close = cpu_close,
+    .describe = cpu_describe,
+    .compile = cpu_compile,
+    .exec_free = cpu_exec_free,
+    .exec_bytes = cpu_exec_bytes,
+    .run = cpu_run,
+    .wait = cpu_wait,
+    .kv_copy = cpu_kv_copy,
+    .peek = cpu_peek,
+};

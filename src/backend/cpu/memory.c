@@ -1,0 +1,304 @@
+/* memory.c - every byte a run needs, laid out and allocated when the exec is compiled.
+ *
+ * Values share memory by lifetime over the fused tasks (which are fewer than the plan's steps and
+ * live in another order), so the plan's own offsets are not used.  Values with a row per token and
+ * values with a row per output lie in two regions. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "backend/cpu/exec.h"
+
+enum { ALIGN = 64, MAX_VALS_PER_TASK = 12 };
+
+/* Lifetimes and places ---------------------------------------------------------------------------*/
+
+/* The values that task t touches; 0 stands for none. */
+static uint32_t values_of(const rf_cpu_task *t, rf_val out[MAX_VALS_PER_TASK]) {
+    uint32_t n = 0;
+    out[n++] = t->a;
+    out[n++] = t->b;
+    out[n++] = t->dst;
+    out[n++] = t->add;
+    out[n++] = t->at.q.val;
+    out[n++] = t->at.k.val;
+    out[n++] = t->at.v;
+    for (uint32_t i = 0; i < t->n_products; i++)
+        out[n++] = t->product[i].dst;
+    return n;
+}
+
+typedef struct place {
+    uint32_t first, last; /* tasks */
+    bool used;
+    size_t offset; /* floats per row of its region */
+} place;
+
+static void find_lifetimes(const rf_exec *x, place *places) {
+    const rf_plan *p = x->plan;
+    for (uint32_t i = 0; i < x->n_tasks; i++) {
+        rf_val v[MAX_VALS_PER_TASK];
+        uint32_t n = values_of(&x->tasks[i], v);
+        for (uint32_t k = 0; k < n; k++) {
+            place *at = &places[x->root[v[k]]];
+            if (!at->used) at->first = i;
+            at->used = true;
+            at->last = p->keep_values ? x->n_tasks : i;
+        }
+    }
+    places[0].used = false;
+    places[x->root[p->logits]].last = x->n_tasks;
+}
+
+static size_t floats_of(const rf_exec *x, rf_val v) {
+    size_t n = ALIGN / sizeof(float);
+    return ((size_t)x->plan->vals[v].cols + n - 1) / n * n;
+}
+
+/* The values of one region alive at one task, by offset. */
+typedef struct live_set {
+    rf_val *v; /* [n], room for n_vals */
+    uint32_t n;
+} live_set;
+
+/* Puts v into the lowest gap that holds it; returns where it ends. */
+static size_t put_in_gap(const rf_exec *x, place *places, live_set *live, rf_val v) {
+    uint32_t kept = 0, at = 0;
+    for (uint32_t i = 0; i < live->n; i++) {
+        if (places[live->v[i]].last >= places[v].first) live->v[kept++] = live->v[i];
+    }
+    live->n = kept;
+    size_t offset = 0, size = floats_of(x, v);
+    for (; at < live->n && offset + size > places[live->v[at]].offset; at++) {
+        offset = places[live->v[at]].offset + floats_of(x, live->v[at]);
+    }
+    memmove(live->v + at + 1, live->v + at, (live->n - at) * sizeof *live->v);
+    live->v[at] = v;
+    live->n++;
+    places[v].offset = offset;
+    return offset + size;
+}
+
+/* region[0]: floats per token row, region[1]: floats per output row */
+static void place_values(const rf_exec *x, place *places, live_set live[2], size_t region[2]) {
+    for (uint32_t i = 0; i < x->n_tasks; i++) {
+        rf_val v[MAX_VALS_PER_TASK];
+        uint32_t n = values_of(&x->tasks[i], v);
+        for (uint32_t k = 0; k < n; k++) {
+            rf_val r = x->root[v[k]];
+            if (!places[r].used || places[r].first != i) continue;
+            bool seen = false; /* named twice by its first task */
+            for (uint32_t j = 0; j < k; j++)
+                seen = seen || x->root[v[j]] == r;
+            if (seen) continue;
+            int which = x->plan->vals[r].per_output;
+            size_t end = put_in_gap(x, places, &live[which], r);
+            if (end > region[which]) region[which] = end;
+        }
+    }
+}
+
+/* Allocation -------------------------------------------------------------------------------------*/
+
+typedef struct request {
+    void **out;
+    size_t n, size;
+    const char *what;
+} request;
+
+static rf_status too_big(const request *r, rf_error *e) {
+    return rf_fail(e, RF_ENOMEM,
+                   "%s: %zu times %zu bytes are more than can be addressed: ask for a shorter "
+                   "context or a smaller batch",
+                   r->what, r->n, r->size);
+}
+
+/* All or nothing is left to the caller: what was taken is in *out, the rest stays NULL. */
+static rf_status take_all(rf_exec *x, const request *r, size_t n, rf_error *e) {
+    size_t total = 0, have = (size_t)rf_mem_total();
+    for (size_t i = 0; i < n; i++) {
+        size_t bytes;
+        if (!rf_mul_ok(r[i].n, r[i].size, &bytes) || !rf_add_ok(total, bytes, &total)) {
+            return too_big(&r[i], e);
+        }
+        if (have && total > have) {
+            return rf_fail(e, RF_ENOMEM,
+                           "%s: needs %zu bytes (%zu with what comes before), but this machine has "
+                           "%zu: ask for a shorter context or a smaller batch",
+                           r[i].what, bytes, total, have);
+        }
+    }
+    for (size_t i = 0; i < n; i++) {
+        *r[i].out = rf_alloc(r[i].n, r[i].size);
+        if (!*r[i].out) {
+            return rf_fail(
+                e, RF_ENOMEM,
+                "%s: %zu bytes are not to be had: ask for a shorter context or a smaller "
+                "batch",
+                r[i].what, r[i].n * r[i].size);
+        }
+    }
+    x->heap_bytes = total;
+    return RF_OK;
+}
+
+/* Cuts pieces from a block; with base NULL it only counts. */
+typedef struct cutter {
+    uint8_t *base;
+    size_t used;
+    bool overflow;
+} cutter;
+
+static void *cut(cutter *c, size_t n, size_t size) {
+    size_t bytes, end;
+    if (!rf_mul_ok(n, size, &bytes) || !rf_add_ok(bytes, ALIGN - 1, &bytes) ||
+        !rf_add_ok(c->used, bytes / ALIGN * ALIGN, &end)) {
+        c->overflow = true;
+        return NULL;
+    }
+    void *p = c->base ? c->base + c->used : NULL;
+    c->used = end;
+    return p;
+}
+
+static rf_cpu_acts cut_acts(cutter *c, const rf_exec *x, size_t rows) {
+    rf_cpu_acts a = {0};
+    size_t n32 = x->view_cols[RF_INT_32], n256 = x->view_cols[RF_INT_256];
+    if (x->stored_norm) a.x = cut(c, rows * x->view_cols[RF_INT_NONE], sizeof *a.x);
+    if (n32) {
+        a.q[0] = cut(c, rows * n32, sizeof *a.q[0]);
+        a.d[0] = cut(c, rows * (n32 / 32), sizeof *a.d[0]);
+        a.sum[0] = cut(c, rows * (n32 / 32), sizeof *a.sum[0]);
+    }
+    if (n256) {
+        a.q[1] = cut(c, rows * n256, sizeof *a.q[1]);
+        a.d[1] = cut(c, rows * (n256 / 256), sizeof *a.d[1]);
+        a.sum[1] = cut(c, rows * (n256 / 16), sizeof *a.sum[1]);
+    }
+    return a;
+}
+
+static void cut_thread(cutter *c, const rf_exec *x, uint32_t max_rows, rf_cpu_thread *t) {
+    t->mm = cut(c, rf_mm_scratch_bytes(max_rows, x->max_cols), 1);
+    t->row = cut(c, x->max_cols, sizeof *t->row);
+    t->acts = cut_acts(c, x, RF_CPU_SOLO_ROWS);
+}
+
+static rf_status size_kv(rf_exec *x, size_t *bytes, rf_error *e) {
+    uint32_t n_layers = x->plan->model->n_layers;
+    size_t elem = x->limits.kv_type == RF_DT_F16 ? sizeof(uint16_t) : sizeof(float);
+    x->kv_layer = rf_arena_alloc(x->arena, n_layers, sizeof *x->kv_layer);
+    x->kv_block = rf_arena_alloc(x->arena, n_layers, sizeof *x->kv_block);
+    if (!x->kv_layer || !x->kv_block) return rf_fail_nomem(e, n_layers * sizeof *x->kv_layer);
+    *bytes = 0;
+    for (uint32_t i = 0; i < x->n_tasks; i++) {
+        const rf_cpu_attend *a = &x->tasks[i].at;
+        if (!a->put) continue;
+        /* at most 1024 heads of 512 dimensions: no overflow */
+        size_t block = elem * a->n_kv_heads * RF_KV_BLOCK * a->head_dim, all;
+        x->kv_layer[a->layer] = *bytes;
+        x->kv_block[a->layer] = block;
+        if (!rf_mul_ok(block, x->limits.n_kv_blocks, &all) || !rf_add_ok(*bytes, all, bytes)) {
+            request r = {NULL, x->limits.n_kv_blocks, block, "the KV cache of the CPU backend"};
+            return too_big(&r, e);
+        }
+    }
+    return RF_OK;
+}
+
+static void point_values(rf_exec *x, const place *places, const size_t region[2]) {
+    size_t tokens = x->limits.max_tokens, outputs = x->limits.max_outputs;
+    for (rf_val v = 1; v < x->plan->n_vals; v++) {
+        const place *at = &places[x->root[v]];
+        if (!at->used) continue;
+        if (x->plan->vals[v].per_output) {
+            x->val[v] = x->memory + region[0] * tokens + at->offset * outputs;
+        } else {
+            x->val[v] = x->memory + at->offset * tokens;
+        }
+    }
+}
+
+/* What place_values found, now with memory under it. */
+static rf_status allocate(rf_exec *x, const place *places, const size_t region[2], rf_error *e) {
+    size_t tokens = x->limits.max_tokens, outputs = x->limits.max_outputs, n_values, part;
+    size_t kv_bytes = 0;
+    uint32_t max_rows =
+        x->limits.max_tokens > x->limits.max_outputs ? x->limits.max_tokens : x->limits.max_outputs;
+    RF_TRY(size_kv(x, &kv_bytes, e));
+    if (!rf_mul_ok(region[0], tokens, &n_values) || !rf_mul_ok(region[1], outputs, &part) ||
+        !rf_add_ok(n_values, part, &n_values)) {
+        request r = {NULL, region[0] + region[1], tokens, "the activations of the CPU backend"};
+        return too_big(&r, e);
+    }
+    cutter shared = {0}, own = {0};
+    rf_cpu_thread sizes;
+    (void)cut_acts(&shared, x, max_rows);
+    cut_thread(&own, x, max_rows, &sizes);
+    if (shared.overflow || own.overflow) {
+        request r = {NULL, max_rows, x->max_cols, "the prepared activations of the CPU backend"};
+        return too_big(&r, e);
+    }
+    void *k, *v, *memory, *angles, *row_seq, *written, *acts, *threads, *counter;
+    k = v = memory = angles = row_seq = written = acts = threads = counter = NULL;
+    const request all[] = {
+        {&memory, n_values, sizeof(float), "the activations of the CPU backend"},
+        {&acts, shared.used, 1, "the prepared activations of the CPU backend"},
+        {&threads, (size_t)x->n_threads, own.used, "the threads' scratch of the CPU backend"},
+        {&angles, tokens * x->n_ropes, x->angle_cols * sizeof(float), "the table of angles"},
+        {&row_seq, tokens, sizeof(uint32_t), "the table of rows"},
+        {&counter, ((size_t)x->n_tasks + 1) * 2, sizeof(rf_cpu_counter), "the task counters"},
+        {&k, kv_bytes, 1, "the KV cache (keys) of the CPU backend"},
+        {&v, kv_bytes, 1, "the KV cache (values) of the CPU backend"},
+        {&written, x->limits.n_kv_blocks, sizeof(uint64_t), "the table of KV blocks"},
+    };
+    rf_status s = take_all(x, all, RF_COUNT(all), e);
+    x->memory = memory;
+    x->angles = angles;
+    x->row_seq = row_seq;
+    x->written = written;
+    x->counter = counter;
+    x->k = k;
+    x->v = v;
+    x->act_memory = acts;
+    x->thread_memory = threads;
+    if (s != RF_OK) return s;
+    shared = (cutter){.base = acts};
+    x->acts = cut_acts(&shared, x, max_rows);
+    for (int i = 0; i < x->n_threads; i++) {
+        cutter c = {.base = x->thread_memory + (size_t)i * own.used};
+        cut_thread(&c, x, max_rows, &x->thread[i]);
+    }
+    point_values(x, places, region);
+    return RF_OK;
+}
+
+rf_status rf_cpu_allocate(rf_exec *x, rf_error *e) {
+    uint32_t n_vals = x->plan->n_vals;
+    rf_arena *scratch = NULL;
+    if (rf_arena_create(&scratch) != RF_OK) return rf_fail_nomem(e, n_vals * sizeof(place));
+    place *places = rf_arena_alloc(scratch, n_vals, sizeof *places);
+    live_set live[2] = {{rf_arena_alloc(scratch, n_vals, sizeof(rf_val)), 0},
+                        {rf_arena_alloc(scratch, n_vals, sizeof(rf_val)), 0}};
+    size_t region[2] = {0, 0};
+    x->val = rf_arena_alloc(x->arena, n_vals, sizeof *x->val);
+    x->thread = rf_arena_alloc(x->arena, (size_t)x->n_threads, sizeof *x->thread);
+    rf_status s = RF_OK;
+    if (!places || !live[0].v || !live[1].v || !x->val || !x->thread) {
+        s = rf_fail_nomem(e, n_vals * sizeof *places);
+    }
+    if (s == RF_OK) {
+        find_lifetimes(x, places);
+        place_values(x, places, live, region);
+        s = allocate(x, places, region, e);
+    }
+    rf_arena_free(scratch);
+    return s;
+}
+
+void rf_cpu_release(rf_exec *x) {
+    void *all[] = {x->memory,  x->act_memory, x->thread_memory,
+                   x->angles,  x->row_seq,    x->written,
+                   x->counter, x->k,          x->v};
+    for (size_t i = 0; i < RF_COUNT(all); i++)
+        rf_free(all[i]);
+}

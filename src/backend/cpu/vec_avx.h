@@ -1,0 +1,59 @@
+/* vec_avx.h - register-level pieces that the AVX2 and AVX-512 kernels share.
+ *
+ * Private to the CPU backend; to be included only by files compiled with AVX2, FMA and F16C. */
+#pragma once
+#include <immintrin.h>
+
+#include "base/fmath.h"
+
+/* rf_expf on eight lanes, the same operations in the same order. */
+static inline __m256 rf_expf8(__m256 x) {
+    x = _mm256_max_ps(_mm256_set1_ps(RF_EXPF_MIN), x);
+    x = _mm256_min_ps(_mm256_set1_ps(RF_EXPF_MAX), x);
+    __m256 n = _mm256_round_ps(_mm256_mul_ps(x, _mm256_set1_ps(RF_EXPF_LOG2E)),
+                               _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+    __m256 r = _mm256_fmadd_ps(n, _mm256_set1_ps(-RF_EXPF_LN2_HI), x);
+    r = _mm256_fmadd_ps(n, _mm256_set1_ps(-RF_EXPF_LN2_LO), r);
+    __m256 p = _mm256_set1_ps(RF_EXPF_C6);
+    p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(RF_EXPF_C5));
+    p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(RF_EXPF_C4));
+    p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(RF_EXPF_C3));
+    p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(RF_EXPF_C2));
+    p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(RF_EXPF_C1));
+    p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(RF_EXPF_C0));
+    __m256i e = _mm256_slli_epi32(_mm256_cvtps_epi32(n), 23);
+    return _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(p), e));
+}
+
+/* The last three steps of tree16 on one vector whose lanes already hold s[i] + s[i + 8]. */
+static inline float rf_tree8(__m256 s) {
+    __m128 v = _mm_add_ps(_mm256_castps256_ps128(s), _mm256_extractf128_ps(s, 1));
+    v = _mm_add_ps(v, _mm_movehl_ps(v, v));
+    return _mm_cvtss_f32(_mm_add_ss(v, _mm_movehdup_ps(v)));
+}
+
+/* The same for eight vectors at once: lane i of the result belongs to s[i]. */
+static inline __m256 rf_tree8x8(const __m256 s[8]) {
+    __m256 a[4];
+    for (int i = 0; i < 4; i++) {
+        __m256 u = s[2 * i], v = s[2 * i + 1];
+        a[i] =
+            _mm256_add_ps(_mm256_permute2f128_ps(u, v, 0x20), _mm256_permute2f128_ps(u, v, 0x31));
+    }
+    __m256 b0 =
+        _mm256_add_ps(_mm256_shuffle_ps(a[0], a[1], 0x44), _mm256_shuffle_ps(a[0], a[1], 0xEE));
+    __m256 b1 =
+        _mm256_add_ps(_mm256_shuffle_ps(a[2], a[3], 0x44), _mm256_shuffle_ps(a[2], a[3], 0xEE));
+    __m256 c = _mm256_add_ps(_mm256_shuffle_ps(b0, b1, 0x88), _mm256_shuffle_ps(b0, b1, 0xDD));
+    /* c holds vectors 0 2 4 6 | 1 3 5 7 */
+    return _mm256_permutevar8x32_ps(c, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
+}
+
+/* Eight interleaved (cos, sin) pairs into eight cosines and eight sines. */
+static inline void rf_split_pairs8(const float *cos_sin, __m256 *c, __m256 *s) {
+    __m256 lo = _mm256_loadu_ps(cos_sin), hi = _mm256_loadu_ps(cos_sin + 8);
+    __m256d cc = _mm256_castps_pd(_mm256_shuffle_ps(lo, hi, 0x88));
+    __m256d ss = _mm256_castps_pd(_mm256_shuffle_ps(lo, hi, 0xDD));
+    *c = _mm256_castpd_ps(_mm256_permute4x64_pd(cc, 0xD8));
+    *s = _mm256_castpd_ps(_mm256_permute4x64_pd(ss, 0xD8));
+}

@@ -1,0 +1,250 @@
+/* vec_avx2.c - every kernel but the matrix product, for AVX2 with FMA and F16C.
+ *
+ * Sixteen canonical lanes are two vectors of eight. */
+#include <math.h>
+#include <string.h>
+
+#include "backend/cpu/attend.h"
+#include "backend/cpu/kernels.h"
+#include "backend/cpu/vec_avx.h"
+#include "base/fmath.h"
+
+/* All ones in the lanes below n. */
+static __m256i lanes_below(uint32_t n) {
+    return _mm256_cmpgt_epi32(_mm256_set1_epi32((int)n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+}
+
+static void rms_norm_avx2(float *dst, const float *x, const float *w, size_t n, float eps) {
+    __m256 s0 = _mm256_setzero_ps(), s1 = _mm256_setzero_ps();
+    size_t k = 0;
+    for (; k + 16 <= n; k += 16) {
+        __m256 a = _mm256_loadu_ps(x + k), b = _mm256_loadu_ps(x + k + 8);
+        s0 = _mm256_fmadd_ps(a, a, s0);
+        s1 = _mm256_fmadd_ps(b, b, s1);
+    }
+    if (k < n) {
+        uint32_t left = (uint32_t)(n - k);
+        __m256 a = _mm256_maskload_ps(x + k, lanes_below(left));
+        s0 = _mm256_fmadd_ps(a, a, s0);
+        if (left > 8) {
+            __m256 b = _mm256_maskload_ps(x + k + 8, lanes_below(left - 8));
+            s1 = _mm256_fmadd_ps(b, b, s1);
+        }
+    }
+    float r = 1.0f / sqrtf(rf_tree8(_mm256_add_ps(s0, s1)) / (float)n + eps);
+    __m256 rr = _mm256_set1_ps(r);
+    for (k = 0; k + 8 <= n; k += 8) {
+        __m256 y = _mm256_mul_ps(_mm256_loadu_ps(x + k), rr);
+        _mm256_storeu_ps(dst + k, _mm256_mul_ps(y, _mm256_loadu_ps(w + k)));
+    }
+    for (; k < n; k++)
+        dst[k] = (x[k] * r) * w[k];
+}
+
+static void rotate(float *p0, float *p1, float c, float s) {
+    float x0 = *p0, x1 = *p1;
+    *p0 = fmaf(x0, c, -(x1 * s));
+    *p1 = fmaf(x0, s, x1 * c);
+}
+
+static void rope_norm(float *x, uint32_t half, const float *cos_sin) {
+    uint32_t i = 0;
+    for (; i + 4 <= half; i += 4) {
+        __m256 v = _mm256_loadu_ps(x + 2 * i), cs = _mm256_loadu_ps(cos_sin + 2 * i);
+        __m256 sc = _mm256_permute_ps(cs, 0xB1);
+        __m256 t = _mm256_mul_ps(_mm256_movehdup_ps(v), sc);
+        _mm256_storeu_ps(x + 2 * i, _mm256_fmaddsub_ps(_mm256_moveldup_ps(v), cs, t));
+    }
+    for (; i < half; i++)
+        rotate(x + 2 * i, x + 2 * i + 1, cos_sin[2 * i], cos_sin[2 * i + 1]);
+}
+
+static void rope_neox(float *x, uint32_t half, const float *cos_sin) {
+    uint32_t i = 0;
+    for (; i + 8 <= half; i += 8) {
+        __m256 c, s, x0 = _mm256_loadu_ps(x + i), x1 = _mm256_loadu_ps(x + half + i);
+        rf_split_pairs8(cos_sin + 2 * i, &c, &s);
+        _mm256_storeu_ps(x + i, _mm256_fmsub_ps(x0, c, _mm256_mul_ps(x1, s)));
+        _mm256_storeu_ps(x + half + i, _mm256_fmadd_ps(x0, s, _mm256_mul_ps(x1, c)));
+    }
+    for (; i < half; i++)
+        rotate(x + i, x + half + i, cos_sin[2 * i], cos_sin[2 * i + 1]);
+}
+
+static void rope_avx2(float *x, uint32_t n_heads, uint32_t head_dim, const rf_rope *rope,
+                      const float *cos_sin) {
+    if (rope->kind == RF_ROPE_NONE) return;
+    for (uint32_t h = 0; h < n_heads; h++, x += head_dim) {
+        if (rope->kind == RF_ROPE_NEOX) {
+            rope_neox(x, rope->n_dims / 2, cos_sin);
+        } else {
+            rope_norm(x, rope->n_dims / 2, cos_sin);
+        }
+    }
+}
+
+static void silu_mul_avx2(float *dst, const float *gate, const float *up, size_t n) {
+    const __m256 one = _mm256_set1_ps(1.0f), sign = _mm256_set1_ps(-0.0f);
+    size_t i = 0;
+    for (; i + 8 <= n; i += 8) {
+        __m256 g = _mm256_loadu_ps(gate + i);
+        __m256 e = _mm256_add_ps(one, rf_expf8(_mm256_xor_ps(g, sign)));
+        _mm256_storeu_ps(dst + i, _mm256_mul_ps(_mm256_div_ps(g, e), _mm256_loadu_ps(up + i)));
+    }
+    for (; i < n; i++)
+        dst[i] = gate[i] / (1.0f + rf_expf(-gate[i])) * up[i];
+}
+
+static void add_avx2(float *dst, const float *a, const float *b, size_t n) {
+    size_t i = 0;
+    for (; i + 8 <= n; i += 8) {
+        _mm256_storeu_ps(dst + i, _mm256_add_ps(_mm256_loadu_ps(a + i), _mm256_loadu_ps(b + i)));
+    }
+    for (; i < n; i++)
+        dst[i] = a[i] + b[i];
+}
+
+static void f32_to_f16_avx2(uint16_t *dst, const float *x, size_t n) {
+    size_t i = 0;
+    for (; i + 8 <= n; i += 8) {
+        __m128i h = _mm256_cvtps_ph(_mm256_loadu_ps(x + i), _MM_FROUND_TO_NEAREST_INT);
+        _mm_storeu_si128((__m128i *)(void *)(dst + i), h);
+    }
+    for (; i < n; i++)
+        dst[i] = rf_f32_to_f16(x[i]);
+}
+
+static void widen_avx2(float *dst, const uint8_t *src, uint32_t n) {
+    uint32_t i = 0;
+    for (; i + 8 <= n; i += 8) {
+        __m128i h = _mm_loadu_si128((const __m128i *)(const void *)(src + 2 * (size_t)i));
+        _mm256_storeu_ps(dst + i, _mm256_cvtph_ps(h));
+    }
+    for (; i < n; i++) {
+        uint16_t h;
+        memcpy(&h, src + 2 * (size_t)i, sizeof h);
+        dst[i] = _cvtsh_ss(h);
+    }
+}
+
+static void dot8_avx2(float dst[8], const float *q, const float *k, size_t stride, uint32_t n) {
+    __m256 sum[8];
+    for (uint32_t j = 0; j < 8; j += 4, k += 4 * stride) {
+        __m256 lo[4], hi[4];
+        uint32_t i = 0;
+        for (uint32_t r = 0; r < 4; r++)
+            lo[r] = hi[r] = _mm256_setzero_ps();
+        for (; i + 16 <= n; i += 16) {
+            __m256 q0 = _mm256_loadu_ps(q + i), q1 = _mm256_loadu_ps(q + i + 8);
+            for (uint32_t r = 0; r < 4; r++) {
+                lo[r] = _mm256_fmadd_ps(q0, _mm256_loadu_ps(k + r * stride + i), lo[r]);
+                hi[r] = _mm256_fmadd_ps(q1, _mm256_loadu_ps(k + r * stride + i + 8), hi[r]);
+            }
+        }
+        if (i < n) {
+            __m256i m0 = lanes_below(n - i), m1 = lanes_below(n - i > 8 ? n - i - 8 : 0);
+            __m256 q0 = _mm256_maskload_ps(q + i, m0), q1 = _mm256_maskload_ps(q + i + 8, m1);
+            for (uint32_t r = 0; r < 4; r++) {
+                const float *p = k + r * stride + i;
+                lo[r] = _mm256_fmadd_ps(q0, _mm256_maskload_ps(p, m0), lo[r]);
+                hi[r] = _mm256_fmadd_ps(q1, _mm256_maskload_ps(p + 8, m1), hi[r]);
+            }
+        }
+        for (uint32_t r = 0; r < 4; r++)
+            sum[j + r] = _mm256_add_ps(lo[r], hi[r]);
+    }
+    _mm256_storeu_ps(dst, rf_tree8x8(sum));
+}
+
+static void scale_by(float *x, uint32_t n, float c) {
+    __m256 cc = _mm256_set1_ps(c);
+    uint32_t i = 0;
+    for (; i + 8 <= n; i += 8) {
+        _mm256_storeu_ps(x + i, _mm256_mul_ps(_mm256_loadu_ps(x + i), cc));
+    }
+    for (; i < n; i++)
+        x[i] *= c;
+}
+
+static __m256 lanes_of(uint32_t bits8) {
+    const __m256i bit = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
+    __m256i b = _mm256_and_si256(_mm256_set1_epi32((int)bits8), bit);
+    return _mm256_castsi256_ps(_mm256_cmpeq_epi32(b, bit));
+}
+
+static float max8(__m256 v) {
+    __m128 x = _mm_max_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
+    x = _mm_max_ps(x, _mm_movehl_ps(x, x));
+    return _mm_cvtss_f32(_mm_max_ss(x, _mm_movehdup_ps(x)));
+}
+
+static void soften_avx2(const rf_attend_head *h, uint32_t bits, float scale, const float *mask) {
+    const __m256 none = _mm256_set1_ps(-INFINITY), factor = _mm256_set1_ps(scale);
+    __m256 s[4], seen[4], best = none;
+    for (uint32_t i = 0; i < 4; i++) {
+        s[i] = _mm256_mul_ps(_mm256_loadu_ps(h->p + 8 * i), factor);
+        if (mask) s[i] = _mm256_add_ps(s[i], _mm256_loadu_ps(mask + 8 * i));
+        seen[i] = lanes_of(bits >> (8 * i) & 0xFF);
+        best = _mm256_max_ps(best, _mm256_blendv_ps(none, s[i], seen[i]));
+    }
+    float top = max8(best);
+    if (top > *h->m) {
+        if (*h->m > -INFINITY) {
+            float c = rf_expf(*h->m - top);
+            *h->l *= c;
+            scale_by(h->acc, h->head_dim, c);
+        }
+        *h->m = top;
+    }
+    __m256 m = _mm256_set1_ps(*h->m);
+    for (uint32_t i = 0; i < 4; i++) {
+        s[i] = _mm256_and_ps(rf_expf8(_mm256_sub_ps(s[i], m)), seen[i]);
+        _mm256_storeu_ps(h->p + 8 * i, s[i]);
+    }
+    __m256 lo = _mm256_add_ps(s[0], s[2]), hi = _mm256_add_ps(s[1], s[3]);
+    *h->l += rf_tree8(_mm256_add_ps(lo, hi));
+}
+
+static void accumulate_avx2(float *acc, const float *p, uint32_t bits, const float *v,
+                            size_t stride, uint32_t n) {
+    uint32_t d = 0;
+    for (; d + 64 <= n; d += 64) {
+        __m256 s[8];
+        for (uint32_t i = 0; i < 8; i++)
+            s[i] = _mm256_loadu_ps(acc + d + 8 * i);
+        for (uint32_t left = bits; left; left &= left - 1) {
+            uint32_t j = (uint32_t)__builtin_ctz(left);
+            const float *row = v + j * stride + d;
+            __m256 pj = _mm256_broadcast_ss(p + j);
+            for (uint32_t i = 0; i < 8; i++) {
+                s[i] = _mm256_fmadd_ps(pj, _mm256_loadu_ps(row + 8 * i), s[i]);
+            }
+        }
+        for (uint32_t i = 0; i < 8; i++)
+            _mm256_storeu_ps(acc + d + 8 * i, s[i]);
+    }
+    for (; d < n; d += 8) {
+        __m256i lanes = lanes_below(n - d);
+        __m256 s = _mm256_maskload_ps(acc + d, lanes);
+        for (uint32_t left = bits; left; left &= left - 1) {
+            uint32_t j = (uint32_t)__builtin_ctz(left);
+            __m256 row = _mm256_maskload_ps(v + j * stride + d, lanes);
+            s = _mm256_fmadd_ps(_mm256_broadcast_ss(p + j), row, s);
+        }
+        _mm256_maskstore_ps(acc + d, lanes, s);
+    }
+}
+
+static void attend_avx2(const rf_attend *a) {
+    static const rf_attend_parts parts = {widen_avx2, dot8_avx2, soften_avx2, accumulate_avx2};
+    rf_attend_walk(a, &parts);
+}
+
+void rf_cpu_vec_avx2(rf_cpu_kernels *k) {
+    k->rms_norm = rms_norm_avx2;
+    k->rope = rope_avx2;
+    k->silu_mul = silu_mul_avx2;
+    k->add = add_avx2;
+    k->f32_to_f16 = f32_to_f16_avx2;
+    k->attend = attend_avx2;
+}

@@ -1,0 +1,509 @@
+/* test_vec.c - the CPU kernels beside the matrix product: every instruction set that this machine has
+ * against the scalar one bit by bit, and the scalar one against double.
+ *
+ * Inputs end where an unreadable page begins; outputs are followed by bytes that must not change. */
+#include <math.h>
+#include <string.h>
+
+#include "backend/backend.h"
+#include "backend/cpu/kernels.h"
+#include "base/fmath.h"
+#include "lib/testlib.h"
+
+enum { FENCE = 32 };
+
+static rf_cpu_kernels level_kernels(rf_isa isa) {
+    rf_cpu_kernels k = {.isa = isa};
+    rf_cpu_vec_scalar(&k);
+#if defined(__x86_64__)
+    if (isa >= RF_ISA_AVX2) rf_cpu_vec_avx2(&k);
+    if (isa >= RF_ISA_AVX512) rf_cpu_vec_avx512(&k);
+#endif
+    return k;
+}
+
+/* n floats followed by a fence; the memory is the caller's to free. */
+static float *fenced(size_t n) {
+    float *p = rf_alloc(n * sizeof(float) + FENCE, 1);
+    assert_non_null(p);
+    memset(p, 0xA5, n * sizeof(float) + FENCE);
+    return p;
+}
+
+static void check_fence(const void *behind) {
+    const uint8_t *p = behind;
+    for (int i = 0; i < FENCE; i++)
+        assert_int_equal(p[i], 0xA5);
+}
+
+/* Same bits, or both NaN. */
+static void assert_same(const float *a, const float *b, size_t n, const char *what, size_t id) {
+    for (size_t i = 0; i < n; i++) {
+        if (memcmp(&a[i], &b[i], sizeof a[i]) == 0 || (isnan(a[i]) && isnan(b[i]))) continue;
+        fail_msg("%s, case %zu, element %zu of %zu: %.9g, expected %.9g", what, id, i, n,
+                 (double)a[i], (double)b[i]);
+    }
+}
+
+static void assert_close(double got, double want, double tolerance, const char *what) {
+    if (fabs(got - want) <= tolerance) return;
+    fail_msg("%s: %.9g, expected %.9g within %g", what, got, want, tolerance);
+}
+
+static rf_guarded noise(uint64_t *seed, size_t n, float scale) {
+    float *p = rf_alloc(n, sizeof *p);
+    assert_non_null(p);
+    for (size_t i = 0; i < n; i++)
+        p[i] = rf_test_randf(seed) * scale;
+    rf_guarded g = rf_guard(p, n * sizeof *p);
+    rf_free(p);
+    return g;
+}
+
+static const float *floats(const rf_guarded *g) { return (const float *)(const void *)g->p; }
+
+/* The values at which an exponential or a conversion does something special. */
+static const float edges[] = {
+    0.0f,     -0.0f,     1.0f,    -1.0f,        87.3f,    -87.3f,  88.3f,   -88.3f,  88.8f,
+    -88.8f,   104.0f,    -104.0f, 1e-38f,       -1e-38f,  1e-45f,  -1e-45f, 3.4e38f, -3.4e38f,
+    INFINITY, -INFINITY, NAN,     65504.f,      65519.f,  65520.f, 65536.f, 6.1e-5f, 6.0e-8f,
+    2.9e-8f,  3e-8f,     0.333f,  -0.69314718f, 0.34657f, 2049.0f, 2051.0f, 1e30f};
+
+static const size_t lengths[] = {1,  2,  3,  4,  5,  7,  8,  9,  12,  15,  16,  17,  23,
+                                 24, 31, 32, 33, 48, 63, 64, 65, 100, 172, 896, 4096};
+
+static void test_rms_norm(void **state) {
+    (void)state;
+    rf_cpu_kernels scalar = level_kernels(RF_ISA_SCALAR);
+    uint64_t seed = 1;
+    for (size_t c = 0; c < RF_COUNT(lengths); c++) {
+        size_t n = lengths[c];
+        rf_guarded x = noise(&seed, n, 3.0f), w = noise(&seed, n, 2.0f);
+        float *want = fenced(n), *got = fenced(n);
+        scalar.rms_norm(want, floats(&x), floats(&w), n, 1e-5f);
+        double ss = 0;
+        for (size_t i = 0; i < n; i++)
+            ss += (double)floats(&x)[i] * (double)floats(&x)[i];
+        double r = 1 / sqrt(ss / (double)n + (double)1e-5f);
+        for (size_t i = 0; i < n; i++) {
+            double exact = (double)floats(&x)[i] * r * (double)floats(&w)[i];
+            assert_close((double)want[i], exact, 1e-6 * fabs(exact) + 1e-12, "rms_norm");
+        }
+        check_fence(want + n);
+        for (rf_isa isa = RF_ISA_AVX2; isa <= rf_isa_best(); isa++) {
+            rf_cpu_kernels k = level_kernels(isa);
+            k.rms_norm(got, floats(&x), floats(&w), n, 1e-5f);
+            assert_same(got, want, n, rf_isa_name(isa), n);
+            check_fence(got + n);
+            memcpy(got, floats(&x), n * sizeof *got); /* in place, as for heads */
+            k.rms_norm(got, got, floats(&w), n, 1e-5f);
+            assert_same(got, want, n, rf_isa_name(isa), n);
+        }
+        rf_free(want);
+        rf_free(got);
+        rf_guard_free(&x);
+        rf_guard_free(&w);
+    }
+}
+
+/* One head by the definition, in double. */
+static void rotate_exact(const float *x, double *out, uint32_t head_dim, const rf_rope *rope,
+                         const float *cs) {
+    uint32_t half = rope->n_dims / 2;
+    for (uint32_t i = 0; i < head_dim; i++)
+        out[i] = (double)x[i];
+    for (uint32_t i = 0; i < half; i++) {
+        uint32_t a = rope->kind == RF_ROPE_NEOX ? i : 2 * i;
+        uint32_t b = rope->kind == RF_ROPE_NEOX ? i + half : 2 * i + 1;
+        double c = (double)cs[2 * i], s = (double)cs[2 * i + 1];
+        out[a] = (double)x[a] * c - (double)x[b] * s;
+        out[b] = (double)x[a] * s + (double)x[b] * c;
+    }
+}
+
+/* req: B-69 (angles far from the identity of position 0) */
+static void test_rope(void **state) {
+    (void)state;
+    static const uint32_t shapes[][2] = {/* head_dim, n_dims */ {2, 2},
+                                         {4, 4},
+                                         {8, 8},
+                                         {8, 6},
+                                         {16, 16},
+                                         {20, 14},
+                                         {32, 32},
+                                         {48, 40},
+                                         {64, 64},
+                                         {80, 32},
+                                         {96, 96},
+                                         {128, 128},
+                                         {128, 64}};
+    rf_cpu_kernels scalar = level_kernels(RF_ISA_SCALAR);
+    uint64_t seed = 2;
+    for (size_t c = 0; c < 3 * RF_COUNT(shapes); c++) {
+        uint32_t dim = shapes[c / 3][0], n_dims = shapes[c / 3][1], heads = 3;
+        rf_rope rope = {.kind = (rf_rope_kind)(c % 3), .n_dims = n_dims, .magnitude = 1.0f};
+        rf_guarded x = noise(&seed, (size_t)heads * dim, 2.0f), cs = noise(&seed, n_dims, 1.0f);
+        size_t n = (size_t)heads * dim;
+        float *want = fenced(n), *got = fenced(n);
+        double exact[128];
+        memcpy(want, x.p, x.n);
+        scalar.rope(want, heads, dim, &rope, floats(&cs));
+        for (uint32_t h = 0; h < heads; h++) {
+            const float *from = floats(&x) + (size_t)h * dim;
+            rf_rope kind = rope;
+            if (rope.kind == RF_ROPE_NONE) kind.n_dims = 0;
+            rotate_exact(from, exact, dim, &kind, floats(&cs));
+            for (uint32_t i = 0; i < dim; i++) {
+                assert_close((double)want[h * dim + i], exact[i], 5e-7, "rope");
+            }
+        }
+        for (rf_isa isa = RF_ISA_AVX2; isa <= rf_isa_best(); isa++) {
+            rf_cpu_kernels k = level_kernels(isa);
+            memcpy(got, x.p, x.n);
+            k.rope(got, heads, dim, &rope, floats(&cs));
+            assert_same(got, want, n, rf_isa_name(isa), c);
+            check_fence(got + n);
+        }
+        check_fence(want + n);
+        rf_free(want);
+        rf_free(got);
+        rf_guard_free(&x);
+        rf_guard_free(&cs);
+    }
+}
+
+static void check_elementwise(const rf_guarded *a, const rf_guarded *b, size_t n) {
+    rf_cpu_kernels scalar = level_kernels(RF_ISA_SCALAR);
+    float *silu = fenced(n), *sum = fenced(n), *got = fenced(n);
+    scalar.silu_mul(silu, floats(a), floats(b), n);
+    scalar.add(sum, floats(a), floats(b), n);
+    for (rf_isa isa = RF_ISA_SCALAR; isa <= rf_isa_best(); isa++) {
+        rf_cpu_kernels k = level_kernels(isa);
+        memcpy(got, a->p, a->n);
+        k.silu_mul(got, got, floats(b), n);
+        assert_same(got, silu, n, rf_isa_name(isa), n);
+        check_fence(got + n);
+        memcpy(got, b->p, b->n);
+        k.add(got, floats(a), got, n);
+        assert_same(got, sum, n, rf_isa_name(isa), n);
+        check_fence(got + n);
+    }
+    rf_free(silu);
+    rf_free(sum);
+    rf_free(got);
+}
+
+static void test_elementwise(void **state) {
+    (void)state;
+    rf_cpu_kernels scalar = level_kernels(RF_ISA_SCALAR);
+    uint64_t seed = 3;
+    for (size_t c = 0; c < RF_COUNT(lengths); c++) {
+        rf_guarded a = noise(&seed, lengths[c], c % 2 ? 100.0f : 8.0f);
+        rf_guarded b = noise(&seed, lengths[c], 3.0f);
+        check_elementwise(&a, &b, lengths[c]);
+        float got[2];
+        double x = (double)floats(&a)[0], u = (double)floats(&b)[0], exact = x / (1 + exp(-x)) * u;
+        scalar.silu_mul(got, floats(&a), floats(&b), 1);
+        assert_close((double)got[0], exact, 1e-6 * fabs(exact) + 1e-36, "silu");
+        scalar.add(got, floats(&a), floats(&b), 1);
+        assert_true(got[0] == floats(&a)[0] + floats(&b)[0]);
+        rf_guard_free(&a);
+        rf_guard_free(&b);
+    }
+    rf_guarded a = rf_guard(edges, sizeof edges), b = noise(&seed, RF_COUNT(edges), 1.0f);
+    check_elementwise(&a, &b, RF_COUNT(edges));
+    rf_guard_free(&a);
+    rf_guard_free(&b);
+}
+
+/* Every half, its neighbours and the ties between, and noise. */
+static void test_f32_to_f16(void **state) {
+    (void)state;
+    enum { N = 3 * 65536 };
+    float *x = rf_alloc(N, sizeof *x);
+    uint16_t *got = rf_alloc(N + FENCE, sizeof *got);
+    assert_non_null(x);
+    assert_non_null(got);
+    for (uint32_t i = 0; i < 65536; i++) {
+        float f = rf_f16_to_f32((uint16_t)i), g = rf_f16_to_f32((uint16_t)(i + 1));
+        x[3 * i] = f;
+        x[3 * i + 1] = isfinite(f) && isfinite(g) ? (f + g) / 2 : f;
+        x[3 * i + 2] = nextafterf(x[3 * i + 1], i % 2 ? INFINITY : -INFINITY);
+    }
+    for (rf_isa isa = RF_ISA_SCALAR; isa <= rf_isa_best(); isa++) {
+        rf_cpu_kernels k = level_kernels(isa);
+        for (size_t n = 1; n < 40; n++) { /* ends of rows */
+            memset(got, 0xA5, (n + FENCE) * sizeof *got);
+            rf_guarded g = rf_guard(x + 1000 * n, n * sizeof *x);
+            k.f32_to_f16(got, floats(&g), n);
+            for (size_t i = 0; i < n; i++) {
+                assert_int_equal(got[i], rf_f32_to_f16(x[1000 * n + i]));
+            }
+            check_fence(got + n);
+            rf_guard_free(&g);
+        }
+        k.f32_to_f16(got, x, N);
+        for (size_t i = 0; i < N; i++) {
+            uint16_t want = rf_f32_to_f16(x[i]);
+            if (isnan(x[i])) {
+                assert_true((got[i] & 0x7C00) == 0x7C00 && (got[i] & 0x3FF) != 0);
+            } else if (got[i] != want) {
+                fail_msg("%s: %.9g becomes %04x, expected %04x", rf_isa_name(isa), (double)x[i],
+                         got[i], want);
+            }
+        }
+    }
+    rf_free(x);
+    rf_free(got);
+}
+
+/* Attention --------------------------------------------------------------------------------------*/
+
+enum { KV_HEADS = 2, MAX_KEYS = 200, SLOTS = 9 }; /* blocks in the pool */
+
+typedef struct attend_case {
+    rf_attend a;
+    rf_guarded q, k, v;
+    uint32_t table[8];
+    float mask[MAX_KEYS];
+    bool seen[MAX_KEYS];
+} attend_case;
+
+static bool is_visible(const attend_case *c, uint32_t j) {
+    const rf_attend *a = &c->a;
+    switch (a->pattern.kind) {
+    case RF_ATTN_CAUSAL:
+        return j <= a->pos;
+    case RF_ATTN_BIDIRECTIONAL:
+        return true;
+    case RF_ATTN_LOCAL:
+        return j <= a->pos && j + a->pattern.window > a->pos;
+    case RF_ATTN_GLOBAL_LOCAL:
+        return j <= a->pos && (j < a->pattern.n_global || j + a->pattern.window > a->pos);
+    case RF_ATTN_CUSTOM:
+        return c->mask[j] != -INFINITY;
+    }
+    return false;
+}
+
+/* A float of row (key j, dimension d) of K or V, whatever its type. */
+static float kv_get(const attend_case *c, const uint8_t *pool, uint32_t j, uint32_t d) {
+    const rf_attend *a = &c->a;
+    const uint8_t *row = pool + a->table[j / 32] * a->block_stride + j % 32 * a->row_stride;
+    if (a->kv_type == RF_DT_F16) {
+        uint16_t h;
+        memcpy(&h, row + 2 * d, sizeof h);
+        return rf_f16_to_f32(h);
+    }
+    float f;
+    memcpy(&f, row + 4 * d, sizeof f);
+    return f;
+}
+
+static void kv_set(uint8_t *pool, rf_dtype type, size_t i, float f) {
+    uint16_t h = rf_f32_to_f16(f);
+    if (type == RF_DT_F16) {
+        memcpy(pool + 2 * i, &h, sizeof h);
+    } else {
+        memcpy(pool + 4 * i, &f, sizeof f);
+    }
+}
+
+static rf_guarded random_pool(attend_case *c, uint64_t *seed) {
+    const rf_attend *a = &c->a;
+    size_t n = SLOTS * a->block_stride;
+    uint8_t *p = rf_alloc(n, 1);
+    assert_non_null(p);
+    for (size_t i = 0; i < n / (a->row_stride / a->head_dim); i++) {
+        kv_set(p, a->kv_type, i, rf_test_randf(seed));
+    }
+    /* What lies in rows that nobody may see must not matter. */
+    for (uint32_t j = 0; j < (a->kv_len + 31) / 32 * 32; j++) {
+        if (j < a->kv_len && c->seen[j]) continue;
+        if (c->table[j / 32] >= SLOTS) continue;
+        size_t at = (c->table[j / 32] * a->block_stride + j % 32 * a->row_stride + n / SLOTS / 2);
+        size_t elem = a->row_stride / a->head_dim;
+        for (uint32_t d = 0; d < a->head_dim; d++) {
+            kv_set(p, a->kv_type, at / elem + d, j % 2 ? NAN : INFINITY);
+        }
+    }
+    rf_guarded g = rf_guard(p, n);
+    rf_free(p);
+    return g;
+}
+
+static void make_case(attend_case *c, uint64_t *seed, uint32_t head_dim, uint32_t n_q,
+                      rf_dtype type, rf_attn_pattern pattern) {
+    memset(c, 0, sizeof *c);
+    rf_attend *a = &c->a;
+    size_t elem = type == RF_DT_F16 ? 2 : 4;
+    *a = (rf_attend){.n_q = n_q, .head_dim = head_dim, .kv_type = type, .pattern = pattern};
+    a->row_stride = elem * head_dim;
+    a->block_stride = a->row_stride * 32 * KV_HEADS;
+    a->kv_len = 1 + (uint32_t)(rf_test_rand(seed) % MAX_KEYS);
+    a->pos = (uint32_t)(rf_test_rand(seed) % a->kv_len);
+    a->scale = 4.0f / sqrtf((float)head_dim);
+    a->table = c->table;
+    for (uint32_t i = 0; i < 8; i++)
+        c->table[i] = (i * 5 + 3) % SLOTS;
+    for (uint32_t j = 0; j < a->kv_len; j++) {
+        bool hidden = (rf_test_rand(seed) & 3) == 0 || (j / 32) == 1;
+        c->mask[j] = hidden ? -INFINITY : rf_test_randf(seed) * 2.0f;
+    }
+    if (pattern.kind == RF_ATTN_CUSTOM) a->mask = c->mask;
+    for (uint32_t i = 0; i < 8; i++) { /* a block nobody sees lies nowhere */
+        bool any = false;
+        for (uint32_t j = 32 * i; j < 32 * i + 32 && j < a->kv_len; j++) {
+            c->seen[j] = is_visible(c, j);
+            any = any || c->seen[j];
+        }
+        if (!any) c->table[i] = 1u << 30;
+    }
+    c->q = noise(seed, (size_t)n_q * head_dim, 2.0f);
+    a->q = floats(&c->q);
+    c->k = random_pool(c, seed);
+    c->v = random_pool(c, seed);
+    a->k = c->k.p + a->block_stride / KV_HEADS; /* KV head 1 */
+    a->v = c->v.p + a->block_stride / KV_HEADS;
+}
+
+static void free_case(attend_case *c) {
+    rf_guard_free(&c->q);
+    rf_guard_free(&c->k);
+    rf_guard_free(&c->v);
+}
+
+/* softmax(scale * q K^T + mask) V in double over the visible keys. */
+static void check_exact(const attend_case *c, const float *got) {
+    const rf_attend *a = &c->a;
+    for (uint32_t h = 0; h < a->n_q; h++) {
+        double s[MAX_KEYS] = {0}, top = -HUGE_VAL, sum = 0;
+        for (uint32_t j = 0; j < a->kv_len; j++) {
+            if (!c->seen[j]) continue;
+            for (uint32_t d = 0; d < a->head_dim; d++) {
+                s[j] += (double)a->q[h * a->head_dim + d] * (double)kv_get(c, a->k, j, d);
+            }
+            s[j] = s[j] * (double)a->scale + (a->mask ? (double)a->mask[j] : 0);
+            top = fmax(top, s[j]);
+        }
+        for (uint32_t j = 0; j < a->kv_len; j++) {
+            if (c->seen[j]) sum += s[j] = exp(s[j] - top);
+        }
+        for (uint32_t d = 0; d < a->head_dim; d++) {
+            double acc = 0;
+            for (uint32_t j = 0; j < a->kv_len; j++) {
+                if (c->seen[j]) acc += s[j] * (double)kv_get(c, a->v, j, d);
+            }
+            double want = sum > 0 ? acc / sum : 0;
+            assert_close((double)got[h * a->head_dim + d], want, 3e-6, "attend");
+        }
+    }
+}
+
+static void check_case(attend_case *c, size_t id) {
+    size_t n = (size_t)c->a.n_q * c->a.head_dim;
+    float *want = fenced(n), *got = fenced(n);
+    c->a.dst = want;
+    rf_cpu_kernels scalar = level_kernels(RF_ISA_SCALAR);
+    scalar.attend(&c->a);
+    check_exact(c, want);
+    check_fence(want + n);
+    c->a.dst = got;
+    for (rf_isa isa = RF_ISA_AVX2; isa <= rf_isa_best(); isa++) {
+        rf_cpu_kernels k = level_kernels(isa);
+        k.attend(&c->a);
+        assert_same(got, want, n, rf_isa_name(isa), id);
+        check_fence(got + n);
+    }
+    rf_free(want);
+    rf_free(got);
+}
+
+static const rf_attn_pattern patterns[] = {
+    {RF_ATTN_CAUSAL, 0, 0},         {RF_ATTN_BIDIRECTIONAL, 0, 0}, {RF_ATTN_LOCAL, 1, 0},
+    {RF_ATTN_LOCAL, 40, 0},         {RF_ATTN_GLOBAL_LOCAL, 5, 3},  {RF_ATTN_GLOBAL_LOCAL, 33, 70},
+    {RF_ATTN_GLOBAL_LOCAL, 300, 9}, {RF_ATTN_CUSTOM, 0, 0},
+};
+
+/* req: C-06, C-08, B-22, B-38, B-68; C-01 (query heads of one KV head share it) */
+static void test_attend(void **state) {
+    (void)state;
+    static const uint32_t dims[] = {1, 2, 4, 8, 12, 16, 20, 32, 40, 64, 72, 80, 96, 128, 200, 512};
+    static const uint32_t groups[] = {1, 2, 3, 4, 7, 16, 17};
+    uint64_t seed = 4;
+    size_t id = 0;
+    for (size_t d = 0; d < RF_COUNT(dims); d++) {
+        for (size_t p = 0; p < RF_COUNT(patterns); p++) {
+            for (int half = 0; half < 2; half++, id++) {
+                attend_case c;
+                uint32_t n_q = groups[id % RF_COUNT(groups)];
+                make_case(&c, &seed, dims[d], n_q, half ? RF_DT_F16 : RF_DT_F32, patterns[p]);
+                check_case(&c, id);
+                free_case(&c);
+            }
+        }
+    }
+}
+
+/* A row that sees nothing gives zeros and touches no block. */
+static void test_attend_nothing(void **state) {
+    (void)state;
+    uint64_t seed = 5;
+    for (rf_isa isa = RF_ISA_SCALAR; isa <= rf_isa_best(); isa++) {
+        attend_case c;
+        float got[5 * 24];
+        make_case(&c, &seed, 24, 5, RF_DT_F16, (rf_attn_pattern){RF_ATTN_CUSTOM, 0, 0});
+        for (uint32_t j = 0; j < c.a.kv_len; j++)
+            c.mask[j] = -INFINITY;
+        for (uint32_t i = 0; i < 8; i++)
+            c.table[i] = 1u << 30;
+        for (size_t i = 0; i < RF_COUNT(got); i++)
+            got[i] = 7.0f;
+        c.a.dst = got;
+        rf_cpu_kernels k = level_kernels(isa);
+        k.attend(&c.a);
+        for (size_t i = 0; i < RF_COUNT(got); i++)
+            assert_true(got[i] == 0.0f);
+        free_case(&c);
+    }
+}
+
+/* Scores so far apart that early blocks vanish: the running maximum rises from block to block. */
+static void test_attend_rising(void **state) {
+    (void)state;
+    uint64_t seed = 6;
+    for (int half = 0; half < 2; half++) {
+        attend_case c;
+        make_case(&c, &seed, 64, 4, half ? RF_DT_F16 : RF_DT_F32,
+                  (rf_attn_pattern){RF_ATTN_BIDIRECTIONAL, 0, 0});
+        for (float scale = 1.0f; scale < 5000.0f; scale *= 8.0f) {
+            c.a.scale = scale;
+            float *want = fenced(256), *got = fenced(256);
+            rf_cpu_kernels scalar = level_kernels(RF_ISA_SCALAR);
+            c.a.dst = want;
+            scalar.attend(&c.a);
+            for (size_t i = 0; i < 256; i++)
+                assert_true(isfinite(want[i]));
+            for (rf_isa isa = RF_ISA_AVX2; isa <= rf_isa_best(); isa++) {
+                rf_cpu_kernels k = level_kernels(isa);
+                c.a.dst = got;
+                k.attend(&c.a);
+                assert_same(got, want, 256, rf_isa_name(isa), (size_t)scale);
+            }
+            rf_free(want);
+            rf_free(got);
+        }
+        free_case(&c);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_rms_norm),      cmocka_unit_test(test_rope),
+        cmocka_unit_test(test_elementwise),   cmocka_unit_test(test_f32_to_f16),
+        cmocka_unit_test(test_attend),        cmocka_unit_test(test_attend_nothing),
+        cmocka_unit_test(test_attend_rising),
+    };
+    print_message("levels up to %s\n", rf_isa_name(rf_isa_best()));
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
