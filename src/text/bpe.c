@@ -107,7 +107,7 @@ typedef struct merge_list {
 
 /* Adds n <= RF_INDEX_BATCH / 2 lines. */
 static rf_status add_batch(rf_tokenizer *t, merge_list *list, uint32_t n, rf_error *e) {
-    rf_str half[RF_INDEX_BATCH]; /* left and right by turns */
+    rf_str half[RF_INDEX_BATCH] = {{0}}; /* left and right by turns */
     uint32_t id[RF_INDEX_BATCH];
     uint64_t pair[RF_INDEX_BATCH / 2];
     for (uint32_t i = 0; i < n; i++) {

@@ -26,7 +26,8 @@ typedef enum tile_mode {
 
 /* The first n lanes. */
 RF_INLINE __mmask16 lane_mask(uint32_t n) {
-    return n >= LANES ? (__mmask16)0xffff : (__mmask16)((1u << n) - 1);
+    const uint32_t bits = n >= LANES ? 0xffff : (1u << n) - 1;
+    return (__mmask16)bits;
 }
 
 RF_INLINE __m512i load_lanes(const uint8_t *p) { return _mm512_load_si512((const void *)p); }

@@ -10,7 +10,8 @@
 
 /* A mask of the lanes below n. */
 static __mmask16 lanes_below(size_t n) {
-    return n >= 16 ? (__mmask16)0xFFFF : (__mmask16)((1u << n) - 1u);
+    const uint32_t bits = n >= 16 ? 0xFFFF : (1u << n) - 1;
+    return (__mmask16)bits;
 }
 
 static __m512 expf16(__m512 x) {

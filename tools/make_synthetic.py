@@ -1,0 +1,139 @@
+#!/usr/bin/env python3
+"""Writes a GGUF model of a real model's shape with random weights, for benchmarks.
+
+    python3 tools/make_synthetic.py qwen2-0.5b Q4_0 OUT.gguf
+
+Speed does not depend on the values of weights, so random blocks with small scales do; the text it
+generates is noise.  The vocabulary is the 256 bytes and fillers.  Needs numpy and gguf.
+"""
+import argparse
+import sys
+
+import gguf
+import numpy as np
+
+# name: arch, layers, embd, heads, kv heads, head_dim, ff, vocab, rope base, biases, tied
+SHAPES = {
+    "qwen2-0.5b": ("qwen2", 24, 896, 14, 2, 64, 4864, 151936, 1e6, True, True),
+    "llama-1b": ("llama", 16, 2048, 32, 8, 64, 8192, 128256, 5e5, False, True),
+    "qwen3-0.6b": ("qwen3", 28, 1024, 16, 8, 128, 3072, 151936, 1e6, False, True),
+    "tiny": ("llama", 2, 256, 4, 2, 64, 512, 512, 1e4, False, True),
+}
+
+# Where a block's f16 scales lie (byte offsets); all other bytes may be anything.
+SCALES = {
+    "Q4_0": [0], "Q4_1": [0, 2], "Q5_0": [0], "Q5_1": [0, 2], "Q8_0": [0], "IQ4_NL": [0],
+    "Q2_K": [80, 82], "Q3_K": [108], "Q4_K": [0, 2], "Q5_K": [0, 2], "Q6_K": [208],
+    "IQ4_XS": [0], "IQ3_S": [0], "IQ2_S": [0], "TQ2_0": [64],
+}
+
+
+def random_blocks(rng, qtype, rows, cols, scale):
+    """[rows][bytes] of valid blocks whose weights have about the given size."""
+    elems, size = gguf.GGML_QUANT_SIZES[qtype]
+    if cols % elems:
+        raise SystemExit(f"{qtype.name} needs rows of a multiple of {elems}, not {cols}")
+    n = rows * cols // elems
+    data = rng.integers(0, 256, size=(n, size), dtype=np.uint8)
+    for at in SCALES[qtype.name]:
+        data[:, at:at + 2] = np.frombuffer(np.float16(scale).tobytes(), np.uint8)
+    return data.reshape(rows, cols // elems * size)
+
+
+def weight(rng, qtype, rows, cols):
+    """One matrix in the wanted format, random."""
+    if qtype in (gguf.GGMLQuantizationType.F16, gguf.GGMLQuantizationType.F32):
+        dtype = np.float16 if qtype == gguf.GGMLQuantizationType.F16 else np.float32
+        return (rng.standard_normal((rows, cols), dtype=np.float32) * 0.02).astype(dtype)
+    per_scale = {"Q8_0": 0.0003, "Q6_K": 2e-5, "Q4_K": 1e-4, "Q5_K": 5e-5, "Q2_K": 1e-3, "Q3_K": 1e-4,
+                 "IQ4_XS": 1e-5, "IQ4_NL": 0.0004}
+    return random_blocks(rng, qtype, rows, cols, per_scale.get(qtype.name, 0.004))
+
+
+def fallback(qtype, cols):
+    """The format for rows that the wanted one cannot hold, as llama.cpp's mixes choose it."""
+    if cols % gguf.GGML_QUANT_SIZES[qtype][0] == 0:
+        return qtype
+    types = gguf.GGMLQuantizationType
+    return {"Q4_K": types.Q5_0, "Q5_K": types.Q5_1, "Q6_K": types.Q8_0}.get(qtype.name, types.IQ4_NL)
+
+
+def add_vocabulary(writer, n_vocab):
+    """The 256 bytes in GPT-2's printable alphabet, one merge, fillers."""
+    printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    letters = {b: chr(b) for b in printable}
+    for n, b in enumerate(b for b in range(256) if b not in letters):
+        letters[b] = chr(256 + n)
+    tokens = [letters[b] for b in range(256)] + ["th", "<|endoftext|>"]
+    types = [1] * 257 + [3]
+    tokens += [f"<filler{i}>" for i in range(len(tokens), n_vocab)]
+    types += [5] * (n_vocab - len(types))
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre("qwen2")
+    writer.add_token_list(tokens)
+    writer.add_token_types(types)
+    writer.add_token_merges(["t h"])
+    writer.add_eos_token_id(257)
+    writer.add_bos_token_id(257)
+    writer.add_add_bos_token(False)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("shape", choices=SHAPES)
+    parser.add_argument("type", help="F16, Q8_0, Q4_0, Q4_K, Q6_K, ...")
+    parser.add_argument("out")
+    args = parser.parse_args()
+    arch, layers, embd, heads, kv_heads, head_dim, ff, vocab, base, biases, tied = SHAPES[args.shape]
+    try:
+        qtype = gguf.GGMLQuantizationType[args.type.upper()]
+    except KeyError:
+        sys.exit(f"unknown type {args.type}")
+    rng = np.random.default_rng(1)
+    writer = gguf.GGUFWriter(args.out, arch)
+    writer.add_name(f"synthetic {args.shape} {args.type}")
+    writer.add_context_length(32768)
+    writer.add_embedding_length(embd)
+    writer.add_block_count(layers)
+    writer.add_feed_forward_length(ff)
+    writer.add_head_count(heads)
+    writer.add_head_count_kv(kv_heads)
+    writer.add_key_length(head_dim)
+    writer.add_value_length(head_dim)
+    writer.add_rope_dimension_count(head_dim)
+    writer.add_rope_freq_base(base)
+    writer.add_layer_norm_rms_eps(1e-6)
+    add_vocabulary(writer, vocab)
+
+    def put(name, rows, cols):
+        kind = fallback(qtype, cols)
+        writer.add_tensor(name, weight(rng, kind, rows, cols), raw_dtype=kind)
+
+    def vector(name, n, value):
+        writer.add_tensor(name, np.full(n, value, np.float32))
+
+    put("token_embd.weight", vocab, embd)
+    for il in range(layers):
+        p = f"blk.{il}."
+        vector(p + "attn_norm.weight", embd, 1)
+        vector(p + "ffn_norm.weight", embd, 1)
+        for name, rows, cols in (("attn_q", heads * head_dim, embd), ("attn_k", kv_heads * head_dim, embd),
+                                 ("attn_v", kv_heads * head_dim, embd), ("attn_output", embd, heads * head_dim),
+                                 ("ffn_gate", ff, embd), ("ffn_up", ff, embd), ("ffn_down", embd, ff)):
+            put(f"{p}{name}.weight", rows, cols)
+            if biases and name in ("attn_q", "attn_k", "attn_v"):
+                vector(f"{p}{name}.bias", rows, 0.01)
+        if arch == "qwen3":
+            vector(p + "attn_q_norm.weight", head_dim, 1)
+            vector(p + "attn_k_norm.weight", head_dim, 1)
+    vector("output_norm.weight", embd, 1)
+    if not tied:
+        put("output.weight", vocab, embd)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+if __name__ == "__main__":
+    main()
