@@ -1,0 +1,560 @@
+/* engine.c - the public API: a model, a backend, and the loop that turns requests into batches.
+ *
+ * The stepping thread owns everything but the list of requests, which a mutex guards: any thread
+ * may append to it (submit) or flag an entry (cancel); only the stepping thread removes entries.  A
+ * request starts when the KV blocks of its whole length are there, so what has started can finish.
+ * */
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/backend.h"
+#include "engine/kv.h"
+#include "engine/request.h"
+#include "engine/sched.h"
+#include "text/chat.h"
+
+enum {
+    DEFAULT_CTX = 8192,
+    DEFAULT_SEQS = 8,
+    DEFAULT_BATCH = 256,
+    MIN_KV_TOKENS = 4096,
+    MIN_OUTPUTS = 16, /* rows of logits at once in rf_engine_logits */
+    MAX_SEQS = 1024,
+    MAX_BATCH = 65536,
+};
+
+_Static_assert((int)ROCMFORGE_ENOMEM == (int)RF_ENOMEM && (int)ROCMFORGE_EFULL == (int)RF_EFULL &&
+                   (int)ROCMFORGE_EARG == (int)RF_EARG &&
+                   (int)ROCMFORGE_ECANCELLED == (int)RF_ECANCELLED,
+               "public and internal status codes are the same numbers");
+
+typedef struct arrays { /* what a batch points to, sized once for the limits */
+    int32_t *token;
+    uint32_t *pos, *seq_start, *kv_len, *table, *out_row;
+    rf_sched_seq *sched;
+    rf_request **running; /* [max_seqs] oldest first */
+    rf_request **output;  /* [max_seqs] whose logits row i is */
+} arrays;
+
+struct rf_engine {
+    rf_gguf *file; /* owned here when vocab_only, else by the model */
+    rf_model *model;
+    rf_tokenizer *tokenizer;
+    rf_plan *plan;
+    const rf_backend_ops *ops;
+    rf_backend *backend;
+    rf_exec *exec;
+    rf_kv *kv;
+    rf_limits limits;
+    uint32_t n_ctx, table_stride, n_running;
+    atomic_uint kv_free; /* for rf_engine_get_info on any thread */
+    bool stepping;
+    arrays a;
+    rf_ids end_tokens;
+    rf_buf name, arch, chat_template;
+    char backend_text[128];
+    pthread_mutex_t lock; /* guards first and next_id */
+    rf_request *first;
+    uint64_t next_id;
+};
+
+const char *rf_version(void) { return RF_VERSION; }
+
+const char *rf_architecture(size_t i, const char **families) {
+    if (i >= rf_arch_count()) return NULL;
+    if (families) *families = rf_arch_at(i)->families;
+    return rf_arch_at(i)->name;
+}
+
+static int give(rf_status s, const rf_error *e, rf_text *why) {
+    if (why) memcpy(why->text, e->text, sizeof why->text);
+    if (why && s == RF_OK) why->text[0] = 0;
+    return (int)s;
+}
+_Static_assert(sizeof(((rf_error *)0)->text) == sizeof(((rf_text *)0)->text),
+               "texts are copied whole");
+
+/* ---- open and close ---- */
+
+static rf_status choose_backend(rf_engine *en, const rf_engine_opts *o, rf_error *e) {
+    const rf_backend_ops *const all[] = {&rf_cpu_ops, &rf_ref_ops};
+    const char *name = o->backend ? o->backend : "cpu";
+    for (size_t i = 0; i < RF_COUNT(all); i++)
+        if (strcmp(all[i]->name, name) == 0) en->ops = all[i];
+    if (!en->ops)
+        return rf_fail(e, RF_EARG, "there is no backend '%.40s'; known are cpu and ref", name);
+    rf_dtype kv = RF_DT_F16;
+    if (o->kv_type &&
+        (!rf_dtype_from_name(rf_str_of(o->kv_type), &kv) || (kv != RF_DT_F16 && kv != RF_DT_F32)))
+        return rf_fail(e, RF_EARG, "KV type '%.40s' is not supported; known are f16 and f32",
+                       o->kv_type);
+    en->limits.kv_type = kv;
+    return RF_OK;
+}
+
+static rf_status choose_limits(rf_engine *en, const rf_engine_opts *o, rf_error *e) {
+    uint32_t trained = en->model->n_ctx_train;
+    en->n_ctx = o->n_ctx ? o->n_ctx : trained && trained < DEFAULT_CTX ? trained : DEFAULT_CTX;
+    if (en->n_ctx > RF_MAX_CONTEXT)
+        return rf_fail(e, RF_EARG, "a context of %u tokens is over the limit of %u", en->n_ctx,
+                       RF_MAX_CONTEXT);
+    rf_limits *l = &en->limits;
+    l->max_seqs = o->max_seqs ? o->max_seqs : DEFAULT_SEQS;
+    l->max_tokens = o->batch_tokens ? o->batch_tokens : DEFAULT_BATCH;
+    if (l->max_seqs > MAX_SEQS || l->max_tokens > MAX_BATCH)
+        return rf_fail(e, RF_EARG,
+                       "%u requests or %u tokens at once are over the limits of %d and %d",
+                       l->max_seqs, l->max_tokens, MAX_SEQS, MAX_BATCH);
+    if (l->max_tokens < l->max_seqs) l->max_tokens = l->max_seqs;
+    l->max_outputs = l->max_seqs > MIN_OUTPUTS ? l->max_seqs : MIN_OUTPUTS;
+    if (l->max_outputs > l->max_tokens) l->max_outputs = l->max_tokens;
+    en->table_stride = (en->n_ctx + RF_KV_BLOCK - 1) / RF_KV_BLOCK;
+    uint32_t usual = MIN_KV_TOKENS / RF_KV_BLOCK;
+    l->n_kv_blocks = o->n_kv_blocks             ? o->n_kv_blocks
+                     : en->table_stride > usual ? en->table_stride
+                                                : usual;
+    if (l->n_kv_blocks < en->table_stride)
+        return rf_fail(e, RF_EARG, "%u KV blocks of %d tokens cannot hold a context of %u tokens",
+                       l->n_kv_blocks, RF_KV_BLOCK, en->n_ctx);
+    return RF_OK;
+}
+
+static rf_status alloc_arrays(rf_engine *en, rf_error *e) {
+    const rf_limits *l = &en->limits;
+    size_t table;
+    if (!rf_mul_ok(l->max_seqs, en->table_stride, &table)) return rf_fail_nomem(e, SIZE_MAX);
+    arrays *a = &en->a;
+    a->token = rf_alloc(l->max_tokens, sizeof *a->token);
+    a->pos = rf_alloc(l->max_tokens, sizeof *a->pos);
+    a->seq_start = rf_alloc(l->max_seqs + 1, sizeof *a->seq_start);
+    a->kv_len = rf_alloc(l->max_seqs, sizeof *a->kv_len);
+    a->table = rf_alloc(table, sizeof *a->table);
+    a->out_row = rf_alloc(l->max_outputs, sizeof *a->out_row);
+    a->sched = rf_alloc(l->max_seqs, sizeof *a->sched);
+    a->running = rf_alloc(l->max_seqs, sizeof *a->running);
+    a->output = rf_alloc(l->max_outputs, sizeof *a->output);
+    if (!a->token || !a->pos || !a->seq_start || !a->kv_len || !a->table || !a->out_row ||
+        !a->sched || !a->running || !a->output)
+        return rf_fail_nomem(e, table * sizeof *a->table);
+    return RF_OK;
+}
+
+static rf_status read_facts(rf_engine *en, rf_error *e) {
+    static const char *const keys[] = {"general.name", "general.architecture",
+                                       "tokenizer.chat_template"};
+    rf_buf *out[] = {&en->name, &en->arch, &en->chat_template};
+    for (size_t i = 0; i < RF_COUNT(keys); i++) {
+        rf_str text = {0};
+        RF_TRY(rf_gguf_get_str(en->file, keys[i], &text, NULL, e));
+        if (text.len) rf_buf_put(out[i], text.p, text.len);
+        if (out[i]->failed) return rf_fail_nomem(e, text.len);
+    }
+    uint32_t n = rf_tokenizer_n_vocab(en->tokenizer);
+    for (uint32_t id = 0; id < n; id++)
+        if (rf_token_is_end(en->tokenizer, (int32_t)id)) rf_ids_push(&en->end_tokens, (int32_t)id);
+    return en->end_tokens.failed ? rf_fail_nomem(e, n) : RF_OK;
+}
+
+static rf_status open_weights(rf_engine *en, const rf_engine_opts *o, rf_error *e) {
+    RF_TRY(choose_backend(en, o, e));
+    RF_TRY(rf_model_bind(&en->model, en->file, e));
+    RF_TRY(choose_limits(en, o, e));
+    RF_TRY(rf_plan_build(&en->plan, en->model, false, e));
+    const rf_backend_opts bo = {.n_threads = o->n_threads};
+    RF_TRY(en->ops->open(&en->backend, &bo, e));
+    RF_TRY(en->ops->compile(&en->exec, en->backend, en->plan, &en->limits, e));
+    en->ops->describe(en->backend, en->backend_text, sizeof en->backend_text);
+    if (rf_kv_create(&en->kv, en->limits.n_kv_blocks, RF_KV_BLOCK) != RF_OK)
+        return rf_fail_nomem(e, en->limits.n_kv_blocks);
+    atomic_store(&en->kv_free, en->limits.n_kv_blocks);
+    return alloc_arrays(en, e);
+}
+
+int rf_engine_open(rf_engine **out, const rf_engine_opts *o, rf_text *why) {
+    rf_error e = {0};
+    *out = NULL;
+    if (!o->model_path) return give(rf_fail(&e, RF_EARG, "model_path is missing"), &e, why);
+    rf_engine *en = rf_alloc(1, sizeof *en);
+    if (!en) return give(rf_fail_nomem(&e, sizeof *en), &e, why);
+    pthread_mutex_init(&en->lock, NULL);
+    en->next_id = 1;
+    rf_status s = rf_gguf_open(&en->file, o->model_path, &e);
+    if (s == RF_OK) s = rf_tokenizer_from_gguf(&en->tokenizer, en->file, &e);
+    if (s == RF_OK && !o->vocab_only) s = open_weights(en, o, &e);
+    if (s == RF_OK) s = read_facts(en, &e);
+    if (s == RF_OK)
+        *out = en;
+    else
+        rf_engine_close(en);
+    return give(s, &e, why);
+}
+
+void rf_engine_close(rf_engine *en) {
+    if (!en) return;
+    for (rf_request *r = en->first, *next; r; r = next) {
+        next = r->next;
+        if (en->kv) rf_kv_release(en->kv, &r->kv);
+        rf_request_free(r);
+    }
+    if (en->exec) en->ops->exec_free(en->exec);
+    if (en->backend) en->ops->close(en->backend);
+    rf_plan_free(en->plan);
+    rf_kv_free(en->kv);
+    rf_tokenizer_free(en->tokenizer);
+    if (en->model)
+        rf_model_close(en->model);
+    else
+        rf_gguf_close(en->file);
+    void *const memory[] = {en->a.token,   en->a.pos,   en->a.seq_start, en->a.kv_len, en->a.table,
+                            en->a.out_row, en->a.sched, en->a.running,   en->a.output};
+    for (size_t i = 0; i < RF_COUNT(memory); i++)
+        rf_free(memory[i]);
+    rf_ids_free(&en->end_tokens);
+    rf_buf_free(&en->name);
+    rf_buf_free(&en->arch);
+    rf_buf_free(&en->chat_template);
+    pthread_mutex_destroy(&en->lock);
+    rf_free(en);
+}
+
+void rf_engine_get_info(const rf_engine *en, rf_engine_info *out) {
+    *out = (rf_engine_info){
+        .model_name = en->name.len ? en->name.p : "",
+        .architecture = en->arch.len ? en->arch.p : "",
+        .backend = en->backend_text,
+        .chat_template = en->chat_template.len ? en->chat_template.p : NULL,
+        .n_vocab = rf_tokenizer_n_vocab(en->tokenizer),
+    };
+    const rf_model *m = en->model;
+    if (!m) return;
+    out->n_layers = m->n_layers;
+    out->n_embd = m->n_embd;
+    out->n_heads = m->n_heads;
+    out->n_kv_heads = m->n_kv_heads;
+    out->head_dim = m->head_dim;
+    out->n_ff = m->n_ff;
+    out->n_vocab = m->n_vocab;
+    out->n_ctx = en->n_ctx;
+    out->n_ctx_train = m->n_ctx_train;
+    out->n_params = m->n_params;
+    out->weight_bytes = m->weight_bytes;
+    out->exec_bytes = en->ops->exec_bytes(en->exec);
+    out->kv_blocks = en->limits.n_kv_blocks;
+    out->kv_blocks_free = atomic_load(&en->kv_free);
+}
+
+/* ---- text and tokens ---- */
+
+static rf_status give_ids(rf_ids *ids, int32_t *out, size_t cap, size_t *n) {
+    *n = ids->len;
+    if (out && ids->len) memcpy(out, ids->p, (ids->len < cap ? ids->len : cap) * sizeof *out);
+    rf_status s = ids->failed ? RF_ENOMEM : RF_OK;
+    rf_ids_free(ids);
+    return s;
+}
+
+int rf_engine_tokenize(const rf_engine *en, const char *text, size_t len, bool add_special,
+                       bool parse_special, int32_t *out, size_t cap, size_t *n, rf_text *why) {
+    rf_error e = {0};
+    rf_ids ids = {0};
+    const rf_tokenize_opts o = {.add_special = add_special, .parse_special = parse_special};
+    rf_status s = rf_tokenize(en->tokenizer, (rf_str){text, len}, o, &ids, &e);
+    rf_status kept = give_ids(&ids, out, cap, n);
+    return give(s != RF_OK ? s : kept, &e, why);
+}
+
+int rf_engine_detokenize(const rf_engine *en, const int32_t *tokens, size_t n, bool with_special,
+                         char *out, size_t cap, size_t *len, rf_text *why) {
+    rf_error e = {0};
+    rf_buf text = {0};
+    rf_status s = rf_detokenize(en->tokenizer, tokens, n, with_special, &text, &e);
+    *len = text.len;
+    if (out && text.len) memcpy(out, text.p, text.len < cap ? text.len : cap);
+    rf_buf_free(&text);
+    return give(s, &e, why);
+}
+
+static rf_status chat_format(const rf_engine *en, const char *name, const rf_chat_format **out,
+                             rf_error *e) {
+    if (name) {
+        *out = rf_chat_format_by_name(rf_str_of(name));
+        return *out ? RF_OK : rf_fail(e, RF_EARG, "there is no chat format '%.40s'", name);
+    }
+    RF_TRY(rf_chat_format_detect(out, en->file, e));
+    if (*out) return RF_OK;
+    return rf_fail(e, RF_EUNSUPPORTED,
+                   "the model's chat template is %s; choose a chat format by name",
+                   en->chat_template.len ? "not one of the built-in formats" : "missing");
+}
+
+int rf_engine_chat_tokens(const rf_engine *en, const char *format, const rf_message *messages,
+                          size_t n_messages, int32_t *out, size_t cap, size_t *n, rf_text *why) {
+    rf_error e = {0};
+    rf_ids ids = {0};
+    rf_chat_text text = {0};
+    const rf_chat_format *f = NULL;
+    rf_chat_message *m = rf_alloc(n_messages, sizeof *m);
+    rf_status s = m ? chat_format(en, format, &f, &e) : rf_fail_nomem(&e, n_messages);
+    for (size_t i = 0; s == RF_OK && i < n_messages; i++)
+        m[i] = (rf_chat_message){rf_str_of(messages[i].role), rf_str_of(messages[i].content)};
+    if (s == RF_OK) s = rf_chat_render(f, m, n_messages, true, &text, &e);
+    if (s == RF_OK && rf_tokenizer_adds_bos(en->tokenizer) &&
+        rf_tokenizer_bos(en->tokenizer) != RF_TOKEN_NONE)
+        rf_ids_push(&ids, rf_tokenizer_bos(en->tokenizer));
+    if (s == RF_OK) s = rf_chat_tokenize(en->tokenizer, &text, false, &ids, &e);
+    rf_chat_text_free(&text);
+    rf_free(m);
+    rf_status kept = give_ids(&ids, out, cap, n);
+    return give(s != RF_OK ? s : kept, &e, why);
+}
+
+bool rf_engine_is_end(const rf_engine *en, int32_t token) {
+    return rf_token_is_end(en->tokenizer, token);
+}
+
+/* ---- requests ---- */
+
+int rf_engine_submit(rf_engine *en, const rf_request_opts *o, uint64_t *id, rf_text *why) {
+    rf_error e = {0};
+    rf_request *r;
+    if (!en->model)
+        return give(rf_fail(&e, RF_EARG, "the engine was opened for its vocabulary only"), &e, why);
+    rf_status s = rf_request_create(&r, o, en->tokenizer, en->n_ctx, &e);
+    if (s != RF_OK) return give(s, &e, why);
+    pthread_mutex_lock(&en->lock);
+    r->id = en->next_id++;
+    if (id) *id = r->id;
+    rf_request **at = &en->first;
+    while (*at)
+        at = &(*at)->next;
+    *at = r;
+    pthread_mutex_unlock(&en->lock);
+    return give(RF_OK, &e, why);
+}
+
+void rf_engine_cancel(rf_engine *en, uint64_t id) {
+    pthread_mutex_lock(&en->lock);
+    for (rf_request *r = en->first; r; r = r->next)
+        if (r->id == id) atomic_store(&r->cancelled, true);
+    pthread_mutex_unlock(&en->lock);
+}
+
+static void note_free_blocks(rf_engine *en) {
+    rf_kv_stats stats;
+    rf_kv_get_stats(en->kv, &stats);
+    atomic_store(&en->kv_free, stats.n_free);
+}
+
+/* Takes the request off the list, gives its blocks back and tells its owner. */
+static void finish(rf_engine *en, rf_request *r, rf_finish why, const char *error) {
+    pthread_mutex_lock(&en->lock);
+    rf_request **at = &en->first;
+    while (*at != r)
+        at = &(*at)->next;
+    *at = r->next;
+    pthread_mutex_unlock(&en->lock);
+    rf_kv_release(en->kv, &r->kv);
+    note_free_blocks(en);
+    rf_request_end(r, why, error);
+    rf_request_free(r);
+}
+
+/* The first request of the list that is cancelled, or NULL. */
+static rf_request *find_cancelled(rf_engine *en) {
+    pthread_mutex_lock(&en->lock);
+    rf_request *r = en->first;
+    while (r && !atomic_load(&r->cancelled))
+        r = r->next;
+    pthread_mutex_unlock(&en->lock);
+    return r;
+}
+
+static rf_status start(rf_engine *en, rf_request *r) {
+    rf_status s = rf_kv_match(en->kv, &r->kv, r->tokens.p, r->n_prompt, &r->n_cached);
+    if (s == RF_OK) s = rf_kv_reserve(en->kv, &r->kv, r->max_total);
+    if (s != RF_OK) {
+        rf_kv_release(en->kv, &r->kv);
+        return s;
+    }
+    r->n_done = r->n_cached;
+    r->start_us = rf_time_us();
+    r->running = true;
+    return RF_OK;
+}
+
+/* Lists the running requests, oldest first, starting waiting ones while there is room.  Strictly in
+ * order: a long request at the head is not overtaken for ever by short ones.  Returns a request
+ * that can never start for lack of memory, or NULL. */
+static rf_request *admit(rf_engine *en) {
+    rf_status s = RF_OK;
+    rf_request *r;
+    en->n_running = 0;
+    pthread_mutex_lock(&en->lock);
+    for (r = en->first; r && en->n_running < en->limits.max_seqs; r = r->next) {
+        if (!r->running && s == RF_OK) s = start(en, r);
+        if (s == RF_ENOMEM) break;
+        if (r->running) en->a.running[en->n_running++] = r;
+    }
+    pthread_mutex_unlock(&en->lock);
+    note_free_blocks(en);
+    return s == RF_ENOMEM ? r : NULL;
+}
+
+static void add_rows(rf_engine *en, rf_batch *b, rf_request *r, uint32_t chunk) {
+    arrays *a = &en->a;
+    for (uint32_t i = 0; i < chunk; i++) {
+        a->token[b->n_tokens] = r->tokens.p[r->n_done + i];
+        a->pos[b->n_tokens++] = r->n_done + i;
+    }
+    memcpy(a->table + (size_t)b->n_seqs * en->table_stride, r->kv.blocks,
+           r->kv.n_blocks * sizeof *a->table);
+    a->kv_len[b->n_seqs++] = r->n_done + chunk;
+    a->seq_start[b->n_seqs] = b->n_tokens;
+    if (r->n_done + chunk == r->tokens.len) {
+        a->out_row[b->n_outputs] = b->n_tokens - 1;
+        a->output[b->n_outputs++] = r;
+    }
+}
+
+static rf_batch empty_batch(rf_engine *en) {
+    const arrays *a = &en->a;
+    return (rf_batch){.token = a->token,
+                      .pos = a->pos,
+                      .seq_start = a->seq_start,
+                      .kv_len = a->kv_len,
+                      .table = a->table,
+                      .out_row = a->out_row,
+                      .table_stride = en->table_stride};
+}
+
+static rf_batch make_batch(rf_engine *en) {
+    rf_batch b = empty_batch(en);
+    arrays *a = &en->a;
+    for (uint32_t i = 0; i < en->n_running; i++)
+        a->sched[i] = (rf_sched_seq){.n_tokens = (uint32_t)a->running[i]->tokens.len,
+                                     .n_done = a->running[i]->n_done};
+    rf_sched_chunks(a->sched, en->n_running, en->limits.max_tokens);
+    for (uint32_t i = 0; i < en->n_running; i++)
+        if (a->sched[i].chunk) add_rows(en, &b, a->running[i], a->sched[i].chunk);
+    return b;
+}
+
+/* After the batch ran: its tokens count as computed, its logits become tokens. */
+static void advance(rf_engine *en, const rf_batch *b, const float *logits) {
+    for (uint32_t i = 0; i < en->n_running; i++) {
+        rf_request *r = en->a.running[i];
+        r->n_done += en->a.sched[i].chunk;
+        rf_status s = rf_kv_commit(en->kv, &r->kv, r->tokens.p, r->n_done);
+        RF_ASSERT(s == RF_OK);
+    }
+    uint32_t n_vocab = en->model->n_vocab;
+    for (uint32_t o = 0; o < b->n_outputs; o++) {
+        rf_request *r = en->a.output[o];
+        rf_finish why;
+        rf_status s = rf_request_advance(r, logits + (size_t)o * n_vocab, n_vocab, en->end_tokens.p,
+                                         en->end_tokens.len, &why);
+        if (s == RF_EARG)
+            finish(en, r, RF_FINISH_ERROR,
+                   "no token can be chosen: every logit is -inf or not a number");
+        else if (s != RF_OK)
+            finish(en, r, RF_FINISH_ERROR, "out of memory");
+        else if (why != RF_FINISH_NONE)
+            finish(en, r, why, NULL);
+    }
+}
+
+static int step(rf_engine *en) {
+    for (rf_request *r; (r = find_cancelled(en)) != NULL;)
+        finish(en, r, RF_FINISH_CANCELLED, NULL);
+    for (rf_request *r; (r = admit(en)) != NULL;)
+        finish(en, r, RF_FINISH_ERROR, "out of memory");
+    if (en->n_running == 0) return 0;
+    rf_error e = {0};
+    const float *logits = NULL;
+    rf_batch b = make_batch(en);
+    rf_status s = en->ops->run(en->exec, &b, &e);
+    if (s == RF_OK) s = en->ops->wait(en->exec, &logits);
+    if (s != RF_OK) {
+        for (uint32_t i = 0; i < en->n_running; i++)
+            finish(en, en->a.running[i], RF_FINISH_ERROR, e.text[0] ? e.text : rf_status_name(s));
+        return -(int)s;
+    }
+    advance(en, &b, logits);
+    return 1;
+}
+
+int rf_engine_step(rf_engine *en) {
+    if (!en->model) return 0;
+    if (en->stepping) return -(int)RF_EARG; /* from a callback: its batch is still being read */
+    en->stepping = true;
+    int worked = step(en);
+    en->stepping = false;
+    return worked;
+}
+
+/* ---- logits of a whole sequence ---- */
+
+static rf_status logits_of(rf_engine *en, rf_kv_seq *seq, const int32_t *tokens, size_t n,
+                           rf_logits_fn sink, void *user, rf_error *e) {
+    arrays *a = &en->a;
+    rf_status s = rf_kv_reserve(en->kv, seq, (uint32_t)n);
+    if (s != RF_OK) return rf_fail(e, s, "no room in the KV cache for %zu tokens", n);
+    memcpy(a->table, seq->blocks, seq->n_blocks * sizeof *a->table);
+    for (size_t first = 0; first < n;) {
+        rf_batch b = empty_batch(en);
+        b.n_seqs = 1;
+        while (b.n_tokens < en->limits.max_outputs && first + b.n_tokens < n) {
+            a->token[b.n_tokens] = tokens[first + b.n_tokens];
+            a->pos[b.n_tokens] = (uint32_t)first + b.n_tokens;
+            a->out_row[b.n_tokens] = b.n_tokens;
+            b.n_tokens++;
+        }
+        b.n_outputs = b.n_tokens;
+        a->seq_start[0] = 0;
+        a->seq_start[1] = b.n_tokens;
+        a->kv_len[0] = (uint32_t)first + b.n_tokens;
+        const float *logits;
+        RF_TRY(en->ops->run(en->exec, &b, e));
+        s = en->ops->wait(en->exec, &logits);
+        if (s != RF_OK) return rf_fail(e, s, "the backend failed: %s", rf_status_name(s));
+        if (!sink(user, first, b.n_tokens, logits)) return rf_fail(e, RF_ECANCELLED, "stopped");
+        first += b.n_tokens;
+    }
+    return RF_OK;
+}
+
+static bool is_busy(rf_engine *en) {
+    pthread_mutex_lock(&en->lock);
+    bool busy = en->stepping;
+    for (const rf_request *r = en->first; r; r = r->next)
+        busy = busy || r->running;
+    pthread_mutex_unlock(&en->lock);
+    return busy;
+}
+
+int rf_engine_logits(rf_engine *en, const int32_t *tokens, size_t n, rf_logits_fn sink, void *user,
+                     rf_text *why) {
+    rf_error e = {0};
+    rf_kv_seq seq = {0};
+    if (!en->model)
+        return give(rf_fail(&e, RF_EARG, "the engine was opened for its vocabulary only"), &e, why);
+    if (is_busy(en))
+        return give(rf_fail(&e, RF_EARG, "requests are running; their end must come first"), &e,
+                    why);
+    if (n > en->n_ctx)
+        return give(rf_fail(&e, RF_EFULL,
+                            "%zu tokens do not fit the context of %u; raise the context length", n,
+                            en->n_ctx),
+                    &e, why);
+    if (n == 0) return give(rf_fail(&e, RF_EARG, "there are no tokens to evaluate"), &e, why);
+    for (size_t i = 0; i < n; i++)
+        if (tokens[i] < 0 || (uint32_t)tokens[i] >= en->model->n_vocab)
+            return give(rf_fail(&e, RF_EARG, "token %zu is %d, not below the vocabulary's %u", i,
+                                tokens[i], en->model->n_vocab),
+                        &e, why);
+    rf_status s = logits_of(en, &seq, tokens, n, sink, user, &e);
+    rf_kv_release(en->kv, &seq);
+    return give(s, &e, why);
+}

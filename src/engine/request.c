@@ -1,0 +1,238 @@
+/* request.c - options checked and copied, tokens chosen, text released as soon as it is certain. */
+#include "engine/request.h"
+
+#include <string.h>
+
+#include "base/os.h"
+#include "base/utf8.h"
+
+enum { MAX_STOPS = 64, MAX_STOP_BYTES = 4096, MAX_LOGPROBS = 20 };
+
+static rf_status check(const rf_request_opts *o, uint32_t n_vocab, uint32_t n_ctx, rf_error *e) {
+    if (o->n_tokens == 0) return rf_fail(e, RF_EARG, "the prompt has no tokens; give at least one");
+    if (o->n_tokens >= n_ctx)
+        return rf_fail(e, RF_EFULL,
+                       "the prompt has %zu tokens, but the context holds %u and one must "
+                       "be left for the answer; shorten it or raise the context length",
+                       o->n_tokens, n_ctx);
+    for (size_t i = 0; i < o->n_tokens; i++)
+        if (o->tokens[i] < 0 || (uint32_t)o->tokens[i] >= n_vocab)
+            return rf_fail(e, RF_EARG,
+                           "token %zu of the prompt is %d, not below the vocabulary's %u", i,
+                           o->tokens[i], n_vocab);
+    if (o->max_tokens < -1 || o->max_tokens == 0)
+        return rf_fail(e, RF_EARG, "max_tokens is %d: it must be positive, or -1 for no limit",
+                       o->max_tokens);
+    if (o->n_logprobs < -1 || o->n_logprobs > MAX_LOGPROBS)
+        return rf_fail(e, RF_EARG, "logprobs is %d: it must lie between -1 and %d", o->n_logprobs,
+                       MAX_LOGPROBS);
+    if (o->n_stop > MAX_STOPS)
+        return rf_fail(e, RF_EARG, "%zu stop strings; at most %d are allowed", o->n_stop,
+                       MAX_STOPS);
+    for (size_t i = 0; i < o->n_stop; i++) {
+        size_t len = strlen(o->stop[i]);
+        if (len == 0 || len > MAX_STOP_BYTES)
+            return rf_fail(e, RF_EARG, "stop string %zu has %zu bytes; 1 to %d are allowed", i, len,
+                           MAX_STOP_BYTES);
+        if (rf_utf8_valid_prefix(o->stop[i], len) != len)
+            return rf_fail(e, RF_EARG, "stop string %zu is not valid UTF-8", i);
+    }
+    return RF_OK;
+}
+
+static rf_status copy_options(rf_request *r, const rf_request_opts *o) {
+    r->stops = rf_alloc(o->n_stop, sizeof *r->stops);
+    if (!r->stops) return RF_ENOMEM;
+    r->n_stops = o->n_stop;
+    bool failed = false;
+    for (size_t i = 0; i < o->n_stop; i++) {
+        rf_buf_puts(&r->stops[i], o->stop[i]);
+        failed = failed || r->stops[i].failed;
+    }
+    for (size_t i = 0; i < o->n_tokens; i++)
+        rf_ids_push(&r->tokens, o->tokens[i]);
+    if (failed || r->tokens.failed) return RF_ENOMEM;
+    for (size_t i = 0; i < o->n_tokens; i++)
+        RF_TRY(rf_sampler_accept(r->sampler, o->tokens[i]));
+    return RF_OK;
+}
+
+/* What ends a DRY match: short tokens whose text has a line break, a colon, a quote or a star. */
+static rf_status set_breakers(rf_request *r, uint32_t n_vocab) {
+    if (r->o.sampling.dry_multiplier <= 0) return RF_OK;
+    rf_ids ids = {0};
+    rf_buf text = {0};
+    rf_status s = RF_OK;
+    for (uint32_t i = 0; i < n_vocab && s == RF_OK; i++) {
+        rf_buf_clear(&text);
+        s = rf_token_bytes(r->tokenizer, (int32_t)i, false, &text);
+        if (text.len && text.len <= 4 && strpbrk(text.p, "\n:\"*")) rf_ids_push(&ids, (int32_t)i);
+    }
+    if (s == RF_OK)
+        s = ids.failed || text.failed ? RF_ENOMEM
+                                      : rf_sampler_set_breakers(r->sampler, ids.p, ids.len);
+    rf_ids_free(&ids);
+    rf_buf_free(&text);
+    return s;
+}
+
+rf_status rf_request_create(rf_request **out, const rf_request_opts *o, const rf_tokenizer *t,
+                            uint32_t n_ctx, rf_error *e) {
+    *out = NULL;
+    uint32_t n_vocab = rf_tokenizer_n_vocab(t);
+    RF_TRY(check(o, n_vocab, n_ctx, e));
+    rf_request *r = rf_alloc(1, sizeof *r);
+    if (!r) return rf_fail_nomem(e, sizeof *r);
+    r->o = *o;
+    r->tokenizer = t;
+    r->n_prompt = (uint32_t)o->n_tokens;
+    /* Text goes on after text; only behind a control token does a sequence's first space fall
+     * away. */
+    r->detok.started = rf_token_kind_of(t, o->tokens[o->n_tokens - 1]) != RF_TOKEN_CONTROL;
+    r->max_total = n_ctx;
+    if (o->max_tokens > 0 && (uint32_t)o->max_tokens < n_ctx - r->n_prompt)
+        r->max_total = r->n_prompt + (uint32_t)o->max_tokens;
+    rf_status s = rf_sampler_create(&r->sampler, &o->sampling, n_vocab, e);
+    if (s == RF_OK && (s = copy_options(r, o)) != RF_OK)
+        rf_fail_nomem(e, o->n_tokens * sizeof(int32_t));
+    if (s == RF_OK && (s = set_breakers(r, n_vocab)) != RF_OK) rf_fail_nomem(e, n_vocab);
+    if (s != RF_OK) {
+        rf_request_free(r);
+        return s;
+    }
+    *out = r;
+    return RF_OK;
+}
+
+void rf_request_free(rf_request *r) {
+    if (!r) return;
+    RF_ASSERT(r->kv.n_blocks == 0);
+    for (size_t i = 0; i < r->n_stops; i++)
+        rf_buf_free(&r->stops[i]);
+    rf_free(r->stops);
+    rf_sampler_free(r->sampler);
+    rf_ids_free(&r->tokens);
+    rf_buf_free(&r->detok.pending);
+    rf_buf_free(&r->held);
+    rf_free(r->kv.blocks);
+    rf_free(r);
+}
+
+/* ---- text ---- */
+
+/* Where the earliest stop string starts in held, or len when there is none. */
+static size_t find_stop(const rf_request *r) {
+    size_t first = r->held.len;
+    for (size_t i = 0; i < r->n_stops && r->held.len; i++) {
+        const char *at = memmem(r->held.p, r->held.len, r->stops[i].p, r->stops[i].len);
+        if (at && (size_t)(at - r->held.p) < first) first = (size_t)(at - r->held.p);
+    }
+    return first;
+}
+
+/* Bytes of held that cannot be the start of a stop string any more. */
+static size_t certain(const rf_request *r) {
+    size_t keep = 0;
+    for (size_t i = 0; i < r->n_stops; i++) {
+        size_t most = r->stops[i].len - 1 < r->held.len ? r->stops[i].len - 1 : r->held.len;
+        for (size_t n = most; n > keep; n--)
+            if (memcmp(r->held.p + r->held.len - n, r->stops[i].p, n) == 0) keep = n;
+    }
+    return r->held.len - keep;
+}
+
+static rf_event event_of(const rf_request *r) {
+    return (rf_event){
+        .request = r->id,
+        .token = -1,
+        .text = r->held.len ? r->held.p : "",
+        .n_prompt = r->n_prompt,
+        .n_cached = r->n_cached,
+        .n_generated = (uint32_t)r->tokens.len - r->n_prompt,
+        .prompt_us = r->first_us > r->start_us ? r->first_us - r->start_us : 0,
+        .decode_us = r->last_us > r->first_us ? r->last_us - r->first_us : 0,
+    };
+}
+
+static void emit(rf_request *r, rf_event *event) {
+    if (r->o.on_event) r->o.on_event(r->o.user, event);
+    r->held.len -= event->text_len;
+    if (r->held.len) memmove(r->held.p, r->held.p + event->text_len, r->held.len);
+}
+
+void rf_request_end(rf_request *r, rf_finish finish, const char *error) {
+    if (finish != RF_FINISH_STOP || find_stop(r) == r->held.len)
+        rf_detok_finish(&r->detok, &r->held);
+    rf_event event = event_of(r);
+    event.text_len = find_stop(r);
+    event.finish = finish;
+    event.error = error;
+    if (r->o.on_event) r->o.on_event(r->o.user, &event);
+    rf_buf_clear(&r->held);
+}
+
+/* ---- tokens ---- */
+
+static bool is_end(const int32_t *end_tokens, size_t n_end, int32_t token) {
+    for (size_t i = 0; i < n_end; i++)
+        if (end_tokens[i] == token) return true;
+    return false;
+}
+
+static rf_status append_text(rf_request *r, int32_t token, bool ends) {
+    if (ends && !r->o.with_special) return RF_OK;
+    if (r->o.with_special && rf_token_kind_of(r->tokenizer, token) == RF_TOKEN_CONTROL) {
+        rf_detok_finish(&r->detok, &r->held);
+        size_t before = r->held.len;
+        RF_TRY(rf_token_bytes(r->tokenizer, token, true, &r->held));
+        r->held.len = before + rf_utf8_valid_prefix(r->held.p + before, r->held.len - before);
+        return RF_OK;
+    }
+    return rf_detok_push(&r->detok, r->tokenizer, token, &r->held);
+}
+
+/* The token's place in the text, and what is told of it; the event's text stays to be decided. */
+static rf_status describe(rf_request *r, const float *logits, uint32_t n_vocab, int32_t token,
+                          bool ends, rf_token_prob *top, rf_event *event) {
+    RF_TRY(rf_sampler_accept(r->sampler, token));
+    RF_TRY(append_text(r, token, ends));
+    if (r->tokens.failed || r->held.failed) return RF_ENOMEM;
+    *event = event_of(r);
+    event->token = token;
+    if (r->o.n_logprobs < 0) return RF_OK;
+    event->n_top = (size_t)r->o.n_logprobs < n_vocab ? (size_t)r->o.n_logprobs : n_vocab;
+    event->chosen = (rf_token_prob){token, rf_logprob(logits, n_vocab, token)};
+    event->top = top;
+    return rf_top_logprobs(logits, n_vocab, event->n_top, top);
+}
+
+rf_status rf_request_advance(rf_request *r, const float *logits, uint32_t n_vocab,
+                             const int32_t *end_tokens, size_t n_end, rf_finish *finish) {
+    size_t n_before = r->tokens.len;
+    uint32_t n_generated = (uint32_t)n_before - r->n_prompt;
+    bool too_early = r->o.min_tokens > 0 && n_generated < (uint32_t)r->o.min_tokens;
+    int32_t token;
+    *finish = RF_FINISH_NONE;
+    RF_TRY(rf_sampler_pick(r->sampler, logits, end_tokens, too_early ? n_end : 0, n_generated,
+                           &token));
+    rf_ids_push(&r->tokens, token);
+    r->last_us = rf_time_us();
+    if (n_generated == 0) r->first_us = r->last_us;
+
+    rf_token_prob top[MAX_LOGPROBS];
+    rf_event event;
+    bool ends = !r->o.ignore_eos && is_end(end_tokens, n_end, token);
+    rf_status s = describe(r, logits, n_vocab, token, ends, top, &event);
+    if (s != RF_OK) { /* a token that nobody hears of does not count */
+        r->tokens.len = n_before;
+        return s;
+    }
+    bool stopped = find_stop(r) < r->held.len;
+    event.text_len = stopped ? 0 : certain(r);
+    emit(r, &event);
+    if (ends || stopped)
+        *finish = RF_FINISH_STOP;
+    else if (r->tokens.len >= r->max_total)
+        *finish = RF_FINISH_LENGTH;
+    return RF_OK;
+}

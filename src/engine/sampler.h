@@ -1,0 +1,36 @@
+/* sampler.h - one request's choice of the next token from a row of logits.
+ *
+ * Pure but for its own history: the result depends on the options, the tokens seen and the logits
+ * alone.  The nth draw uses the counter-based generator at (seed, stream 0, n), so neither batch
+ * nor thread can change it.  All arithmetic is in double with base/fmath.h, ties go to the lowest
+ * id. */
+#pragma once
+#include "base/base.h"
+#include "rocmforge.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct rf_sampler rf_sampler;
+/* Checks the options: RF_EARG names the field, its range and what was given.  Copies logit_bias. */
+RF_CHECKED rf_status rf_sampler_create(rf_sampler **out, const rf_sampling *o, uint32_t n_vocab,
+                                       rf_error *e);
+void rf_sampler_free(rf_sampler *s);
+/* Tells the sampler of a token of the prompt or of the answer, in order.  For penalties and DRY. */
+RF_CHECKED rf_status rf_sampler_accept(rf_sampler *s, int32_t token);
+/* Tokens that end a DRY match (newlines, quotes, ...); ids are copied. */
+RF_CHECKED rf_status rf_sampler_set_breakers(rf_sampler *s, const int32_t *ids, size_t n);
+/* The next token.  logits: [n_vocab], left unchanged.  Banned tokens (n_banned ids, e.g. end tokens
+ * before min_tokens) cannot be chosen.  RF_EARG when nothing can be chosen (all -inf or NaN).
+ * counter: the index of this draw. */
+RF_CHECKED rf_status rf_sampler_pick(rf_sampler *s, const float *logits, const int32_t *banned,
+                                     size_t n_banned, uint64_t counter, int32_t *token);
+/* ln softmax(logits)[token], and the n likeliest tokens (ties: lowest id first). */
+float rf_logprob(const float *logits, uint32_t n_vocab, int32_t token);
+RF_CHECKED rf_status rf_top_logprobs(const float *logits, uint32_t n_vocab, size_t n,
+                                     rf_token_prob *out);
+
+#ifdef __cplusplus
+}
+#endif
