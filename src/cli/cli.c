@@ -4,6 +4,7 @@
 #include "cli/cli.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <ini.h>
 #include <math.h>
 #include <signal.h>
@@ -16,7 +17,13 @@
 #include "base/log.h"
 #include "base/os.h"
 
-enum { MAX_ARGS = 4096, MAX_LIST = 256, MAX_CONFIG_BYTES = 1 << 20 };
+enum {
+    MAX_ARGS = 4096,
+    MAX_LIST = 256,
+    MAX_NAME = 40, /* bytes of a command's name that are compared with a mistyped one */
+    MAX_CONFIG_BYTES = 1 << 20,
+    MAX_CONFIG_LINE = 191, /* with its end; the INI library's own limit is 200 */
+};
 
 typedef struct value {
     bool given;
@@ -124,6 +131,25 @@ static rf_status set_value(rf_cli *c, rf_flag_id id, const char *text, const cha
 
 /* ---- flags ---- */
 
+/* How many letters must be typed otherwise to make b of a: the usual edit distance. */
+static size_t distance(const char *a, const char *b) {
+    size_t row[MAX_NAME + 1], n = strlen(b);
+    for (size_t j = 0; j <= n; j++)
+        row[j] = j;
+    for (size_t i = 0; a[i]; i++) {
+        size_t diagonal = row[0];
+        row[0] = i + 1;
+        for (size_t j = 0; j < n; j++) {
+            size_t best = diagonal + (a[i] != b[j]);
+            if (row[j] + 1 < best) best = row[j] + 1;
+            if (row[j + 1] + 1 < best) best = row[j + 1] + 1;
+            diagonal = row[j + 1];
+            row[j + 1] = best;
+        }
+    }
+    return row[n];
+}
+
 static bool command_takes(const rf_command *command, rf_flag_id id) {
     return ((command->flags | RF_FLAGS_COMMON) >> id & 1) != 0;
 }
@@ -142,6 +168,20 @@ static int find_short(const rf_command *command, char short_name) {
     return -1;
 }
 
+static rf_status unknown_flag(const rf_command *command, const char *arg, size_t len, rf_error *e) {
+    char name[MAX_NAME + 1] = "";
+    const char *nearest = NULL;
+    size_t least = 3;
+    if (len <= MAX_NAME) memcpy(name, arg + 2, len);
+    for (int id = 0; id < RF_F_COUNT && name[0]; id++) {
+        if (!command_takes(command, (rf_flag_id)id)) continue;
+        size_t d = distance(name, flags[id].name);
+        if (d < least) least = d, nearest = flags[id].name;
+    }
+    if (!nearest) return rf_fail(e, RF_EARG, "unknown flag '%.80s'", arg);
+    return rf_fail(e, RF_EARG, "unknown flag '%.80s' (did you mean '--%s'?)", arg, nearest);
+}
+
 static rf_status parse_long(rf_cli *c, char **argv, int argc, int *i, rf_error *e) {
     const char *name = argv[*i] + 2, *eq = strchr(name, '=');
     size_t len = eq ? (size_t)(eq - name) : strlen(name);
@@ -152,7 +192,7 @@ static rf_status parse_long(rf_cli *c, char **argv, int argc, int *i, rf_error *
         negated = id >= 0 && flags[id].kind == RF_FLAG_BOOL;
         if (!negated) id = -1;
     }
-    if (id < 0) return rf_fail(e, RF_EARG, "unknown flag '%.80s'", argv[*i]);
+    if (id < 0) return unknown_flag(c->command, argv[*i], len, e);
     if (flags[id].kind == RF_FLAG_BOOL && !eq)
         return set_value(c, (rf_flag_id)id, negated ? "false" : "true", argv[*i], e);
     if (negated) return rf_fail(e, RF_EARG, "%.80s takes no value", argv[*i]);
@@ -248,6 +288,7 @@ static int config_line(void *user, const char *section, const char *name, const 
     }
     if (!command_takes(command, (rf_flag_id)id) || r->given[id]) return 1;
     if (!section[0] && r->in_section[id]) return 1; /* the command's own section wins */
+    if (section[0] && !r->in_section[id] && r->c->lists[id]) r->c->lists[id]->n = 0;
     r->in_section[id] = section[0] != 0;
     rf_buf *config = &r->c->config;
     char *copy = config->p + config->len;
@@ -271,6 +312,44 @@ static bool config_default_path(char *out, size_t cap) {
     return n > 0 && (size_t)n < cap && access(out, R_OK) == 0;
 }
 
+/* A copy that the INI reader takes as it is meant: it would cut long lines, take an indented line
+ * for the rest of the one before, and stop at a byte 0. */
+static rf_status config_text(const char *path, const char *text, size_t len, char **out,
+                             rf_error *e) {
+    char *copy = *out = rf_alloc(len + 1, 1);
+    if (!copy) return rf_fail_nomem(e, len);
+    for (size_t at = 0, line = 1; at < len; line++) {
+        const char *end = memchr(text + at, '\n', len - at);
+        size_t n = end ? (size_t)(end - (text + at)) + 1 : len - at;
+        if (n > MAX_CONFIG_LINE || memchr(text + at, 0, n))
+            return rf_fail(e, RF_EFORMAT, "%s:%zu: %s", path, line,
+                           n > MAX_CONFIG_LINE ? "the line is longer than 190 bytes"
+                                               : "the line has a byte 0; expected text");
+        size_t blank = 0;
+        while (blank < n && (text[at + blank] == ' ' || text[at + blank] == '\t'))
+            blank++;
+        memcpy(copy, text + at + blank, n - blank);
+        copy += n - blank;
+        at += n;
+    }
+    return RF_OK;
+}
+
+static rf_status read_config(config_reader *r, const char *text, size_t len) {
+    char *copy = NULL;
+    rf_buf *config = &r->c->config;
+    config->p = rf_alloc(len * 2 + 2, 1); /* every value fits, and none moves */
+    config->cap = len * 2 + 2;
+    rf_status s =
+        config->p ? config_text(r->path, text, len, &copy, r->e) : rf_fail_nomem(r->e, config->cap);
+    int line = s == RF_OK ? ini_parse_string(copy, config_line, r) : 0;
+    rf_free(copy);
+    if (s != RF_OK || r->status != RF_OK) return s != RF_OK ? s : r->status;
+    if (line < 0) return rf_fail_nomem(r->e, len);
+    if (line > 0) return rf_fail(r->e, RF_EFORMAT, "%s:%d: expected 'flag = value'", r->path, line);
+    return RF_OK;
+}
+
 static rf_status from_config(rf_cli *c, rf_error *e) {
     char path[4096];
     const char *named = rf_cli_str(c, RF_F_CONFIG);
@@ -279,23 +358,11 @@ static rf_status from_config(rf_cli *c, rf_error *e) {
     uint8_t *text = NULL;
     size_t len = 0;
     RF_TRY(rf_file_read(r.path, MAX_CONFIG_BYTES, &text, &len, e));
-    c->config.p = rf_alloc(len * 2 + 2, 1); /* every value fits, and none moves */
-    char *copy = rf_alloc(len + 1, 1);
-    if (!c->config.p || !copy) {
-        rf_free(text);
-        rf_free(copy);
-        return rf_fail_nomem(e, len);
-    }
-    c->config.cap = len * 2 + 2;
-    memcpy(copy, text, len);
-    rf_free(text);
     for (int id = 0; id < RF_F_COUNT; id++)
         r.given[id] = c->values[id].given;
-    int line = ini_parse_string(copy, config_line, &r);
-    rf_free(copy);
-    if (r.status != RF_OK) return r.status;
-    if (line != 0) return rf_fail(e, RF_EFORMAT, "%s:%d: expected 'flag = value'", r.path, line);
-    return RF_OK;
+    rf_status s = read_config(&r, (const char *)text, len);
+    rf_free(text);
+    return s;
 }
 
 static rf_status from_defaults(rf_cli *c, rf_error *e) {
@@ -351,14 +418,14 @@ int rf_cli_fail(const rf_cli *c, const rf_error *e) {
 }
 
 int rf_cli_usage(const rf_cli *c, const char *fmt, ...) {
-    rf_error e = {.status = RF_EARG};
+    char text[400];
+    rf_error e = {0};
     va_list args;
     va_start(args, fmt);
-    vsnprintf(e.text, sizeof e.text - 64, fmt, args);
+    vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
-    size_t n = strlen(e.text);
-    snprintf(e.text + n, sizeof e.text - n, "; see 'rocmforge help %s'",
-             c->command ? c->command->name : "");
+    rf_fail(&e, RF_EARG, "%s; see 'rocmforge help%s%s'", text, c->command ? " " : "",
+            c->command ? c->command->name : "");
     return rf_cli_fail(c, &e);
 }
 
@@ -462,17 +529,26 @@ static const rf_command *find_command(int argc, char **argv, int *n_words) {
     return NULL;
 }
 
-static int close_output(rf_cli *c, int code) {
+static int close_output(const rf_cli *c, int code) {
     if (!c->out_failed) return code;
     if (c->out_errno != EPIPE)
         fprintf(stderr, "rocmforge: cannot write to standard output: %s\n", strerror(c->out_errno));
     return code ? code : RF_EXIT_IO;
 }
 
+/* Where the arguments cannot be understood, an error is JSON if --json stands anywhere among them.
+ * */
+static void look_for_json(rf_cli *c, int argc, char **argv) {
+    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++)
+        if (strcmp(argv[i], "--json") == 0) c->values[RF_F_JSON].boolean = true;
+}
+
 static int run_command(rf_cli *c, int argc, char **argv, int n_words) {
     rf_error e = {0};
-    if (parse_args(c, argv, argc, 1 + n_words, &e) != RF_OK || check_args(c, &e) != RF_OK)
+    if (parse_args(c, argv, argc, 1 + n_words, &e) != RF_OK || check_args(c, &e) != RF_OK) {
+        look_for_json(c, argc, argv);
         return rf_cli_usage(c, "%s", e.text);
+    }
     if (rf_cli_bool(c, RF_F_HELP)) {
         c->args[0] = c->command->name;
         c->n_args = 1;
@@ -484,26 +560,62 @@ static int run_command(rf_cli *c, int argc, char **argv, int n_words) {
     return c->command->run(c);
 }
 
+/* No command was recognised: what is wrong, and the nearest name. */
+static int no_command(rf_cli *c, int argc, char **argv) {
+    look_for_json(c, argc, argv);
+    if (argc < 2) return rf_cli_usage(c, "no command given");
+    const char *nearest = NULL;
+    size_t least = 3, n = strlen(argv[1]);
+    for (size_t i = 0; i < rf_command_count; i++) {
+        const char *name = rf_commands[i].name;
+        if (strncmp(name, argv[1], n) == 0 && name[n] == ' ')
+            return argc < 3 ? rf_cli_usage(c, "'%s' needs one of its commands, such as '%s'",
+                                           argv[1], name)
+                            : rf_cli_usage(c, "unknown command '%s %.80s'", argv[1], argv[2]);
+        size_t d = n < MAX_NAME && strlen(name) <= MAX_NAME ? distance(argv[1], name) : least;
+        if (d < least) least = d, nearest = name;
+    }
+    if (nearest)
+        return rf_cli_usage(c, "unknown command '%s' (did you mean '%s'?)", argv[1], nearest);
+    return rf_cli_usage(c, "unknown command '%.80s'", argv[1]);
+}
+
+/* "rocmforge --help", "rocmforge gguf --help" and "rocmforge --version" as the commands they mean.
+ * */
+static void translate(int argc, char **argv) {
+    static char help[] = "help", version[] = "version";
+    if (argc < 2) return;
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) argv[1] = help;
+    if (strcmp(argv[1], "--version") == 0) argv[1] = version;
+    if (argc == 3 && strcmp(argv[1], "gguf") == 0 &&
+        (strcmp(argv[2], "--help") == 0 || strcmp(argv[2], "-h") == 0)) {
+        argv[2] = argv[1];
+        argv[1] = help;
+    }
+}
+
+/* A file opened later must not become standard output where that was closed; writing there fails.
+ * */
+static void hold_descriptors(void) {
+    int fd;
+    do
+        fd = open("/dev/null", O_RDONLY);
+    while (fd >= 0 && fd <= STDERR_FILENO);
+    if (fd >= 0) close(fd);
+}
+
 int main(int argc, char **argv) {
     signal(SIGPIPE, SIG_IGN);
+    hold_descriptors();
     rf_cli *c = rf_alloc(1, sizeof *c);
     if (!c) {
         fputs("rocmforge: out of memory\n", stderr);
         return RF_EXIT_NOMEM;
     }
-    int n_words = 0, code;
-    static char help[] = "help", version[] = "version";
-    if (argc >= 2 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) argv[1] = help;
-    if (argc >= 2 && strcmp(argv[1], "--version") == 0) argv[1] = version;
+    int n_words = 0;
+    translate(argc, argv);
     c->command = find_command(argc, argv, &n_words);
-    if (c->command) {
-        code = run_command(c, argc, argv, n_words);
-    } else {
-        code = argc < 2 ? rf_cli_usage(c, "no command given")
-                        : rf_cli_usage(c, "unknown command '%.80s%s%.80s'", argv[1],
-                                       strcmp(argv[1], "gguf") == 0 && argc > 2 ? " " : "",
-                                       strcmp(argv[1], "gguf") == 0 && argc > 2 ? argv[2] : "");
-    }
+    int code = c->command ? run_command(c, argc, argv, n_words) : no_command(c, argc, argv);
     code = close_output(c, code);
     for (int id = 0; id < RF_F_COUNT; id++)
         rf_free(c->lists[id]);

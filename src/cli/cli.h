@@ -75,8 +75,8 @@ size_t rf_cli_list(const rf_cli *c, rf_flag_id id, const char *const **out);
 bool rf_cli_color(
     const rf_cli *c); /* stdout is a terminal, NO_COLOR is unset, --color does not object */
 
-/* Prints "rocmforge COMMAND: text" on stderr (as {"error":...} with --json) and returns the exit code
- * that belongs to the status. */
+/* Prints "rocmforge COMMAND: text" on stderr (as {"error":...} with --json) and returns the exit
+ * code that belongs to the status. */
 int rf_cli_fail(const rf_cli *c, const rf_error *e);
 /* The same for a wrong argument found by the command itself; adds where to find help. */
 int rf_cli_usage(const rf_cli *c, const char *fmt, ...) RF_PRINTF(2, 3);
@@ -95,8 +95,8 @@ void rf_progress_start(rf_progress *p, const rf_cli *c, const char *what, uint64
 void rf_progress_step(rf_progress *p, uint64_t done);
 void rf_progress_end(rf_progress *p); /* erases the bar */
 
-/* Commands that can stop cleanly catch Ctrl-C and look for it between steps; a second Ctrl-C ends the
- * program at once.  The others leave it alone and die by it. */
+/* Commands that can stop cleanly catch Ctrl-C and look for it between steps; a second Ctrl-C ends
+ * the program at once.  The others leave it alone and die by it. */
 void rf_cli_catch_interrupts(void);
 bool rf_cli_interrupted(void);
 void rf_cli_clear_interrupt(void);

@@ -1,0 +1,168 @@
+/* session.c - engine, request and prompt from flags. */
+#include "cli/session.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/os.h"
+
+enum { MAX_PROMPT_BYTES = 256 << 20 };
+
+rf_status rf_session_error(int status, const rf_text *why, rf_error *e) {
+    if (status == ROCMFORGE_OK) return RF_OK;
+    return rf_fail(e, (rf_status)status, "%s",
+                   why->text[0] ? why->text : rf_status_name((rf_status)status));
+}
+
+rf_status rf_session_open(rf_cli *c, uint32_t n_ctx_min, rf_engine **out, rf_error *e) {
+    const char *path;
+    *out = NULL;
+    RF_TRY(rf_cli_model_path(c, &path, e));
+    rf_text why;
+    rf_engine_opts o = {
+        .model_path = path,
+        .backend = rf_cli_str(c, RF_F_BACKEND),
+        .kv_type = rf_cli_str(c, RF_F_KV_TYPE),
+        .n_threads = (int)rf_cli_int(c, RF_F_THREADS),
+        .n_ctx = (uint32_t)rf_cli_int(c, RF_F_CTX),
+        .batch_tokens = (uint32_t)rf_cli_int(c, RF_F_BATCH),
+        .max_seqs = 1,
+    };
+    if (n_ctx_min > o.n_ctx) o.n_ctx = n_ctx_min;
+    return rf_session_error(rf_engine_open(out, &o, &why), &why, e);
+}
+
+rf_status rf_session_open_vocab(rf_cli *c, rf_engine **out, rf_error *e) {
+    const char *path = rf_cli_str(c, RF_F_TOKENIZER);
+    *out = NULL;
+    if (!path) RF_TRY(rf_cli_model_path(c, &path, e));
+    rf_text why;
+    const rf_engine_opts o = {.model_path = path, .vocab_only = true};
+    return rf_session_error(rf_engine_open(out, &o, &why), &why, e);
+}
+
+static rf_status parse_bias(const char *text, rf_logit_bias *out, rf_error *e) {
+    char *end;
+    long id = strtol(text, &end, 10);
+    if (end != text && *end == '=' && id >= 0 && id <= INT32_MAX) {
+        const char *number = end + 1;
+        float bias = strtof(number, &end);
+        *out = (rf_logit_bias){(int32_t)id, bias};
+        if (end != number && !*end && !isnan(bias)) return RF_OK;
+    }
+    return rf_fail(e, RF_EARG, "--logit-bias: '%.80s' is not ID=NUMBER, such as 42=-1.5 or 42=-inf",
+                   text);
+}
+
+static rf_sampling sampling_of(rf_cli *c) {
+    return (rf_sampling){
+        .temperature = (float)rf_cli_num(c, RF_F_TEMP),
+        .top_k = (int32_t)rf_cli_int(c, RF_F_TOP_K),
+        .top_p = (float)rf_cli_num(c, RF_F_TOP_P),
+        .min_p = (float)rf_cli_num(c, RF_F_MIN_P),
+        .typical_p = (float)rf_cli_num(c, RF_F_TYPICAL),
+        .top_n_sigma = (float)rf_cli_num(c, RF_F_TOP_N_SIGMA),
+        .xtc_probability = (float)rf_cli_num(c, RF_F_XTC_P),
+        .xtc_threshold = (float)rf_cli_num(c, RF_F_XTC_T),
+        .repeat_penalty = (float)rf_cli_num(c, RF_F_REPEAT),
+        .presence_penalty = (float)rf_cli_num(c, RF_F_PRESENCE),
+        .frequency_penalty = (float)rf_cli_num(c, RF_F_FREQUENCY),
+        .penalty_last_n = (int32_t)rf_cli_int(c, RF_F_LAST_N),
+        .dry_multiplier = (float)rf_cli_num(c, RF_F_DRY),
+        .dry_base = (float)rf_cli_num(c, RF_F_DRY_BASE),
+        .dry_allowed_length = (int32_t)rf_cli_int(c, RF_F_DRY_LEN),
+        .dry_last_n = (int32_t)rf_cli_int(c, RF_F_DRY_LAST_N),
+        .mirostat = rf_cli_bool(c, RF_F_MIROSTAT),
+        .mirostat_tau = (float)rf_cli_num(c, RF_F_MIRO_TAU),
+        .mirostat_eta = (float)rf_cli_num(c, RF_F_MIRO_ETA),
+        .seed =
+            rf_cli_given(c, RF_F_SEED) ? (uint64_t)rf_cli_int(c, RF_F_SEED) : rf_random_u64() >> 11,
+    };
+}
+
+rf_status rf_session_request(rf_cli *c, rf_request_opts *o, rf_logit_bias **bias, rf_error *e) {
+    const char *const *list;
+    size_t n = rf_cli_list(c, RF_F_BIAS, &list);
+    *o = (rf_request_opts){
+        .sampling = sampling_of(c),
+        .max_tokens = (int32_t)rf_cli_int(c, RF_F_N),
+        .min_tokens = (int32_t)rf_cli_int(c, RF_F_MIN_TOKENS),
+        .n_logprobs = -1,
+        .ignore_eos = rf_cli_bool(c, RF_F_IGNORE_EOS),
+    };
+    if (o->max_tokens == 0)
+        return rf_fail(e, RF_EARG,
+                       "-n 0 generates nothing: give a positive number, or -1 for no limit");
+    o->n_stop = rf_cli_list(c, RF_F_STOP, &o->stop);
+    *bias = rf_alloc(n, sizeof **bias);
+    if (!*bias) return rf_fail_nomem(e, n * sizeof **bias);
+    for (size_t i = 0; i < n; i++) {
+        rf_status s = parse_bias(list[i], &(*bias)[i], e);
+        if (s == RF_OK) continue;
+        rf_free(*bias);
+        *bias = NULL;
+        return s;
+    }
+    o->sampling.logit_bias = *bias;
+    o->sampling.n_logit_bias = n;
+    return RF_OK;
+}
+
+rf_status rf_session_tokenize(const rf_engine *en, rf_str text, bool add_special,
+                              bool parse_special, rf_ids *ids, rf_error *e) {
+    size_t n = text.len + 16, cap = 0; /* usually enough; asked again where it is not */
+    int status = ROCMFORGE_OK;
+    rf_text why;
+    int32_t *out = NULL;
+    while (status == ROCMFORGE_OK && n > cap) {
+        rf_free(out);
+        cap = n;
+        out = rf_alloc(cap, sizeof *out);
+        if (!out) return rf_fail_nomem(e, cap * sizeof *out);
+        status = rf_engine_tokenize(en, text.p, text.len, add_special, parse_special, out, cap, &n,
+                                    &why);
+    }
+    for (size_t i = 0; status == ROCMFORGE_OK && i < n; i++)
+        rf_ids_push(ids, out[i]);
+    rf_free(out);
+    if (ids->failed) return rf_fail_nomem(e, n * sizeof(int32_t));
+    return rf_session_error(status, &why, e);
+}
+
+rf_status rf_session_read(const char *file, const char *text, rf_buf *out, rf_error *e) {
+    bool from_stdin = !file && text && strcmp(text, "-") == 0;
+    if (!file && !from_stdin) {
+        rf_buf_puts(out, text);
+        return out->failed ? rf_fail_nomem(e, strlen(text)) : RF_OK;
+    }
+    uint8_t *bytes;
+    size_t n;
+    RF_TRY(rf_file_read(from_stdin ? "-" : file, MAX_PROMPT_BYTES, &bytes, &n, e));
+    rf_buf_put(out, bytes, n);
+    rf_free(bytes);
+    return out->failed ? rf_fail_nomem(e, n) : RF_OK;
+}
+
+rf_status rf_session_parse_ids(const char *text, rf_ids *ids, rf_error *e) {
+    rf_buf list = {0};
+    RF_TRY(rf_session_read(text[0] == '@' ? text + 1 : NULL, text, &list, e));
+    rf_status s = RF_OK;
+    const char *p = list.len ? list.p : "";
+    for (;;) {
+        p += strspn(p, ", \t\r\n");
+        if (!*p || s != RF_OK) break;
+        char *end;
+        long id = strtol(p, &end, 10);
+        if (end == p || id < 0 || id > INT32_MAX || (*end && !strchr(", \t\r\n", *end)))
+            s = rf_fail(
+                e, RF_EARG,
+                "'%.20s' is not a token id; ids are whole numbers from 0, separated by commas", p);
+        else
+            rf_ids_push(ids, (int32_t)id);
+        p = end;
+    }
+    rf_buf_free(&list);
+    if (s == RF_OK && ids->failed) s = rf_fail_nomem(e, ids->len);
+    return s;
+}

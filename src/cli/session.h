@@ -1,0 +1,24 @@
+/* session.h - what the commands that run a model share: opening it, sampling flags, reading
+ * prompts. */
+#pragma once
+#include "base/buf.h"
+#include "cli/cli.h"
+#include "rocmforge.h"
+
+/* An engine from the flags; n_ctx_min: raise the default context to at least this (0: no wish). */
+RF_CHECKED rf_status rf_session_open(rf_cli *c, uint32_t n_ctx_min, rf_engine **out, rf_error *e);
+/* Its vocabulary only: from --tokenizer, else from the model. */
+RF_CHECKED rf_status rf_session_open_vocab(rf_cli *c, rf_engine **out, rf_error *e);
+/* Sampling, stop and length flags into a request.  *bias is the memory behind logit_bias; free it
+ * with rf_free once the request is submitted. */
+RF_CHECKED rf_status rf_session_request(rf_cli *c, rf_request_opts *o, rf_logit_bias **bias,
+                                        rf_error *e);
+/* Text into ids, as the flags say. */
+RF_CHECKED rf_status rf_session_tokenize(const rf_engine *en, rf_str text, bool add_special,
+                                         bool parse_special, rf_ids *ids, rf_error *e);
+/* "1,2,3" or "@FILE" with ids separated by commas or white space. */
+RF_CHECKED rf_status rf_session_parse_ids(const char *text, rf_ids *ids, rf_error *e);
+/* The whole text of: a file (NULL: none), "-" (standard input), or the text itself. */
+RF_CHECKED rf_status rf_session_read(const char *file, const char *text, rf_buf *out, rf_error *e);
+/* A public status and its text as an rf_error. */
+rf_status rf_session_error(int status, const rf_text *why, rf_error *e);
