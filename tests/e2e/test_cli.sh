@@ -173,7 +173,7 @@ for command in "generate -n 1 -p x" "tokenize -f $dir/prompt" "logits --tokens 1
         refused 4 "$dir/cut2.gguf" $command -m "$dir/cut2.gguf"
     }
 done
-refused 4 'tests/data/text/spm.gguf: key' generate -m tests/data/text/spm.gguf x # a vocabulary only
+refused 4 'tests/data/text/spm.gguf: holds a vocabulary' generate -m tests/data/text/spm.gguf x # a vocabulary only
 refused 3 "$dir/none" generate -m $model -f "$dir/none"
 refused 3 "$dir/none" generate -m $model --tokens "@$dir/none"
 refused 3 "$dir/none/x" logits -m $model --tokens 1 -o "$dir/none/x"
