@@ -117,6 +117,7 @@ int rf_cmd_inspect(rf_cli *c);
 int rf_cmd_gguf_dump(rf_cli *c);
 int rf_cmd_gguf_verify(rf_cli *c);
 int rf_cmd_gguf_dequant(rf_cli *c);
+int rf_cmd_quantize(rf_cli *c);
 int rf_cmd_doctor(rf_cli *c);
 int rf_cmd_version(rf_cli *c);
 int rf_cmd_help(rf_cli *c);

@@ -38,6 +38,9 @@ typedef struct rf_dtype_info {
     uint32_t block_elems, block_bytes;
     /* dst[0..n): the exact f32 values; n is a multiple of block_elems.  NULL for integer types. */
     void (*decode)(const void *src, float *dst, size_t n);
+    /* The other way: dst gets the blocks of src[0..n), n a multiple of block_elems.  The error is
+     * weighted with importance[0..n), or evenly where that is NULL.  NULL: no encoder. */
+    void (*encode)(const float *src, void *dst, size_t n, const float *importance);
     rf_int_view view;
     bool has_min;   /* m (and min) may be nonzero */
     bool is_nonneg; /* every q is >= 0 (so a u8 x s8 product needs no sign handling) */
