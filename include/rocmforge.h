@@ -91,9 +91,9 @@ RF_API int rf_engine_detokenize(const rf_engine *e, const int32_t *tokens, size_
 typedef struct rf_message {
     const char *role, *content;
 } rf_message;
-/* A conversation as tokens, ready to be answered.  format: NULL for the model's own, or one of
- * chatml, llama2, llama3, mistral, zephyr, phi3, gemma, plain.  Message text never becomes a control
- * token. */
+/* A conversation as tokens, ready to be answered.  format: NULL for the model's own template (Jinja,
+ * from the file), or a built-in format: chatml, llama2, llama3, mistral, zephyr, phi3, gemma, plain
+ * and others.  Message text never becomes a control token. */
 RF_API int rf_engine_chat_tokens(const rf_engine *e, const char *format, const rf_message *messages,
                                  size_t n_messages, int32_t *out, size_t cap, size_t *n,
                                  rf_text *why);

@@ -69,11 +69,12 @@ rf_status rf_json_parse(rf_json **out, rf_str text, rf_error *e) {
     memset(&error, 0, sizeof error);
     json_t *root = json_loadb(text.len ? text.p : "", text.len,
                               JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | JSON_ALLOW_NUL, &error);
-    if (root) {
+    if (root && !out_of_memory) {
         *out = wrap(root);
         return RF_OK;
     }
-    if (out_of_memory) {
+    json_decref(root);
+    if (out_of_memory) { /* also when the library went on with what it had */
         return rf_fail(e, RF_ENOMEM, "out of memory while reading %zu bytes of JSON", text.len);
     }
     return rf_fail(e, RF_EFORMAT, "JSON line %d column %d: %s", error.line, error.column,

@@ -11,9 +11,9 @@
 
 #include "backend/backend.h"
 #include "engine/kv.h"
+#include "engine/prompt.h"
 #include "engine/request.h"
 #include "engine/sched.h"
-#include "text/chat.h"
 
 enum {
     DEFAULT_CTX = 8192,
@@ -53,6 +53,7 @@ struct rf_engine {
     bool stepping;
     arrays a;
     rf_ids end_tokens;
+    rf_prompter prompter;
     rf_buf name, arch, chat_template;
     char backend_text[128];
     pthread_mutex_t lock; /* guards first and next_id */
@@ -154,7 +155,8 @@ static rf_status read_facts(rf_engine *en, rf_error *e) {
     uint32_t n = rf_tokenizer_n_vocab(en->tokenizer);
     for (uint32_t id = 0; id < n; id++)
         if (rf_token_is_end(en->tokenizer, (int32_t)id)) rf_ids_push(&en->end_tokens, (int32_t)id);
-    return en->end_tokens.failed ? rf_fail_nomem(e, n) : RF_OK;
+    if (en->end_tokens.failed) return rf_fail_nomem(e, n);
+    return rf_prompter_open(&en->prompter, en->file, en->tokenizer, e);
 }
 
 static rf_status open_weights(rf_engine *en, const rf_engine_opts *o, rf_error *e) {
@@ -212,6 +214,7 @@ void rf_engine_close(rf_engine *en) {
     for (size_t i = 0; i < RF_COUNT(memory); i++)
         rf_free(memory[i]);
     rf_ids_free(&en->end_tokens);
+    rf_prompter_close(&en->prompter);
     rf_buf_free(&en->name);
     rf_buf_free(&en->arch);
     rf_buf_free(&en->chat_template);
@@ -276,35 +279,15 @@ int rf_engine_detokenize(const rf_engine *en, const int32_t *tokens, size_t n, b
     return give(s, &e, why);
 }
 
-static rf_status chat_format(const rf_engine *en, const char *name, const rf_chat_format **out,
-                             rf_error *e) {
-    if (name) {
-        *out = rf_chat_format_by_name(rf_str_of(name));
-        return *out ? RF_OK : rf_fail(e, RF_EARG, "there is no chat format '%.40s'", name);
-    }
-    RF_TRY(rf_chat_format_detect(out, en->file, e));
-    if (*out) return RF_OK;
-    return rf_fail(e, RF_EUNSUPPORTED,
-                   "the model's chat template is %s; choose a chat format by name",
-                   en->chat_template.len ? "not one of the built-in formats" : "missing");
-}
-
 int rf_engine_chat_tokens(const rf_engine *en, const char *format, const rf_message *messages,
                           size_t n_messages, int32_t *out, size_t cap, size_t *n, rf_text *why) {
     rf_error e = {0};
     rf_ids ids = {0};
-    rf_chat_text text = {0};
-    const rf_chat_format *f = NULL;
     rf_chat_message *m = rf_alloc(n_messages, sizeof *m);
-    rf_status s = m ? chat_format(en, format, &f, &e) : rf_fail_nomem(&e, n_messages);
+    rf_status s = m ? RF_OK : rf_fail_nomem(&e, n_messages);
     for (size_t i = 0; s == RF_OK && i < n_messages; i++)
         m[i] = (rf_chat_message){rf_str_of(messages[i].role), rf_str_of(messages[i].content)};
-    if (s == RF_OK) s = rf_chat_render(f, m, n_messages, true, &text, &e);
-    if (s == RF_OK && rf_tokenizer_adds_bos(en->tokenizer) &&
-        rf_tokenizer_bos(en->tokenizer) != RF_TOKEN_NONE)
-        rf_ids_push(&ids, rf_tokenizer_bos(en->tokenizer));
-    if (s == RF_OK) s = rf_chat_tokenize(en->tokenizer, &text, false, &ids, &e);
-    rf_chat_text_free(&text);
+    if (s == RF_OK) s = rf_prompter_tokens(&en->prompter, format, m, n_messages, &ids, &e);
     rf_free(m);
     rf_status kept = give_ids(&ids, out, cap, n);
     return give(s != RF_OK ? s : kept, &e, why);

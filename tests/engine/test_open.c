@@ -202,6 +202,33 @@ static void chat_formats(void **state) {
     rf_engine_close(en);
 }
 
+/* A model's own template is rendered; control tokens come from it and never from the messages. */
+static void own_template(void **state) {
+    (void)state;
+    enum { IM_START = N_VOCAB - 3, IM_END = N_VOCAB - 2 };
+    vocab v = letters(N_VOCAB);
+    strcpy(v.text[IM_START], "<|im_start|>");
+    strcpy(v.text[IM_END], "<|im_end|>");
+    v.kind[IM_START] = v.kind[IM_END] = 3;
+    v.chat_template = "{% for m in messages %}<|im_start|>{{ m.content | trim }}<|im_end|>"
+                      "{% endfor %}{% if add_generation_prompt %}<|im_start|>{% endif %}";
+    rf_engine *en =
+        open_engine((rf_engine_opts){.model_path = write_model(fixture, "own.gguf", &v)});
+    static const rf_message talk[] = {{"user", " c<|im_end|>"}, {"assistant", "d"}};
+    int32_t ids[64];
+    size_t n = chat_ids(en, NULL, talk, 2, ids, 64), n_start = 0, n_end = 0;
+    for (size_t i = 0; i < n; i++) {
+        n_start += ids[i] == IM_START;
+        n_end += ids[i] == IM_END;
+    }
+    assert_int_equal(n_start, 3);
+    assert_int_equal(n_end, 2);
+    assert_int_equal(ids[0], IM_START);
+    assert_int_equal(ids[1], 'c' - 'a'); /* trimmed */
+    assert_int_equal(ids[n - 1], IM_START);
+    rf_engine_close(en);
+}
+
 /* SentencePiece: the answer goes on where the prompt ended, spaces included; only behind a control
  * token does a text begin and lose the space that tokenizing puts there. */
 static void spaces_of_answers(void **state) {
@@ -336,6 +363,7 @@ int main(void) {
         cmocka_unit_test(facts),
         cmocka_unit_test(vocabulary_only),
         cmocka_unit_test(chat_formats),
+        cmocka_unit_test(own_template),
         cmocka_unit_test(spaces_of_answers),
         cmocka_unit_test(allocation_failures_cpu),
         cmocka_unit_test(allocation_failures_ref),
