@@ -55,11 +55,12 @@ const rf_command rf_commands[] = {
     {"gguf dequant", "FILE TENSOR", 2, 2, RF_F(OUT), "write one tensor as 32-bit floats", NULL,
      rf_cmd_gguf_dequant},
     {"quantize", "IN OUT TYPE", 3, 3,
-     RF_F(THREADS) | RF_F(TENSOR_TYPE) | RF_F(IMATRIX) | RF_F(DRY_RUN),
-     "make a GGUF file smaller",
+     RF_F(THREADS) | RF_F(TENSOR_TYPE) | RF_F(IMATRIX) | RF_F(DRY_RUN), "make a GGUF file smaller",
      "TYPE is a mix: Q2_K, Q3_K_S, Q3_K_M, Q3_K_L, Q4_K_S, Q4_K_M, Q5_K_S, Q5_K_M, Q6_K, IQ4_XS or "
-     "IQ4_NL, or one format for (nearly) all weights: F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, "
-     "TQ1_0, TQ2_0, MXFP4, and MXFP6_E2M3 and MXFP6_E3M2, which are private to this program: others "
+     "IQ4_NL, or one format for (nearly) all weights: F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, "
+     "Q8_0, "
+     "TQ1_0, TQ2_0, MXFP4, and MXFP6_E2M3 and MXFP6_E3M2, which are private to this program: "
+     "others "
      "refuse such files.  --tensor-type also takes Q2_K to Q6_K as plain formats.  Norms and other "
      "small tensors stay as they are.",
      rf_cmd_quantize},

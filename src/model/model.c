@@ -24,10 +24,11 @@ static rf_status choose_arch(rf_model *m, rf_error *e) {
                        "expected a model, got other GGUF data",
                        path);
     if (rf_gguf_n_tensors(m->file) == 0)
-        return rf_fail(e, RF_EFORMAT,
-                       "%s: holds a vocabulary but no weights; expected a whole model (tokenize and "
-                       "detokenize work with this file)",
-                       path);
+        return rf_fail(
+            e, RF_EFORMAT,
+            "%s: holds a vocabulary but no weights; expected a whole model (tokenize and "
+            "detokenize work with this file)",
+            path);
     m->arch = find_arch(name);
     if (m->arch) return RF_OK;
     char known[200] = "";
