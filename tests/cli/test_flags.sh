@@ -255,7 +255,7 @@ XDG_CONFIG_HOME=$dir/conf run 0 tokenize hello
 says out '[71,68,123,78]'
 mkdir -p "$dir/.config" && cp -r "$dir/conf/rocmforge" "$dir/.config/"
 XDG_CONFIG_HOME='' run 0 generate hello
-cmp -s "$dir/out" "$dir/first" || fail "~/.config is not used"
+cmp -s "$dir/out" "$dir/first" || fail "the config file in the home directory is not used"
 XDG_CONFIG_HOME=$dir/conf ROCMFORGE_GGUF=tests/data/models/qwen3.gguf run 0 generate hello
 cmp -s "$dir/out" "$dir/first" && fail "the environment does not win over the file"
 XDG_CONFIG_HOME=$dir/conf ROCMFORGE_GGUF=no-such.gguf run 0 generate -m $model hello
