@@ -43,15 +43,12 @@ RF_INLINE rf_v4 v4_round(rf_v4 v) {
 }
 
 /* The thresholds between the 16 values of IQ4, and the values' distances. */
-#define RF_IQ4_STEPS(X)                                                                        \
-    X(-115.5f, 23)                                                                             \
-    X(-93.5f, 21)                                                                              \
-    X(-74.0f, 18)                                                                              \
-    X(-57.0f, 16)                                                                              \
-    X(-42.0f, 14)                                                                              \
-    X(-28.5f, 13)                                                                              \
-    X(-16.0f, 12) X(-4.5f, 11) X(7.0f, 12) X(19.0f, 12) X(31.5f, 13) X(45.5f, 15) X(61.0f, 16) \
-        X(79.0f, 20) X(101.0f, 24)
+/* clang-format off */
+#define RF_IQ4_STEPS(X)                                                                            \
+    X(-115.5f, 23) X(-93.5f, 21) X(-74.0f, 18) X(-57.0f, 16) X(-42.0f, 14) X(-28.5f, 13)           \
+    X(-16.0f, 12)  X(-4.5f, 11)  X(7.0f, 12)   X(19.0f, 12)  X(31.5f, 13)  X(45.5f, 15)            \
+    X(61.0f, 16)   X(79.0f, 20)  X(101.0f, 24)
+/* clang-format on */
 
 RF_INLINE rf_v4 v4_level(rf_v4 v, const rf_levels *lv, bool is_iq4) {
     if (is_iq4) {
