@@ -4,30 +4,8 @@
 set -u
 rocmforge=$1
 model=tests/data/models/llama-f16.gguf
-dir=$(mktemp -d) || exit 1
+. tests/lib/cli.sh
 trap 'rm -rf "$dir"' EXIT
-failed=0 n_checks=0
-
-fail() {
-    echo "FAILED: $last: $1"
-    failed=1
-}
-
-# run EXPECTED_CODE ARGS...: output in $dir/out and $dir/err
-run() {
-    want=$1
-    shift
-    n_checks=$((n_checks + 1))
-    last="rocmforge $*"
-    "$rocmforge" "$@" >"$dir/out" 2>"$dir/err" </dev/null
-    code=$?
-    [ "$code" -eq "$want" ] || fail "exit code $code, expected $want: $(head -c 300 "$dir/err")"
-}
-
-# says FILE TEXT: the text occurs in one line
-says() {
-    grep -qF -- "$2" "$dir/$1" || fail "'$2' is not in std$1: $(head -c 800 "$dir/$1")"
-}
 
 # nothing but what was there before: no new file and no temporary one
 leaves_nothing() {

@@ -6,50 +6,15 @@ set -u
 rocmforge=$1
 data=tests/data/models
 model=$data/llama-gqa.gguf
-dir=$(mktemp -d) || exit 1
+. tests/lib/cli.sh
 mounted=''
 cleanup() {
     [ -n "$mounted" ] && umount "$mounted"
     rm -rf "$dir"
 }
 trap cleanup EXIT
-failed=0 n_checks=0 last=''
-unset ROCMFORGE_GGUF ROCMFORGE_MODELS ROCMFORGE_THREADS ROCMFORGE_MAX_CONTEXT ROCMFORGE_LOG \
-    ROCMFORGE_CONFIG ROCMFORGE_TOKENIZER NO_COLOR RF_CPU
-HOME=$dir XDG_CONFIG_HOME=$dir/none
-export HOME XDG_CONFIG_HOME
-
-fail() {
-    echo "FAILED: $last: $1"
-    failed=1
-}
 
 left_out() { echo "left out: $1"; }
-
-# run EXPECTED_CODE ARGS...: output in $dir/out and $dir/err
-run() {
-    want=$1
-    shift
-    n_checks=$((n_checks + 1))
-    last="rocmforge $*"
-    "$rocmforge" "$@" >"$dir/out" 2>"$dir/err" </dev/null
-    code=$?
-    [ "$code" -eq "$want" ] || fail "exit code $code, expected $want: $(head -c 300 "$dir/err")"
-}
-
-says() {
-    grep -qF -- "$2" "$dir/$1" || fail "'$2' is not in std$1: $(head -c 400 "$dir/$1")"
-}
-
-# refused CODE TEXT ARGS...: one line on stderr with the text, nothing on stdout
-refused() {
-    want_code=$1 text=$2
-    shift 2
-    run "$want_code" "$@"
-    says err "$text"
-    [ "$(wc -l <"$dir/err")" -eq 1 ] || fail "the error is not one line: $(cat "$dir/err")"
-    [ -s "$dir/out" ] && fail "printed something: $(head -c 200 "$dir/out")"
-}
 
 # wait_for COMMAND...: until it succeeds, a minute at most
 wait_for() {
