@@ -56,9 +56,19 @@ static const rf_flag flags[RF_F_COUNT] = {
 #include "cli/flags.def"
 #undef X
 };
-_Static_assert(RF_F_COUNT <= 64, "a command's flags are a 64-bit set");
 
 const rf_flag *rf_flag_get(rf_flag_id id) { return &flags[id]; }
+
+bool rf_flag_is_common(rf_flag_id id) {
+    return id == RF_F_HELP || id == RF_F_JSON || id == RF_F_LOG || id == RF_F_CONFIG ||
+           id == RF_F_COLOR;
+}
+
+bool rf_command_lists(const rf_command *command, rf_flag_id id) {
+    for (const uint8_t *f = command->flags; f && *f != RF_F_COUNT; f++)
+        if (*f == (uint8_t)id) return true;
+    return false;
+}
 
 /* ---- values ---- */
 
@@ -150,13 +160,13 @@ static size_t distance(const char *a, const char *b) {
     return row[n];
 }
 
-static bool command_takes(const rf_command *command, rf_flag_id id) {
-    return ((command->flags | RF_FLAGS_COMMON) >> id & 1) != 0;
+bool rf_command_takes(const rf_command *command, rf_flag_id id) {
+    return rf_flag_is_common(id) || rf_command_lists(command, id);
 }
 
 static int find_flag(const rf_command *command, const char *name, size_t len) {
     for (int id = 0; id < RF_F_COUNT; id++)
-        if (command_takes(command, (rf_flag_id)id) && strlen(flags[id].name) == len &&
+        if (rf_command_takes(command, (rf_flag_id)id) && strlen(flags[id].name) == len &&
             memcmp(flags[id].name, name, len) == 0)
             return id;
     return -1;
@@ -164,7 +174,8 @@ static int find_flag(const rf_command *command, const char *name, size_t len) {
 
 static int find_short(const rf_command *command, char short_name) {
     for (int id = 0; id < RF_F_COUNT; id++)
-        if (command_takes(command, (rf_flag_id)id) && flags[id].short_name == short_name) return id;
+        if (rf_command_takes(command, (rf_flag_id)id) && flags[id].short_name == short_name)
+            return id;
     return -1;
 }
 
@@ -174,7 +185,7 @@ static rf_status unknown_flag(const rf_command *command, const char *arg, size_t
     size_t least = 3;
     if (len <= MAX_NAME) memcpy(name, arg + 2, len);
     for (int id = 0; id < RF_F_COUNT && name[0]; id++) {
-        if (!command_takes(command, (rf_flag_id)id)) continue;
+        if (!rf_command_takes(command, (rf_flag_id)id)) continue;
         size_t d = distance(name, flags[id].name);
         if (d < least) least = d, nearest = flags[id].name;
     }
@@ -253,7 +264,7 @@ static rf_status check_args(rf_cli *c, rf_error *e) {
 static rf_status from_environment(rf_cli *c, rf_error *e) {
     for (int id = 0; id < RF_F_COUNT; id++) {
         const char *text = flags[id].env ? getenv(flags[id].env) : NULL;
-        if (text && text[0] && command_takes(c->command, (rf_flag_id)id) && !c->values[id].given)
+        if (text && text[0] && rf_command_takes(c->command, (rf_flag_id)id) && !c->values[id].given)
             RF_TRY(set_value(c, (rf_flag_id)id, text, flags[id].env, e));
     }
     return RF_OK;
@@ -280,13 +291,13 @@ static int config_line(void *user, const char *section, const char *name, const 
     int id = -1;
     for (int k = 0; k < RF_F_COUNT && id < 0; k++)
         if (strcmp(flags[k].name, name) == 0 &&
-            (command_takes(command, (rf_flag_id)k) || !section[0]))
+            (rf_command_takes(command, (rf_flag_id)k) || !section[0]))
             id = k;
     if (id < 0) {
         r->status = rf_fail(r->e, RF_EFORMAT, "%s: unknown setting '%.80s'", r->path, name);
         return 0;
     }
-    if (!command_takes(command, (rf_flag_id)id) || r->given[id]) return 1;
+    if (!rf_command_takes(command, (rf_flag_id)id) || r->given[id]) return 1;
     if (!section[0] && r->in_section[id]) return 1; /* the command's own section wins */
     if (section[0] && !r->in_section[id] && r->c->lists[id]) r->c->lists[id]->n = 0;
     r->in_section[id] = section[0] != 0;

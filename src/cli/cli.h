@@ -23,7 +23,7 @@ typedef enum rf_flag_id {
 #undef X
     RF_F_COUNT
 } rf_flag_id;
-#define RF_F(id) (UINT64_C(1) << RF_F_##id)
+_Static_assert(RF_F_COUNT < 255, "flags are listed as bytes");
 
 typedef struct rf_flag {
     const char *name;
@@ -40,7 +40,7 @@ typedef struct rf_command {
     const char *name;       /* "gguf dump" has a space: a command and its sub-command */
     const char *args;       /* "FILE TENSOR", for help */
     int min_args, max_args; /* max_args -1: any number */
-    uint64_t flags;         /* RF_F(...) | ...; every command also takes RF_FLAGS_COMMON */
+    const uint8_t *flags;   /* rf_flag_id, ended by RF_F_COUNT; NULL: only the common ones */
     const char *summary;    /* one line */
     const char *details;    /* for the man page; may be NULL */
     int (*run)(rf_cli *c);  /* exit code */
@@ -48,7 +48,9 @@ typedef struct rf_command {
 extern const rf_command rf_commands[];
 extern const size_t rf_command_count;
 const rf_flag *rf_flag_get(rf_flag_id id);
-#define RF_FLAGS_COMMON (RF_F(HELP) | RF_F(JSON) | RF_F(LOG) | RF_F(CONFIG) | RF_F(COLOR))
+bool rf_flag_is_common(rf_flag_id id); /* taken by every command: help, json, log, config, color */
+bool rf_command_lists(const rf_command *command, rf_flag_id id);
+bool rf_command_takes(const rf_command *command, rf_flag_id id); /* listed or common */
 
 /* Exit codes, documented in the man page. */
 enum {

@@ -34,13 +34,16 @@ static const char *group_of(rf_flag_id id) {
     return groups[i].title;
 }
 
-static void flags_help(rf_buf *out, uint64_t set) {
+static void flags_help(rf_buf *out, const rf_command *command) {
     enum { MANY = 12 };
     const char *last = NULL;
-    bool grouped = __builtin_popcountll(set) > MANY;
+    size_t n = 0;
+    while (command->flags[n] != RF_F_COUNT)
+        n++;
+    bool grouped = n > MANY;
     if (!grouped) rf_buf_puts(out, "\nFlags:\n");
     for (int id = 0; id < RF_F_COUNT; id++) {
-        if (!(set >> id & 1)) continue;
+        if (!rf_command_lists(command, (rf_flag_id)id)) continue;
         const char *title = group_of((rf_flag_id)id);
         if (grouped && title != last) rf_buf_printf(out, "\n%s:\n", title);
         last = title;
@@ -69,10 +72,10 @@ static void command_help(rf_buf *out, const rf_command *command) {
         rf_buf_putc(out, '\n');
         wrapped(out, command->details, 96);
     }
-    if (command->flags) flags_help(out, command->flags);
+    if (command->flags) flags_help(out, command);
     rf_buf_puts(out, "\nFlags of every command:\n");
     for (int id = 0; id < RF_F_COUNT; id++)
-        if (RF_FLAGS_COMMON >> id & 1) flag_help(out, rf_flag_get((rf_flag_id)id));
+        if (rf_flag_is_common((rf_flag_id)id)) flag_help(out, rf_flag_get((rf_flag_id)id));
 }
 
 static void overview(rf_buf *out) {
@@ -98,7 +101,7 @@ static void command_json(rf_buf *out, const rf_command *command) {
     rf_buf_puts(out, ",\"flags\":[");
     for (int id = 0, n = 0; id < RF_F_COUNT; id++) {
         const rf_flag *f = rf_flag_get((rf_flag_id)id);
-        if (!((command->flags | RF_FLAGS_COMMON) >> id & 1)) continue;
+        if (!rf_command_takes(command, (rf_flag_id)id)) continue;
         rf_buf_printf(out, "%s{\"flag\":\"--%s\",\"short\":", n++ ? "," : "", f->name);
         rf_buf_printf(out, f->short_name ? "\"-%c\"" : "null", f->short_name);
         rf_buf_puts(out, ",\"help\":");
@@ -213,7 +216,7 @@ static void man_commands(rf_buf *out) {
         man_text(out, command->summary);
         if (command->details) man_text(out, command->details);
         for (int id = 0, n = 0; id < RF_F_COUNT; id++)
-            if (command->flags >> id & 1)
+            if (rf_command_lists(command, (rf_flag_id)id))
                 rf_buf_printf(out, "%s.Fl \\-%s\n", n++ ? "" : "Flags:\n",
                               rf_flag_get((rf_flag_id)id)->name);
     }
@@ -261,7 +264,7 @@ int rf_cmd_man(rf_cli *c) {
 
 static void flag_words(rf_buf *out, const rf_command *command) {
     for (int id = 0; id < RF_F_COUNT; id++)
-        if ((command->flags | RF_FLAGS_COMMON) >> id & 1)
+        if (rf_command_takes(command, (rf_flag_id)id))
             rf_buf_printf(out, " --%s", rf_flag_get((rf_flag_id)id)->name);
 }
 
@@ -318,7 +321,7 @@ static void complete_fish(rf_buf *out) {
         rf_buf_putc(out, '\n');
         for (int id = 0; id < RF_F_COUNT; id++) {
             const rf_flag *f = rf_flag_get((rf_flag_id)id);
-            if (!((command->flags | RF_FLAGS_COMMON) >> id & 1)) continue;
+            if (!rf_command_takes(command, (rf_flag_id)id)) continue;
             rf_buf_printf(out, "complete -c rocmforge -n '__fish_seen_subcommand_from %s' -l %s",
                           space ? space + 1 : command->name, f->name);
             if (f->short_name) rf_buf_printf(out, " -s %c", f->short_name);
