@@ -81,7 +81,7 @@ static void open_all(bench *s, const char *path, int threads) {
                    .n_kv_blocks = n_blocks,
                    .kv_type = RF_DT_F16};
     if (rf_model_open(&s->m, path, &e) != RF_OK) die(&e);
-    if (rf_plan_build(&s->p, s->m, false, &e) != RF_OK) die(&e);
+    if (rf_plan_build(&s->p, s->m, NULL, &e) != RF_OK) die(&e);
     if (rf_cpu_ops.open(&s->b, &o, &e) != RF_OK) die(&e);
     if (rf_cpu_ops.compile(&s->x, s->b, s->p, &l, &e) != RF_OK) die(&e);
     s->token = rf_alloc(s->n_rows, sizeof *s->token);

@@ -15,7 +15,7 @@ enum { RUNS = 5, STREAM_BYTES = 192 << 20, WINDOW_BYTES = 4 << 20, CHUNK_ROWS = 
 typedef struct bench {
     const rf_cpu_kernels *kernels;
     rf_tensor w;
-    rf_act act;
+    rf_mm_input act;
     float *dst;
     void *scratch;
 } bench;
@@ -47,13 +47,13 @@ static void make_act(bench *b, uint32_t n_rows) {
     uint32_t s = 7;
     for (size_t i = 0; i < n; i++)
         x[i] = noise(&s);
-    b->act = (rf_act){.view = rf_dtype_get(b->w.type)->view,
-                      .n_rows = n_rows,
-                      .n_cols = b->w.cols,
-                      .x = x,
-                      .q = need(n, 1),
-                      .d = need(n / 32 + 1, sizeof(float)),
-                      .sum = need(n / 16 + 1, sizeof(int32_t))};
+    b->act = (rf_mm_input){.view = rf_dtype_get(b->w.type)->view,
+                           .n_rows = n_rows,
+                           .n_cols = b->w.cols,
+                           .x = x,
+                           .q = need(n, 1),
+                           .d = need(n / 32 + 1, sizeof(float)),
+                           .sum = need(n / 16 + 1, sizeof(int32_t))};
     if (b->act.view == RF_INT_32) b->kernels->quant_32(x, n, b->act.q, b->act.d, b->act.sum);
     if (b->act.view == RF_INT_256) b->kernels->quant_256(x, n, b->act.q, b->act.d, b->act.sum);
     b->dst = need((size_t)n_rows * b->w.rows, sizeof(float));

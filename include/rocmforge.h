@@ -62,6 +62,15 @@ typedef struct rf_engine_opts {
     bool vocab_only;        /* tokenizer only: no weights, no requests */
 } rf_engine_opts;
 
+/* How the hidden states of a text's tokens become one vector. */
+typedef enum rf_embed_pooling {
+    RF_POOLING_DEFAULT, /* as the model's file says; else mean for encoders, last for decoders */
+    RF_POOLING_MEAN,
+    RF_POOLING_CLS, /* the first token's */
+    RF_POOLING_LAST,
+    RF_POOLING_RANK, /* the scores of a reranker's classification head, not a vector */
+} rf_embed_pooling;
+
 /* On success *out is the engine; on failure NULL, and why is filled (NULL: not wanted). */
 RF_API int rf_engine_open(rf_engine **out, const rf_engine_opts *opts, rf_text *why);
 RF_API void rf_engine_close(rf_engine *e); /* ends all requests without callbacks; NULL is fine */
@@ -74,6 +83,8 @@ typedef struct rf_engine_info {
     uint64_t n_params, weight_bytes;
     uint64_t exec_bytes; /* activations, KV cache, scratch */
     uint32_t kv_blocks, kv_blocks_free;
+    bool is_encoder;          /* makes embeddings only: no requests, no logits */
+    rf_embed_pooling pooling; /* of its embeddings, unless asked for another */
 } rf_engine_info;
 RF_API void rf_engine_get_info(const rf_engine *e, rf_engine_info *out);
 
@@ -185,6 +196,31 @@ RF_API int rf_engine_step(rf_engine *e);
 typedef bool (*rf_logits_fn)(void *user, size_t first, size_t n, const float *logits);
 RF_API int rf_engine_logits(rf_engine *e, const int32_t *tokens, size_t n, rf_logits_fn sink,
                             void *user, rf_text *why);
+
+/* ---- embeddings ---- */
+
+typedef struct rf_embed_input {
+    const int32_t *tokens; /* [n_tokens], with the special tokens that the model expects */
+    size_t n_tokens;       /* 1 to n_ctx */
+} rf_embed_input;
+typedef struct rf_embed_opts { /* NULL or {0}: as the model wants it, vectors of length 1 */
+    rf_embed_pooling pooling;
+    bool raw; /* as pooled, not scaled to length 1; scores are never scaled */
+} rf_embed_opts;
+
+/* Floats of one vector: n_embd, or the number of scores; 0 where the model cannot do it.  Any thread. */
+RF_API size_t rf_engine_embed_size(const rf_engine *e, rf_embed_pooling pooling);
+/* One text as a vector.  out: room for cap floats, at least rf_engine_embed_size of them, filled on
+ * success only.  Encoders and decoders; called by the stepping thread between steps, also while requests
+ * run, which it neither disturbs nor waits for; it returns when the vector is there.  The first call on
+ * a decoder allocates memory for embeddings.  ROCMFORGE_EARG names a wrong argument; ROCMFORGE_EFULL: the
+ * text is too long for the context; ROCMFORGE_EUNSUPPORTED: scores of a model without a head. */
+RF_API int rf_engine_embed(rf_engine *e, const int32_t *tokens, size_t n_tokens,
+                           const rf_embed_opts *opts, float *out, size_t cap, rf_text *why);
+/* Many texts at once, which is faster and gives each the same vector as alone.
+ * out: [n_inputs][rf_engine_embed_size] floats, cap counts all; on failure its content is undefined. */
+RF_API int rf_engine_embed_batch(rf_engine *e, const rf_embed_input *inputs, size_t n_inputs,
+                                 const rf_embed_opts *opts, float *out, size_t cap, rf_text *why);
 
 #ifdef __cplusplus
 }

@@ -1,7 +1,7 @@
 /* backend.h - the whole seam between engine and hardware.
  *
  * A backend is a device; an exec is one plan made ready for it: kernels chosen, activations and the KV
- * pool allocated.  One thread uses an exec at a time.  run() queues, wait() gives the logits. */
+ * pool allocated.  One thread uses an exec at a time.  run() queues, wait() gives the result. */
 #pragma once
 #include "base/os.h"
 #include "plan/plan.h"
@@ -21,7 +21,7 @@ typedef struct rf_batch {
     const uint32_t *kv_len;    /* [n_seqs] tokens of the sequence in the KV cache after this step */
     const uint32_t *table;     /* [n_seqs][table_stride] KV block ids: position p lies in block
                                  table[p / RF_KV_BLOCK] at row p % RF_KV_BLOCK */
-    const uint32_t *out_row;   /* [n_outputs] rows that need logits, ascending */
+    const uint32_t *out_row;   /* [n_outputs] rows whose result is wanted, ascending */
     const float *mask; /* RF_ATTN_CUSTOM: [n_tokens][mask_stride], column j = key position j */
     uint32_t mask_stride;
 } rf_batch;
@@ -52,8 +52,8 @@ typedef struct rf_backend_ops {
     size_t (*exec_bytes)(const rf_exec *x); /* memory taken: activations, KV, scratch */
     /* Checks the batch against plan and limits (ids, positions, blocks: RF_EARG names the row). */
     rf_status (*run)(rf_exec *x, const rf_batch *batch, rf_error *e);
-    rf_status (*wait)(rf_exec *x,
-                      const float **logits); /* [n_outputs][n_vocab], valid until the next run */
+    /* The plan's result, [n_outputs][n_result], valid until the next run. */
+    rf_status (*wait)(rf_exec *x, const float **result);
     rf_status (*kv_copy)(rf_exec *x, uint32_t from_block, uint32_t to_block); /* all layers */
     /* Tests: value v of the last run as f32, n floats ([T or n_outputs][cols]), in an exec whose plan
      * was sealed with keep_values: nothing is then fused and no activation memory reused. */

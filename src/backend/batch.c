@@ -49,6 +49,22 @@ static rf_status check_rows(const rf_batch *b, uint32_t n_vocab, rf_error *e) {
     return RF_OK;
 }
 
+/* A learned table of positions ends somewhere. */
+static rf_status check_positions(const rf_batch *b, const rf_plan *p, rf_error *e) {
+    for (uint32_t i = 0; i < p->n_steps; i++) {
+        const rf_step *s = &p->steps[i];
+        if (s->op != RF_OP_EMBED || s->source != RF_EMBED_POSITION) continue;
+        const rf_tensor *w = p->vals[s->w].weight;
+        for (uint32_t t = 0; t < b->n_tokens; t++)
+            if (b->pos[t] >= w->rows)
+                return rf_fail(e, RF_EARG,
+                               "batch row %u: position %u, but the model learned %u positions "
+                               "(tensor %.*s); ask for a shorter context",
+                               t, b->pos[t], w->rows, RF_STR_ARG(w->name));
+    }
+    return RF_OK;
+}
+
 static rf_status check_sequence(const rf_batch *b, const rf_limits *l, uint32_t s, rf_error *e) {
     uint32_t begin = b->seq_start[s], end = b->seq_start[s + 1];
     for (uint32_t t = begin + 1; t < end; t++)
@@ -139,6 +155,7 @@ rf_status rf_batch_check(const rf_batch *b, const rf_plan *p, const rf_limits *l
         for (uint32_t i = b->pos[b->seq_start[s]] / RF_KV_BLOCK;
              i <= (b->kv_len[s] - 1) / RF_KV_BLOCK; i++)
             RF_TRY(check_written_once(b, s, i, e));
+    RF_TRY(check_positions(b, p, e));
     return check_mask(b, p, e);
 }
 
@@ -153,6 +170,10 @@ void rf_attn_range(const rf_attn_pattern *pattern, uint32_t pos, uint32_t kv_len
         return;
     case RF_ATTN_CAUSAL:
         *end = past;
+        return;
+    case RF_ATTN_LOCAL_BOTH:
+        *begin = pos > pattern->window / 2 ? pos - pattern->window / 2 : 0;
+        if (kv_len - past > pattern->window / 2) *end = past + pattern->window / 2;
         return;
     case RF_ATTN_LOCAL:
     case RF_ATTN_GLOBAL_LOCAL:

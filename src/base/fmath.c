@@ -128,6 +128,26 @@ double rf_pow(double x, double y) {
     return exp_sum(t, fma(y, hi, -t) + y * lo);
 }
 
+double rf_tanh(double x) {
+    if (x != x) return x;
+    double a = fabs(x), z = x * x;
+    if (a < 0.01) return x * fma(z, fma(z, fma(z, -17.0 / 315, 2.0 / 15), -1.0 / 3), 1.0);
+    double t = a > 20 ? 1.0 : 1.0 - 2.0 / (rf_exp(2.0 * a) + 1.0);
+    return x < 0 ? -t : t;
+}
+
+double rf_erf(double x) {
+    if (x != x) return x;
+    double a = fabs(x), z = 2.0 * x * x;
+    if (a > 6) return x < 0 ? -1.0 : 1.0; /* 1 - erf(6) is 2e-17 */
+    double sum = 1.0, term = 1.0; /* x e^(-x^2) sum (2 x^2)^n / (2n + 1)!!, all of one sign */
+    for (int n = 1; term > sum * 0x1p-60; n++) {
+        term *= z / (2 * n + 1);
+        sum += term;
+    }
+    return 1.1283791670955126 * x * rf_exp(-x * x) * sum; /* 2 / sqrt(pi) */
+}
+
 void rf_sincos(double x, double *sin_x, double *cos_x) {
     static const double s_coef[8] = {-1.0 / 6,
                                      1.0 / 120,
@@ -170,6 +190,30 @@ float rf_expf(float x) {
     p = fmaf(p, r, RF_EXPF_C1);
     p = fmaf(p, r, RF_EXPF_C0);
     return float_of(bits_of_float(p) + ((uint32_t)(int32_t)n << 23));
+}
+
+/* x P(x^2) / Q(x^2), see fmath.h. */
+static float rational(float x, const float *p, const float *q, int n, float most) {
+    x = x < -most ? -most : x;
+    x = x > most ? most : x;
+    float z = x * x, num = p[n - 1], den = q[n - 1];
+    for (int i = n - 2; i >= 0; i--) {
+        num = fmaf(num, z, p[i]);
+        den = fmaf(den, z, q[i]);
+    }
+    float r = (x * num) / den;
+    r = r < -1.0f ? -1.0f : r;
+    return r > 1.0f ? 1.0f : r;
+}
+
+float rf_tanhf(float x) {
+    static const float p[] = RF_TANHF_P, q[] = RF_TANHF_Q;
+    return rational(x, p, q, (int)RF_COUNT(p), RF_TANHF_MAX);
+}
+
+float rf_erff(float x) {
+    static const float p[] = RF_ERFF_P, q[] = RF_ERFF_Q;
+    return rational(x, p, q, (int)RF_COUNT(p), RF_ERFF_MAX);
 }
 
 float rf_f16_to_f32(uint16_t h) {

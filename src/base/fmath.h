@@ -15,6 +15,9 @@ double rf_log(double x);           /* < 2 ulp; -inf at 0; NaN below */
 double rf_pow(double x, double y); /* x > 0; relative error < 1e-14 */
 void rf_sincos(double x, double *sin_x, double *cos_x); /* |x| <= 1e9, absolute error < 1e-12 */
 
+double rf_tanh(double x); /* relative error < 1e-13 */
+double rf_erf(double x);  /* absolute error < 1e-15, relative < 1e-14 */
+
 /* The f32 exponential of every kernel: a degree-6 minimax polynomial after reduction by ln 2,
  * relative error < 1e-7, written once as this sequence of operations so that each vector version
  * repeats it exactly:
@@ -37,6 +40,30 @@ void rf_sincos(double x, double *sin_x, double *cos_x); /* |x| <= 1e9, absolute 
 #define RF_EXPF_C5     8.3687450919e-3f
 #define RF_EXPF_C6     1.3814541425e-3f
 float rf_expf(float x);
+
+/* The f32 tanh and erf of every kernel: x P(z) / Q(z) of z = x * x, relative error < 4e-7, again one
+ * sequence of operations:
+ *   x = x < -MAX ? -MAX : x; x = x > MAX ? MAX : x; (a NaN passes) z = x * x;
+ *   p = P[n-1]; p = fma(p, z, P[n-2]); ... fma(p, z, P[0]), q likewise; r = (x * p) / q;
+ *   r = r < -1 ? -1 : r; r = r > 1 ? 1 : r. */
+#define RF_TANHF_MAX 9.0f
+#define RF_TANHF_P \
+    { 1.0f, 1.338102072e-1f, 3.495582845e-3f, 2.060899715e-5f, 1.335454591e-8f }
+#define RF_TANHF_Q \
+    { 1.0f, 4.671433568e-1f, 2.587696165e-2f, 3.285626299e-4f, 7.776509960e-7f }
+#define RF_ERFF_MAX 3.92f
+#define RF_ERFF_P                                                                         \
+    {                                                                                     \
+        1.128379107f, 1.904065311e-1f, 5.274872854e-2f, 3.765619127e-3f, 2.848826989e-4f, \
+            2.050085641e-6f                                                               \
+    }
+#define RF_ERFF_Q \
+    { 1.0f, 5.020761490e-1f, 1.141091362e-1f, 1.496922038e-2f, 1.162535977e-3f, 3.809169721e-5f }
+float rf_tanhf(float x);
+float rf_erff(float x);
+#define RF_ROOT_HALF    7.07106781e-1f /* sqrt(1 / 2) */
+#define RF_GELU_TANH_C0 1.59576912f    /* 2 sqrt(2 / pi) */
+#define RF_GELU_TANH_C1 7.13548163e-2f /* 0.044715 times that */
 
 /* IEEE half and bfloat16, exact; round to nearest even the other way. */
 float rf_f16_to_f32(uint16_t h);

@@ -113,6 +113,7 @@ int rf_cmd_chat(rf_cli *c);
 int rf_cmd_tokenize(rf_cli *c);
 int rf_cmd_detokenize(rf_cli *c);
 int rf_cmd_logits(rf_cli *c);
+int rf_cmd_embed(rf_cli *c);
 int rf_cmd_bench(rf_cli *c);
 int rf_cmd_models(rf_cli *c);
 int rf_cmd_inspect(rf_cli *c);

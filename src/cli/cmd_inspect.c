@@ -44,6 +44,35 @@ static rf_str string_key(const rf_gguf *g, const char *key) {
     return rf_gguf_next_str(&cursor);
 }
 
+/* A whole number; 0 when absent or of another type. */
+static uint32_t number_key(const view *v, const char *name) {
+    char key[MOST_ARCH + 64];
+    snprintf(key, sizeof key, "%s%s", v->prefix, name);
+    uint32_t n = 0;
+    rf_error e = {0};
+    return rf_gguf_get_u32(v->g, key, &n, NULL, &e) == RF_OK ? n : 0;
+}
+
+/* Mixtures of experts: how many there are (0: none), how many a token uses, and how many parameters
+ * that makes with everything else. */
+typedef struct experts {
+    uint32_t n, n_used;
+    uint64_t active;
+} experts;
+
+static experts count_experts(const view *v, uint64_t n_elems) {
+    experts x = {number_key(v, "expert_count"), number_key(v, "expert_used_count"), n_elems};
+    if (x.n == 0 || x.n_used == 0 || x.n_used > x.n) return (experts){0};
+    for (size_t i = 0; i < rf_gguf_n_tensors(v->g); i++) {
+        const rf_gguf_tensor *t = rf_gguf_tensor_at(v->g, i);
+        uint64_t n = rf_gguf_tensor_elems(t);
+        char name[RF_GGUF_MAX_NAME + 1];
+        snprintf(name, sizeof name, "%.*s", RF_STR_ARG(t->name));
+        if (strstr(name, "_exps.") && n % x.n == 0) x.active -= n / x.n * (x.n - x.n_used);
+    }
+    return x;
+}
+
 static double bits_each(const format_sum *s) {
     return s->n_elems ? 8.0 * (double)s->n_bytes / (double)s->n_elems : 0;
 }
@@ -85,6 +114,13 @@ static void text_summary(const view *v, const format_sum *all) {
     rf_buf_printf(out, " in %" PRIu64 " tensors, ", all->n_tensors);
     rf_put_bytes(out, all->n_bytes);
     rf_buf_printf(out, ", %.2f bits each\n", bits_each(all));
+    experts x = count_experts(v, all->n_elems);
+    if (x.n == 0) return;
+    label(v, "active");
+    rf_put_count(out, x.active);
+    if (x.active >= 1000) rf_buf_printf(out, " (%" PRIu64 ")", x.active);
+    rf_buf_printf(out, " for each token, which uses %" PRIu32 " of %" PRIu32 " experts\n", x.n_used,
+                  x.n);
 }
 
 static void text_formats(const view *v, const format_sum sums[RF_DT_COUNT]) {
@@ -160,6 +196,12 @@ static void json_summary(const view *v, const format_sum *all) {
                   ",\"parameters\":%" PRIu64 ",\"n_tensors\":%" PRIu64 ",\"tensor_bytes\":%" PRIu64
                   ",\"bits_per_parameter\":%.4f",
                   all->n_elems, all->n_tensors, all->n_bytes, bits_each(all));
+    experts x = count_experts(v, all->n_elems);
+    if (x.n)
+        rf_buf_printf(out,
+                      ",\"experts\":%" PRIu32 ",\"experts_used\":%" PRIu32
+                      ",\"active_parameters\":%" PRIu64,
+                      x.n, x.n_used, x.active);
 }
 
 static void json_formats(const view *v, const format_sum sums[RF_DT_COUNT]) {

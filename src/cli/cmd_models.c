@@ -74,7 +74,7 @@ static void add_architectures(listing *l) {
     rf_buf_puts(l->out, l->json ? "],\"architectures\":[" : "\nArchitectures:\n");
     for (size_t i = 0; (name = rf_architecture(i, &families)) != NULL; i++) {
         if (!l->json) {
-            rf_buf_printf(l->out, "  %-8s %s\n", name, families);
+            rf_buf_printf(l->out, "  %-15s %s\n", name, families);
             continue;
         }
         rf_buf_puts(l->out, i ? ",{\"name\":" : "{\"name\":");

@@ -36,6 +36,13 @@ const rf_command rf_commands[] = {
      "turn token ids into text",
      "Ids come as arguments or from --tokens.  --parse-special also prints control tokens.",
      rf_cmd_detokenize},
+    {"embed", "[TEXT...]", 0, -1,
+     FLAGS(ENGINE, RF_F_TEXTS, RF_F_TOKENS, RF_F_PARSE_SPECIAL, RF_F_POOLING, RF_F_NORMALIZE,
+           RF_F_SIMILARITY),
+     "turn texts into vectors",
+     "Prints one vector a line, or with --similarity the cosines of all pairs.  Any model works; "
+     "one made for it (BERT and its kin, Qwen3-Embedding) works well.  A reranker prints scores.",
+     rf_cmd_embed},
     {"logits", "", 0, 0, FLAGS(ENGINE, RF_F_TOKENS, RF_F_OUT), "write the logits of every position",
      "Evaluates --tokens and writes little-endian 32-bit floats, [n_tokens][n_vocab], to --output.",
      rf_cmd_logits},

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "backend/backend.h"
+#include "engine/embed.h"
 #include "engine/kv.h"
 #include "engine/prompt.h"
 #include "engine/request.h"
@@ -45,8 +46,9 @@ struct rf_engine {
     rf_plan *plan;
     const rf_backend_ops *ops;
     rf_backend *backend;
-    rf_exec *exec;
+    rf_exec *exec; /* plan, exec and kv serve requests: NULL for an encoder, which takes none */
     rf_kv *kv;
+    rf_embedder *embedder; /* of an encoder; of a decoder from the first call on */
     rf_limits limits;
     uint32_t n_ctx, table_stride, n_running;
     atomic_uint kv_free; /* for rf_engine_get_info on any thread */
@@ -101,6 +103,12 @@ static rf_status choose_limits(rf_engine *en, const rf_engine_opts *o, rf_error 
     if (en->n_ctx > RF_MAX_CONTEXT)
         return rf_fail(e, RF_EARG, "a context of %u tokens is over the limit of %u", en->n_ctx,
                        RF_MAX_CONTEXT);
+    const rf_tensor *positions = en->model->pos_embd;
+    if (positions && en->n_ctx > positions->rows)
+        return rf_fail(e, RF_EARG,
+                       "a context of %u tokens is more than the %u positions that the model has "
+                       "learned",
+                       en->n_ctx, positions->rows);
     rf_limits *l = &en->limits;
     l->max_seqs = o->max_seqs ? o->max_seqs : DEFAULT_SEQS;
     l->max_tokens = o->batch_tokens ? o->batch_tokens : DEFAULT_BATCH;
@@ -159,19 +167,30 @@ static rf_status read_facts(rf_engine *en, rf_error *e) {
     return rf_prompter_open(&en->prompter, en->file, en->tokenizer, e);
 }
 
-static rf_status open_weights(rf_engine *en, const rf_engine_opts *o, rf_error *e) {
-    RF_TRY(choose_backend(en, o, e));
-    RF_TRY(rf_model_bind(&en->model, en->file, e));
-    RF_TRY(choose_limits(en, o, e));
-    RF_TRY(rf_plan_build(&en->plan, en->model, false, e));
-    const rf_backend_opts bo = {.n_threads = o->n_threads};
-    RF_TRY(en->ops->open(&en->backend, &bo, e));
+static rf_status open_embedder(rf_engine *en, rf_error *e) {
+    if (en->embedder) return RF_OK;
+    return rf_embedder_open(&en->embedder, en->ops, en->backend, en->model, &en->limits, en->n_ctx,
+                            e);
+}
+
+/* What requests need. */
+static rf_status open_generation(rf_engine *en, rf_error *e) {
+    RF_TRY(rf_plan_build(&en->plan, en->model, &(rf_plan_opts){.n_ctx = en->n_ctx}, e));
     RF_TRY(en->ops->compile(&en->exec, en->backend, en->plan, &en->limits, e));
-    en->ops->describe(en->backend, en->backend_text, sizeof en->backend_text);
     if (rf_kv_create(&en->kv, en->limits.n_kv_blocks, RF_KV_BLOCK) != RF_OK)
         return rf_fail_nomem(e, en->limits.n_kv_blocks);
     atomic_store(&en->kv_free, en->limits.n_kv_blocks);
     return alloc_arrays(en, e);
+}
+
+static rf_status open_weights(rf_engine *en, const rf_engine_opts *o, rf_error *e) {
+    RF_TRY(choose_backend(en, o, e));
+    RF_TRY(rf_model_bind(&en->model, en->file, e));
+    RF_TRY(choose_limits(en, o, e));
+    const rf_backend_opts bo = {.n_threads = o->n_threads};
+    RF_TRY(en->ops->open(&en->backend, &bo, e));
+    en->ops->describe(en->backend, en->backend_text, sizeof en->backend_text);
+    return en->model->arch->encoder ? open_embedder(en, e) : open_generation(en, e);
 }
 
 int rf_engine_open(rf_engine **out, const rf_engine_opts *o, rf_text *why) {
@@ -200,6 +219,7 @@ void rf_engine_close(rf_engine *en) {
         if (en->kv) rf_kv_release(en->kv, &r->kv);
         rf_request_free(r);
     }
+    rf_embedder_free(en->embedder);
     if (en->exec) en->ops->exec_free(en->exec);
     if (en->backend) en->ops->close(en->backend);
     rf_plan_free(en->plan);
@@ -243,8 +263,10 @@ void rf_engine_get_info(const rf_engine *en, rf_engine_info *out) {
     out->n_ctx_train = m->n_ctx_train;
     out->n_params = m->n_params;
     out->weight_bytes = m->weight_bytes;
-    out->exec_bytes = en->ops->exec_bytes(en->exec);
-    out->kv_blocks = en->limits.n_kv_blocks;
+    out->is_encoder = m->arch->encoder;
+    out->pooling = (rf_embed_pooling)rf_embed_default(m);
+    out->exec_bytes = en->exec ? en->ops->exec_bytes(en->exec) : rf_embedder_bytes(en->embedder);
+    out->kv_blocks = en->exec ? en->limits.n_kv_blocks : 0;
     out->kv_blocks_free = atomic_load(&en->kv_free);
 }
 
@@ -279,12 +301,23 @@ int rf_engine_detokenize(const rf_engine *en, const int32_t *tokens, size_t n, b
     return give(s, &e, why);
 }
 
+static rf_status can_generate(const rf_engine *en, rf_error *e) {
+    if (!en->model) return rf_fail(e, RF_EARG, "the engine was opened for its vocabulary only");
+    if (!en->exec)
+        return rf_fail(e, RF_EUNSUPPORTED,
+                       "%s models are encoders: they turn a text into a vector and cannot continue "
+                       "it; use them for embeddings",
+                       en->model->arch->name);
+    return RF_OK;
+}
+
 int rf_engine_chat_tokens(const rf_engine *en, const char *format, const rf_message *messages,
                           size_t n_messages, int32_t *out, size_t cap, size_t *n, rf_text *why) {
     rf_error e = {0};
     rf_ids ids = {0};
     rf_chat_message *m = rf_alloc(n_messages, sizeof *m);
     rf_status s = m ? RF_OK : rf_fail_nomem(&e, n_messages);
+    if (s == RF_OK && en->model) s = can_generate(en, &e);
     for (size_t i = 0; s == RF_OK && i < n_messages; i++)
         m[i] = (rf_chat_message){rf_str_of(messages[i].role), rf_str_of(messages[i].content)};
     if (s == RF_OK) s = rf_prompter_tokens(&en->prompter, format, m, n_messages, &ids, &e);
@@ -302,9 +335,8 @@ bool rf_engine_is_end(const rf_engine *en, int32_t token) {
 int rf_engine_submit(rf_engine *en, const rf_request_opts *o, uint64_t *id, rf_text *why) {
     rf_error e = {0};
     rf_request *r;
-    if (!en->model)
-        return give(rf_fail(&e, RF_EARG, "the engine was opened for its vocabulary only"), &e, why);
-    rf_status s = rf_request_create(&r, o, en->tokenizer, en->n_ctx, &e);
+    rf_status s = can_generate(en, &e);
+    if (s == RF_OK) s = rf_request_create(&r, o, en->tokenizer, en->n_ctx, &e);
     if (s != RF_OK) return give(s, &e, why);
     pthread_mutex_lock(&en->lock);
     r->id = en->next_id++;
@@ -469,7 +501,7 @@ static int step(rf_engine *en) {
 }
 
 int rf_engine_step(rf_engine *en) {
-    if (!en->model) return 0;
+    if (!en->exec) return 0;
     if (en->stepping) return -(int)RF_EARG; /* from a callback: its batch is still being read */
     en->stepping = true;
     int worked = step(en);
@@ -521,8 +553,8 @@ int rf_engine_logits(rf_engine *en, const int32_t *tokens, size_t n, rf_logits_f
                      rf_text *why) {
     rf_error e = {0};
     rf_kv_seq seq = {0};
-    if (!en->model)
-        return give(rf_fail(&e, RF_EARG, "the engine was opened for its vocabulary only"), &e, why);
+    rf_status s = can_generate(en, &e);
+    if (s != RF_OK) return give(s, &e, why);
     if (is_busy(en))
         return give(rf_fail(&e, RF_EARG, "requests are running; their end must come first"), &e,
                     why);
@@ -537,7 +569,60 @@ int rf_engine_logits(rf_engine *en, const int32_t *tokens, size_t n, rf_logits_f
             return give(rf_fail(&e, RF_EARG, "token %zu is %d, not below the vocabulary's %u", i,
                                 tokens[i], en->model->n_vocab),
                         &e, why);
-    rf_status s = logits_of(en, &seq, tokens, n, sink, user, &e);
+    s = logits_of(en, &seq, tokens, n, sink, user, &e);
     rf_kv_release(en->kv, &seq);
     return give(s, &e, why);
+}
+
+/* ---- embeddings ---- */
+
+_Static_assert((int)RF_POOLING_MEAN == (int)RF_POOL_MEAN &&
+                   (int)RF_POOLING_CLS == (int)RF_POOL_CLS &&
+                   (int)RF_POOLING_LAST == (int)RF_POOL_LAST &&
+                   (int)RF_POOLING_RANK == (int)RF_POOL_RANK,
+               "public and internal kinds of pooling are the same numbers");
+
+static rf_pooling pooling_of(const rf_engine *en, rf_embed_pooling p) {
+    return p == RF_POOLING_DEFAULT ? rf_embed_default(en->model) : (rf_pooling)p;
+}
+
+size_t rf_engine_embed_size(const rf_engine *en, rf_embed_pooling pooling) {
+    if (!en->model || (unsigned)pooling > RF_POOLING_RANK) return 0;
+    return rf_embed_size(en->model, pooling_of(en, pooling));
+}
+
+static rf_status check_embed(const rf_engine *en, rf_embed_pooling pooling, size_t n, size_t cap,
+                             rf_error *e) {
+    if (!en->model) return rf_fail(e, RF_EARG, "the engine was opened for its vocabulary only");
+    if (en->stepping) return rf_fail(e, RF_EARG, "no embedding from inside a callback");
+    if ((unsigned)pooling > RF_POOLING_RANK)
+        return rf_fail(e, RF_EARG, "pooling is %d, expected 0 to %d", (int)pooling,
+                       RF_POOLING_RANK);
+    size_t size = rf_engine_embed_size(en, pooling), all;
+    if (size == 0)
+        return rf_fail(e, RF_EUNSUPPORTED,
+                       "the model has no classification head to score with; use a reranker, or "
+                       "another pooling");
+    if (!rf_mul_ok(n, size, &all) || cap < all)
+        return rf_fail(e, RF_EARG, "%zu vectors of %zu floats do not fit the room for %zu", n, size,
+                       cap);
+    return RF_OK;
+}
+
+int rf_engine_embed_batch(rf_engine *en, const rf_embed_input *inputs, size_t n,
+                          const rf_embed_opts *o, float *out, size_t cap, rf_text *why) {
+    static const rf_embed_opts defaults = {0};
+    rf_error e = {0};
+    if (!o) o = &defaults;
+    rf_status s = check_embed(en, o->pooling, n, cap, &e);
+    if (s == RF_OK) s = open_embedder(en, &e);
+    if (s == RF_OK)
+        s = rf_embedder_run(en->embedder, inputs, n, pooling_of(en, o->pooling), !o->raw, out, &e);
+    return give(s, &e, why);
+}
+
+int rf_engine_embed(rf_engine *en, const int32_t *tokens, size_t n_tokens, const rf_embed_opts *o,
+                    float *out, size_t cap, rf_text *why) {
+    const rf_embed_input input = {tokens, n_tokens};
+    return rf_engine_embed_batch(en, &input, 1, o, out, cap, why);
 }

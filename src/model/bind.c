@@ -148,6 +148,16 @@ float rf_bind_f32(rf_binder *b, const char *name, float fallback) {
     return b->status == RF_OK ? v : 1;
 }
 
+float rf_bind_optional_f32(rf_binder *b, const char *name) {
+    if (b->status != RF_OK) return 0;
+    key_name k = key_of(b, name);
+    float v = read_f32(b, k.text, 0, NULL);
+    if (!isfinite(v) || v < 0)
+        rf_bind_fail(b, RF_EFORMAT, "key %s is %g, expected 0 or a positive number", k.text,
+                     (double)v);
+    return b->status == RF_OK ? v : 0;
+}
+
 rf_str rf_bind_str(rf_binder *b, const char *name, const char *fallback) {
     rf_str v = rf_str_of(fallback);
     if (b->status != RF_OK) return v;
@@ -166,18 +176,29 @@ bool rf_bind_bool(rf_binder *b, const char *name, bool fallback) {
     return v;
 }
 
-static bool check_tensor(rf_binder *b, const rf_gguf_tensor *t, uint32_t rows, uint32_t cols,
+typedef struct shape_text {
+    char text[96];
+} shape_text;
+
+/* A shape as [..][rows][cols], planes only where there are several. */
+static shape_text shape_of(const uint64_t ne[RF_GGUF_MAX_DIMS]) {
+    shape_text t;
+    size_t n = 0;
+    int dims = ne[3] != 1 ? 4 : ne[2] != 1 ? 3 : 2;
+    for (int i = dims - 1; i >= 0; i--)
+        n += (size_t)snprintf(t.text + n, sizeof t.text - n, "[%llu]", (unsigned long long)ne[i]);
+    return t;
+}
+
+static bool check_tensor(rf_binder *b, const rf_gguf_tensor *t, const rf_tensor *want,
                          size_t *row_bytes) {
-    if (t->ne[0] != cols || t->ne[1] != rows || t->ne[2] != 1 || t->ne[3] != 1) {
-        char planes[64] = "";
-        if (t->ne[2] != 1 || t->ne[3] != 1)
-            snprintf(planes, sizeof planes, "[%llu][%llu]", (unsigned long long)t->ne[3],
-                     (unsigned long long)t->ne[2]);
+    uint32_t cols = want->cols;
+    if (t->ne[0] != cols || t->ne[1] != want->rows || t->ne[2] != want->planes || t->ne[3] != 1) {
         rf_bind_fail(b, RF_EFORMAT,
-                     "tensor %.*s at byte %llu has shape %s[%llu][%llu], expected [%u][%u] by the "
-                     "metadata; the file is damaged or was converted wrongly",
-                     RF_STR_ARG(t->name), (unsigned long long)t->offset, planes,
-                     (unsigned long long)t->ne[1], (unsigned long long)t->ne[0], rows, cols);
+                     "tensor %.*s at byte %llu has shape %s, expected %s by the metadata; the file "
+                     "is damaged or was converted wrongly",
+                     RF_STR_ARG(t->name), (unsigned long long)t->offset, shape_of(t->ne).text,
+                     shape_of((uint64_t[]){cols, want->rows, want->planes, 1}).text);
         return false;
     }
     const rf_dtype_info *info = rf_dtype_get(t->type);
@@ -187,14 +208,50 @@ static bool check_tensor(rf_binder *b, const rf_gguf_tensor *t, uint32_t rows, u
         return false;
     }
     size_t bytes = 0;
-    if (!rf_dtype_bytes(t->type, cols, row_bytes) || !rf_mul_ok(*row_bytes, rows, &bytes) ||
-        bytes != t->n_bytes || !t->data) {
+    if (!rf_dtype_bytes(t->type, cols, row_bytes) || !rf_mul_ok(*row_bytes, want->rows, &bytes) ||
+        !rf_mul_ok(bytes, want->planes, &bytes) || bytes != t->n_bytes || !t->data) {
         rf_bind_fail(b, RF_EFORMAT,
                      "tensor %.*s has rows of %u values, which %s cannot hold (blocks of %u)",
                      RF_STR_ARG(t->name), cols, info->name, info->block_elems);
         return false;
     }
     return true;
+}
+
+static const rf_tensor *new_tensor(rf_binder *b, rf_tensor t) {
+    rf_tensor *w = rf_arena_alloc(b->m->arena, 1, sizeof *w);
+    if (w)
+        *w = t;
+    else
+        b->status = rf_fail_nomem(b->e, sizeof *w);
+    return w;
+}
+
+/* The tensor called name, which must be shaped like want. */
+static const rf_tensor *take(rf_binder *b, rf_need need, rf_tensor want, const char *name) {
+    const rf_gguf_tensor *t = rf_gguf_find_tensor(b->m->file, name);
+    if (!t) {
+        if (need == RF_NEED)
+            rf_bind_fail(b, RF_EFORMAT,
+                         "tensor %s, shape %s, is missing; a %s model of %u layers needs it", name,
+                         shape_of((uint64_t[]){want.cols, want.rows, want.planes, 1}).text,
+                         b->m->arch->name, b->m->n_layers);
+        return NULL;
+    }
+    if (!check_tensor(b, t, &want, &want.row_bytes)) return NULL;
+    want.name = t->name;
+    want.type = t->type;
+    want.data = t->data;
+    uint32_t old = RF_MAP_NONE;
+    if (rf_map_put(b->bound, t->name, 0, &old) != RF_OK) {
+        b->status = rf_fail_nomem(b->e, t->name.len);
+        return NULL;
+    }
+    if (old == RF_MAP_NONE) {
+        b->m->n_params += (uint64_t)want.planes * want.rows * want.cols;
+        b->m->weight_bytes += t->n_bytes;
+    }
+    return new_tensor(b, want);
 }
 
 const rf_tensor *rf_bind_tensor(rf_binder *b, rf_need need, uint32_t rows, uint32_t cols,
@@ -206,30 +263,41 @@ const rf_tensor *rf_bind_tensor(rf_binder *b, rf_need need, uint32_t rows, uint3
     int n = vsnprintf(name, sizeof name, name_fmt, args);
     va_end(args);
     RF_ASSERT(n > 0 && (size_t)n < sizeof name);
+    return take(b, need, (rf_tensor){.cols = cols, .rows = rows, .planes = 1}, name);
+}
 
-    const rf_gguf_tensor *t = rf_gguf_find_tensor(b->m->file, name);
-    if (!t) {
-        if (need == RF_NEED)
-            rf_bind_fail(b, RF_EFORMAT,
-                         "tensor %s, shape [%u][%u], is missing; a %s model of %u layers needs it",
-                         name, rows, cols, b->m->arch->name, b->m->n_layers);
-        return NULL;
+const rf_tensor *rf_bind_planes(rf_binder *b, rf_need need, uint32_t planes, uint32_t rows,
+                                uint32_t cols, const char *name_fmt, ...) {
+    if (b->status != RF_OK) return NULL;
+    char name[RF_GGUF_MAX_NAME + 1];
+    va_list args;
+    va_start(args, name_fmt);
+    int n = vsnprintf(name, sizeof name, name_fmt, args);
+    va_end(args);
+    RF_ASSERT(n > 0 && (size_t)n < sizeof name);
+    return take(b, need, (rf_tensor){.cols = cols, .rows = rows, .planes = planes}, name);
+}
+
+const rf_tensor *rf_bind_part(rf_binder *b, const rf_tensor *w, uint32_t first, uint32_t n) {
+    if (b->status != RF_OK || !w) return NULL;
+    RF_ASSERT(w->planes == 1);
+    rf_tensor part = *w;
+    size_t skip = 0;
+    if (w->rows > 1) {
+        RF_ASSERT(first <= w->rows && n <= w->rows - first);
+        part.rows = n;
+        skip = first * w->row_bytes;
+    } else {
+        RF_ASSERT(first <= w->cols && n <= w->cols - first);
+        part.cols = n;
+        if (!rf_dtype_bytes(w->type, first, &skip) ||
+            !rf_dtype_bytes(w->type, n, &part.row_bytes)) {
+            rf_bind_fail(b, RF_EUNSUPPORTED,
+                         "tensor %.*s of type %s cannot be divided at %u and %u; expected F32",
+                         RF_STR_ARG(w->name), rf_dtype_get(w->type)->name, first, first + n);
+            return NULL;
+        }
     }
-    size_t row_bytes = 0;
-    if (!check_tensor(b, t, rows, cols, &row_bytes)) return NULL;
-    rf_tensor *w = rf_arena_alloc(b->m->arena, 1, sizeof *w);
-    if (!w || rf_map_put(b->bound, t->name, 0, NULL) != RF_OK) {
-        b->status = rf_fail_nomem(b->e, sizeof *w);
-        return NULL;
-    }
-    *w = (rf_tensor){.name = t->name,
-                     .type = t->type,
-                     .cols = cols,
-                     .rows = rows,
-                     .planes = 1,
-                     .row_bytes = row_bytes,
-                     .data = t->data};
-    b->m->n_params += (uint64_t)rows * cols;
-    b->m->weight_bytes += t->n_bytes;
-    return w;
+    part.data = (const uint8_t *)w->data + skip;
+    return new_tensor(b, part);
 }

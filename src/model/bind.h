@@ -15,7 +15,10 @@ typedef struct rf_binder {
     rf_model *m;
     rf_map *bound; /* names of the tensors taken */
     rf_error *e;
-    rf_status status; /* of the first failure */
+    rf_status status;                 /* of the first failure */
+    rf_router router;                 /* what all layers with experts share */
+    uint32_t n_dense_lead, moe_every; /* which layers these are */
+    rf_mla latent;                    /* sizes alone, from rf_bind_latent */
 } rf_binder;
 
 typedef enum rf_need { RF_NEED, RF_MAY } rf_need;
@@ -33,6 +36,8 @@ uint32_t rf_bind_u32(rf_binder *b, const char *name, uint32_t fallback, uint32_t
 uint32_t rf_bind_optional_u32(rf_binder *b, const char *name, uint32_t max);
 /* The key ARCH.name, finite and > 0.  Absent: fallback, or a failure where that is 0. */
 float rf_bind_f32(rf_binder *b, const char *name, float fallback);
+/* The same for keys that switch something off with 0 or by being absent. */
+float rf_bind_optional_f32(rf_binder *b, const char *name);
 float rf_bind_any_f32(rf_binder *b, const char *name, float fallback); /* any number, even NaN */
 rf_str rf_bind_str(rf_binder *b, const char *name, const char *fallback);
 bool rf_bind_bool(rf_binder *b, const char *name, bool fallback);
@@ -42,7 +47,18 @@ bool rf_bind_bool(rf_binder *b, const char *name, bool fallback);
 const rf_tensor *rf_bind_tensor(rf_binder *b, rf_need need, uint32_t rows, uint32_t cols,
                                 const char *name_fmt, ...) RF_PRINTF(5, 6);
 
-/* m->rope from the metadata and rope_freqs.weight; head_dim must be known. */
+/* The same for tensors stacked over experts or heads: [planes][rows][cols]. */
+const rf_tensor *rf_bind_planes(rf_binder *b, rf_need need, uint32_t planes, uint32_t rows,
+                                uint32_t cols, const char *name_fmt, ...) RF_PRINTF(6, 7);
+/* Rows [first, first + n) of a bound matrix, or columns of a bound vector, as a tensor of their own
+ * (fused QKV, fused gate and up): same bytes, nothing is copied.  NULL where w is NULL. */
+const rf_tensor *rf_bind_part(rf_binder *b, const rf_tensor *w, uint32_t first, uint32_t n);
+
+/* Leaves out the layers for multi-token prediction: m->n_layers without them, their tensors taken. */
+void rf_bind_mtp(rf_binder *b);
+
+/* m->rope, and rope_local and rope_long where the model has them, from the metadata and the tensors
+ * of factors; head_dim must be known. */
 void rf_bind_rope(rf_binder *b);
 
 #ifdef __cplusplus

@@ -13,6 +13,42 @@ static const rf_arch *find_arch(rf_str name) {
     return NULL;
 }
 
+/* Insertions, deletions and substitutions that make a into b; both at most ARCH_NAME_MAX long. */
+enum { ARCH_NAME_MAX = 63 };
+static size_t edit_distance(rf_str a, rf_str b) {
+    size_t row[ARCH_NAME_MAX + 1];
+    for (size_t j = 0; j <= b.len; j++)
+        row[j] = j;
+    for (size_t i = 1; i <= a.len; i++) {
+        size_t diagonal = row[0];
+        row[0] = i;
+        for (size_t j = 1; j <= b.len; j++) {
+            size_t best = diagonal + (a.p[i - 1] != b.p[j - 1]);
+            if (row[j] + 1 < best) best = row[j] + 1;
+            if (row[j - 1] + 1 < best) best = row[j - 1] + 1;
+            diagonal = row[j];
+            row[j] = best;
+        }
+    }
+    return row[b.len];
+}
+
+static const char *nearest_arch(rf_str name) {
+    if (name.len > ARCH_NAME_MAX) name.len = ARCH_NAME_MAX;
+    const char *nearest = NULL;
+    size_t least = SIZE_MAX;
+    for (size_t i = 0; i < rf_arch_count(); i++) {
+        rf_str known = rf_str_of(rf_arch_at(i)->name);
+        RF_ASSERT(known.len <= ARCH_NAME_MAX);
+        size_t d = edit_distance(name, known);
+        if (d < least) {
+            least = d;
+            nearest = rf_arch_at(i)->name;
+        }
+    }
+    return nearest;
+}
+
 static rf_status choose_arch(rf_model *m, rf_error *e) {
     rf_str name = {0};
     bool found = false;
@@ -31,13 +67,12 @@ static rf_status choose_arch(rf_model *m, rf_error *e) {
             path);
     m->arch = find_arch(name);
     if (m->arch) return RF_OK;
-    char known[200] = "";
-    size_t used = 0;
-    for (size_t i = 0; i < rf_arch_count() && used < sizeof known; i++)
-        used += (size_t)snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "",
-                                 rf_arch_at(i)->name);
-    return rf_fail(e, RF_EUNSUPPORTED, "%s: general.architecture is \"%.*s\"; this build runs %s",
-                   path, (int)(name.len > 64 ? 64 : name.len), name.p, known);
+    return rf_fail(
+        e, RF_EUNSUPPORTED,
+        "%s: general.architecture is \"%.*s\", which this build does not know; the "
+        "nearest of %zu it runs is \"%s\" (`rocmforge models` lists them, docs/models.md "
+        "shows how to add one)",
+        path, (int)(name.len > 64 ? 64 : name.len), name.p, rf_arch_count(), nearest_arch(name));
 }
 
 rf_status rf_model_bind(rf_model **out, rf_gguf *g, rf_error *e) {

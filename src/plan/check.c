@@ -30,10 +30,15 @@ static bool is_act(checker *c, rf_val v, const char *what) {
                   what);
 }
 
-static bool is_weight(checker *c, rf_val v, uint32_t rows, uint32_t cols, const char *what) {
+static bool is_planes(checker *c, rf_val v, uint32_t planes, uint32_t rows, uint32_t cols,
+                      const char *what) {
     if (!expect(c, v > 0 && v < c->p->n_vals && value_of(c, v)->weight, what)) return false;
     const rf_tensor *w = value_of(c, v)->weight;
-    return expect(c, w->planes == 1 && w->rows == rows && w->cols == cols, what);
+    return expect(c, w->planes == planes && w->rows == rows && w->cols == cols, what);
+}
+
+static bool is_weight(checker *c, rf_val v, uint32_t rows, uint32_t cols, const char *what) {
+    return is_planes(c, v, 1, rows, cols, what);
 }
 
 static bool is_like(checker *c, rf_val v, uint32_t cols, bool per_output, const char *what) {
@@ -42,9 +47,15 @@ static bool is_like(checker *c, rf_val v, uint32_t cols, bool per_output, const 
 }
 
 static void check_embed(checker *c) {
-    uint32_t cols = value_of(c, c->s->dst)->cols;
-    is_weight(c, c->s->w, c->p->model->n_vocab, cols, "w of shape [n_vocab][columns of dst]");
-    expect(c, !value_of(c, c->s->dst)->per_output, "dst for every row");
+    const rf_step *s = c->s;
+    const rf_value *d = value_of(c, s->dst);
+    if (!expect(c, s->w > 0 && s->w < c->p->n_vals && value_of(c, s->w)->weight, "w a table"))
+        return;
+    uint32_t rows = value_of(c, s->w)->weight->rows;
+    if (s->source == RF_EMBED_TOKEN) rows = c->p->model->n_vocab;
+    is_weight(c, s->w, rows, d->cols, "w of shape [n_vocab][columns of dst]");
+    expect(c, rows > 0 && s->source <= RF_EMBED_FIRST, "a source, and a row of the table");
+    expect(c, !d->per_output, "dst for every row");
 }
 
 static void check_norm(checker *c) {
@@ -52,8 +63,10 @@ static void check_norm(checker *c) {
     if (!is_act(c, s->a, "a made before")) return;
     const rf_value *a = value_of(c, s->a);
     is_like(c, s->dst, a->cols, a->per_output, "dst shaped like a");
-    expect(c, (uint64_t)s->n_heads * s->head_dim == a->cols, "whole heads");
-    is_weight(c, s->w, 1, s->head_dim, "w of shape [head_dim]");
+    expect(c, s->head_dim > 0 && (uint64_t)s->n_heads * s->head_dim == a->cols, "whole heads");
+    if (s->w) is_weight(c, s->w, 1, s->head_dim, "w of shape [head_dim]");
+    if (s->bias) is_weight(c, s->bias, 1, s->head_dim, "bias of shape [head_dim]");
+    expect(c, s->op == RF_OP_LAYER_NORM || !s->bias, "no bias");
     expect(c, s->eps > 0, "eps > 0");
 }
 
@@ -66,13 +79,27 @@ static void check_matmul(checker *c) {
     expect(c, d->per_output == a->per_output, "dst with the rows of a");
 }
 
+static void check_head_matmul(checker *c) {
+    const rf_step *s = c->s;
+    if (!is_act(c, s->a, "a made before")) return;
+    const rf_value *a = value_of(c, s->a), *d = value_of(c, s->dst);
+    if (!expect(c,
+                s->n_heads > 0 && (uint64_t)s->n_heads * s->head_dim == a->cols &&
+                    d->cols % s->n_heads == 0,
+                "whole heads"))
+        return;
+    is_planes(c, s->w, s->n_heads, d->cols / s->n_heads, s->head_dim,
+              "w of shape [n_heads][columns of a head of dst][head_dim]");
+    expect(c, d->per_output == a->per_output, "dst with the rows of a");
+}
+
 static void check_rope(checker *c) {
     const rf_step *s = c->s;
     if (!is_act(c, s->a, "a made before")) return;
     const rf_value *a = value_of(c, s->a);
     is_like(c, s->dst, a->cols, false, "dst shaped like a");
     expect(c, !a->per_output, "a with every row");
-    expect(c, (uint64_t)s->n_heads * s->head_dim == a->cols, "whole heads");
+    expect(c, s->head_dim > 0 && (uint64_t)s->n_heads * s->head_dim == a->cols, "whole heads");
     if (!expect(c, s->rope != NULL, "a rope")) return;
     expect(c, s->rope->n_dims <= s->head_dim && s->rope->n_dims % 2 == 0 && s->rope->inv_freq,
            "an even number of rotated dimensions within a head");
@@ -82,22 +109,24 @@ static void check_rope(checker *c) {
 static bool has_heads(checker *c) {
     const rf_step *s = c->s;
     return expect(c, s->layer < c->p->model->n_layers, "a layer of the model") &&
-           expect(c, s->n_kv_heads > 0 && s->n_heads > 0 && s->n_heads % s->n_kv_heads == 0,
+           expect(c,
+                  s->n_kv_heads > 0 && s->n_heads > 0 && s->n_heads <= RF_MAX_HEADS &&
+                      s->n_heads % s->n_kv_heads == 0,
                   "query heads a multiple of KV heads") &&
            expect(c,
-                  s->head_dim > 0 && s->head_dim <= RF_MAX_HEAD_DIM &&
-                      (uint64_t)s->n_kv_heads * s->head_dim ==
-                          (uint64_t)c->p->model->n_kv_heads * c->p->model->head_dim,
-                  "the model's KV heads, of at most 512 each");
+                  s->head_dim > 0 && s->head_dim <= RF_MAX_HEAD_DIM && s->value_dim > 0 &&
+                      s->value_dim <= RF_MAX_HEAD_DIM,
+                  "heads of 1 to 640 columns");
 }
 
 static void check_kv_put(checker *c) {
     const rf_step *s = c->s;
-    if (!has_heads(c) || !is_act(c, s->a, "a made before") || !is_act(c, s->b, "b made before"))
-        return;
-    uint32_t cols = s->n_kv_heads * s->head_dim;
-    is_like(c, s->a, cols, false, "a of [T][n_kv_heads * head_dim]");
-    is_like(c, s->b, cols, false, "b of [T][n_kv_heads * head_dim]");
+    if (!has_heads(c) || !is_act(c, s->a, "a made before")) return;
+    is_like(c, s->a, s->n_kv_heads * s->head_dim, false, "a of [T][n_kv_heads * head_dim]");
+    if (!s->b)
+        expect(c, s->value_dim <= s->head_dim, "values within the keys where there is no b");
+    else if (is_act(c, s->b, "b made before"))
+        is_like(c, s->b, s->n_kv_heads * s->value_dim, false, "b of [T][n_kv_heads * value_dim]");
     for (uint32_t i = 0; i < c->i; i++)
         expect(c, c->p->steps[i].op != RF_OP_KV_PUT || c->p->steps[i].layer != s->layer,
                "one KV_PUT per layer");
@@ -107,23 +136,125 @@ static void check_attend(checker *c) {
     const rf_step *s = c->s;
     if (!has_heads(c) || !is_act(c, s->a, "a made before")) return;
     is_like(c, s->a, s->n_heads * s->head_dim, false, "a of [T][n_heads * head_dim]");
-    is_like(c, s->dst, s->n_heads * s->head_dim, false, "dst shaped like a");
+    is_like(c, s->dst, s->n_heads * s->value_dim, false, "dst of [T][n_heads * value_dim]");
+    if (s->w) is_weight(c, s->w, 1, s->n_heads, "sinks of shape [n_heads]");
     expect(c, s->scale > 0, "scale > 0");
+    expect(c, s->softcap >= 0, "softcap >= 0");
     bool put = false;
     for (uint32_t i = 0; i < c->i; i++) {
         const rf_step *o = &c->p->steps[i];
-        put = put || (o->op == RF_OP_KV_PUT && o->layer == s->layer &&
-                      o->n_kv_heads == s->n_kv_heads && o->head_dim == s->head_dim);
+        put = put ||
+              (o->op == RF_OP_KV_PUT && o->layer == s->layer && o->n_kv_heads == s->n_kv_heads &&
+               o->head_dim == s->head_dim && o->value_dim == s->value_dim);
     }
     expect(c, put, "this layer's KV_PUT before, with the same heads");
 }
 
+static void check_unary(checker *c) {
+    const rf_step *s = c->s;
+    if (!is_act(c, s->a, "a made before")) return;
+    const rf_value *a = value_of(c, s->a);
+    is_like(c, s->dst, a->cols, a->per_output, "dst shaped like a");
+    if (s->op == RF_OP_ACT) expect(c, s->act < RF_ACT_SWIGLU_OAI, "an activation of one operand");
+    if (s->op == RF_OP_SOFTCAP) expect(c, s->softcap > 0, "softcap > 0");
+}
+
+/* b has a's rows, and columns that divide its own; all of them unless op is MUL. */
 static void check_binary(checker *c) {
     const rf_step *s = c->s;
     if (!is_act(c, s->a, "a made before") || !is_act(c, s->b, "b made before")) return;
-    const rf_value *a = value_of(c, s->a);
-    is_like(c, s->b, a->cols, a->per_output, "b shaped like a");
+    const rf_value *a = value_of(c, s->a), *b = value_of(c, s->b);
+    bool whole = s->op != RF_OP_MUL || (b->cols > 0 && a->cols % b->cols == 0);
+    if (expect(c, whole, "columns of b that divide those of a"))
+        is_like(c, s->b, s->op == RF_OP_MUL ? b->cols : a->cols, a->per_output, "b shaped like a");
     is_like(c, s->dst, a->cols, a->per_output, "dst shaped like a");
+    if (s->op == RF_OP_GLU) expect(c, s->act <= RF_ACT_SWIGLU_OAI, "an activation");
+}
+
+static void check_slice(checker *c) {
+    const rf_step *s = c->s;
+    if (!is_act(c, s->a, "a made before")) return;
+    const rf_value *a = value_of(c, s->a), *d = value_of(c, s->dst);
+    if (!expect(c,
+                s->n_heads > 0 && (uint64_t)s->n_heads * s->head_dim == a->cols &&
+                    d->cols % s->n_heads == 0,
+                "whole heads"))
+        return;
+    expect(c, (uint64_t)s->first + d->cols / s->n_heads <= s->head_dim, "a slice within a head");
+    expect(c, d->per_output == a->per_output, "dst with the rows of a");
+}
+
+static void check_concat(checker *c) {
+    const rf_step *s = c->s;
+    if (!is_act(c, s->a, "a made before") || !is_act(c, s->b, "b made before")) return;
+    const rf_value *a = value_of(c, s->a), *b = value_of(c, s->b), *d = value_of(c, s->dst);
+    if (!expect(c,
+                s->n_heads > 0 && (s->n_kv_heads == 1 || s->n_kv_heads == s->n_heads) &&
+                    (uint64_t)s->n_heads * s->head_dim == a->cols && b->cols % s->n_kv_heads == 0,
+                "whole heads"))
+        return;
+    expect(c, d->cols == (uint64_t)s->n_heads * (s->head_dim + b->cols / s->n_kv_heads),
+           "dst with the columns of both");
+    expect(c, d->per_output == a->per_output && b->per_output == a->per_output,
+           "dst and b with the rows of a");
+}
+
+static bool has_router(checker *c) {
+    const rf_router *r = c->s->router;
+    if (!expect(c, r != NULL, "a router")) return false;
+    uint32_t n_groups = r->n_groups > 1 ? r->n_groups : 1;
+    uint32_t n_open = r->n_groups > 1 ? r->n_groups_used : 1;
+    return expect(c,
+                  r->n_experts > 0 && r->n_experts <= RF_MAX_EXPERTS && r->n_used > 0 &&
+                      r->n_used <= RF_MAX_EXPERTS_USED,
+                  "experts within the limits") &&
+           expect(c,
+                  r->n_experts % n_groups == 0 && n_open > 0 && n_open <= n_groups &&
+                      r->n_used <= r->n_experts / n_groups * n_open,
+                  "as many experts as are used within the groups used");
+}
+
+static void check_route(checker *c) {
+    const rf_step *s = c->s;
+    if (!has_router(c) || !is_act(c, s->a, "a made before")) return;
+    const rf_value *a = value_of(c, s->a);
+    expect(c, a->cols == s->router->n_experts, "a score per expert");
+    is_like(c, s->dst, 2 * s->router->n_used, a->per_output, "dst of weights and experts");
+}
+
+/* b is the dst of a ROUTE by the same router. */
+static bool has_route(checker *c) {
+    const rf_step *s = c->s;
+    if (!has_router(c) || !is_act(c, s->a, "a made before") || !is_act(c, s->b, "b made before"))
+        return false;
+    const rf_step *maker = &c->p->steps[value_of(c, s->b)->first_step];
+    return expect(c, maker->op == RF_OP_ROUTE && maker->router == s->router,
+                  "b made by the same router") &&
+           expect(c,
+                  value_of(c, s->b)->per_output == value_of(c, s->a)->per_output &&
+                      value_of(c, s->dst)->per_output == value_of(c, s->a)->per_output,
+                  "dst and b with the rows of a");
+}
+
+static void check_experts(checker *c) {
+    const rf_step *s = c->s;
+    if (!has_route(c)) return;
+    const rf_router *r = s->router;
+    uint32_t n_in = value_of(c, s->a)->cols, n_out = value_of(c, s->dst)->cols / r->n_used;
+    if (!expect(c, s->w > 0 && s->w < c->p->n_vals && value_of(c, s->w)->weight, "w of experts"))
+        return;
+    uint32_t cols = value_of(c, s->w)->weight->cols;
+    expect(c, n_in == cols || n_in == (uint64_t)r->n_used * cols, "a of one input or of n_used");
+    expect(c, value_of(c, s->dst)->cols == n_out * r->n_used, "an output per expert used");
+    is_planes(c, s->w, r->n_experts, n_out, cols, "w of shape [n_experts][outputs][columns]");
+    if (s->bias) is_weight(c, s->bias, r->n_experts, n_out, "bias of shape [n_experts][outputs]");
+}
+
+static void check_mix(checker *c) {
+    const rf_step *s = c->s;
+    if (!has_route(c)) return;
+    expect(c, value_of(c, s->a)->cols == (uint64_t)s->router->n_used * value_of(c, s->dst)->cols,
+           "a of n_used rows of dst");
 }
 
 static void check_pick(checker *c) {
@@ -148,41 +279,35 @@ static void check_step(checker *c) {
     if (!expect(c, (unsigned)c->s->op < RF_OP_COUNT, "an op")) return;
     check_dst(c);
     if (c->status != RF_OK) return;
-    switch (c->s->op) {
-    case RF_OP_EMBED:
-        check_embed(c);
-        break;
-    case RF_OP_RMS_NORM:
-        check_norm(c);
-        break;
-    case RF_OP_MATMUL:
-        check_matmul(c);
-        break;
-    case RF_OP_ROPE:
-        check_rope(c);
-        break;
-    case RF_OP_KV_PUT:
-        check_kv_put(c);
-        break;
-    case RF_OP_ATTEND:
-        check_attend(c);
-        break;
-    case RF_OP_SILU_MUL:
-    case RF_OP_ADD:
-        check_binary(c);
-        break;
-    case RF_OP_PICK:
-        check_pick(c);
-        break;
-    case RF_OP_COUNT:
-        break;
-    }
+    static void (*const checks[RF_OP_COUNT])(checker *) = {
+        [RF_OP_EMBED] = check_embed,
+        [RF_OP_RMS_NORM] = check_norm,
+        [RF_OP_LAYER_NORM] = check_norm,
+        [RF_OP_MATMUL] = check_matmul,
+        [RF_OP_HEAD_MATMUL] = check_head_matmul,
+        [RF_OP_ROPE] = check_rope,
+        [RF_OP_KV_PUT] = check_kv_put,
+        [RF_OP_ATTEND] = check_attend,
+        [RF_OP_ACT] = check_unary,
+        [RF_OP_GLU] = check_binary,
+        [RF_OP_SCALE] = check_unary,
+        [RF_OP_SOFTCAP] = check_unary,
+        [RF_OP_ADD] = check_binary,
+        [RF_OP_MUL] = check_binary,
+        [RF_OP_SLICE] = check_slice,
+        [RF_OP_CONCAT] = check_concat,
+        [RF_OP_ROUTE] = check_route,
+        [RF_OP_EXPERTS] = check_experts,
+        [RF_OP_MIX] = check_mix,
+        [RF_OP_PICK] = check_pick,
+    };
+    if (expect(c, checks[c->s->op] != NULL, "an op with a check")) checks[c->s->op](c);
 }
 
 /* Do two activations lie on the same floats while both are alive (or kept)? */
 static bool collide(const rf_plan *p, const rf_value *a, const rf_value *b) {
     bool together =
-        p->keep_values || (a->first_step <= b->last_step && b->first_step <= a->last_step);
+        p->opts.keep_values || (a->first_step <= b->last_step && b->first_step <= a->last_step);
     return together && a->offset < b->offset + b->cols && b->offset < a->offset + a->cols;
 }
 
@@ -215,9 +340,9 @@ rf_status rf_plan_check(const rf_plan *p, rf_error *e) {
         if (!p->vals[v].weight &&
             (p->vals[v].first_step >= p->n_steps || p->steps[p->vals[v].first_step].dst != v))
             return rf_fail(e, RF_EARG, "plan value %u is made by no step", v);
-    const rf_value *logits = p->logits > 0 && p->logits < p->n_vals ? &p->vals[p->logits] : NULL;
-    if (!logits || logits->weight || !logits->per_output || logits->cols != p->model->n_vocab)
-        return rf_fail(e, RF_EARG, "the plan's logits are value %u, expected [n_outputs][%u]",
-                       p->logits, p->model->n_vocab);
+    const rf_value *result = p->result > 0 && p->result < p->n_vals ? &p->vals[p->result] : NULL;
+    if (!result || result->weight || !result->per_output || result->cols != p->n_result)
+        return rf_fail(e, RF_EARG, "the plan's result is value %u, expected [n_outputs][%u]",
+                       p->result, p->n_result);
     return check_memory(p, e);
 }

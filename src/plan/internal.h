@@ -8,7 +8,7 @@ extern "C" {
 #endif
 
 /* An empty plan over m, to emit into. */
-RF_CHECKED rf_status rf_plan_create(rf_plan **out, const rf_model *m, bool keep_values,
+RF_CHECKED rf_status rf_plan_create(rf_plan **out, const rf_model *m, const rf_plan_opts *opts,
                                     rf_error *e);
 /* Lifetimes of all values, then a place for each activation. */
 RF_CHECKED rf_status rf_plan_seal(rf_plan *p, rf_error *e);

@@ -32,17 +32,38 @@ typedef struct rf_value {
                                 at buffer + offset * T_max + t * cols */
 } rf_value;
 
+typedef enum rf_embed_source {
+    RF_EMBED_TOKEN,    /* table [n_vocab][n_embd] */
+    RF_EMBED_POSITION, /* learned positions; a batch with a position beyond the table is refused */
+    RF_EMBED_FIRST,    /* the same row for every token: segment 0 of an encoder */
+} rf_embed_source;
+
 typedef struct rf_step {
     rf_op op;
     uint32_t layer;
-    rf_val dst, a, b, w, bias;
-    uint32_t n_heads, n_kv_heads,
-        head_dim;            /* how a row splits into heads: RMS_NORM, ROPE, KV_PUT, ATTEND */
-    float eps;               /* RMS_NORM */
-    float scale;             /* ATTEND */
+    rf_val dst, a, b, w, bias; /* ATTEND: w holds the sinks [n_heads], or 0 */
+    /* How a row splits into heads: norms, HEAD_MATMUL, ROPE, KV_PUT, ATTEND, SLICE and CONCAT
+     * (of a).  b of a CONCAT has n_kv_heads heads: n_heads or 1. */
+    uint32_t n_heads, n_kv_heads, head_dim;
+    uint32_t value_dim;      /* KV_PUT, ATTEND: a head of v and of dst */
+    uint32_t first;          /* SLICE */
+    float eps;               /* norms */
+    float scale;             /* ATTEND, SCALE */
+    float softcap;           /* ATTEND (0: none), SOFTCAP */
+    rf_act act;              /* ACT, GLU */
+    rf_embed_source source;  /* EMBED */
     const rf_rope *rope;     /* ROPE */
+    const rf_router *router; /* ROUTE, EXPERTS, MIX */
     rf_attn_pattern pattern; /* ATTEND */
 } rf_step;
+
+typedef struct rf_plan_opts {
+    bool keep_values; /* no activation shares memory with another and backends fuse nothing, so that
+                         a test can peek at every value */
+    bool embeddings;  /* ends with the hidden states after the last norm, not with logits */
+    uint32_t n_ctx;   /* the longest sequence it will run, for frequencies that depend on it; 0: the
+                         model's training context */
+} rf_plan_opts;
 
 typedef struct rf_plan {
     const rf_model *model;
@@ -51,33 +72,57 @@ typedef struct rf_plan {
     uint32_t n_vals, cap_vals;
     rf_step *steps; /* [n_steps] */
     uint32_t n_steps, cap_steps;
-    rf_val logits;           /* the last value, [n_outputs][n_vocab] */
-    size_t floats_per_token; /* activation buffer size / T_max, set by rf_plan_seal; the logits
-                                lie alone at its end, so a backend may cut that part to the rows
+    rf_val result;           /* the last value, [n_outputs][n_result]: logits, or hidden states */
+    uint32_t n_result;       /* n_vocab, or n_embd in a plan for embeddings */
+    size_t floats_per_token; /* activation buffer size / T_max, set by rf_plan_seal; the result
+                                lies alone at its end, so a backend may cut that part to the rows
                                 of n_outputs */
-    bool keep_values;
+    rf_plan_opts opts;
     rf_error err; /* sticky: emitters do nothing after the first failure */
 } rf_plan;
 
-/* Builds, seals and checks the plan of a model.  keep_values: no activation shares memory with
- * another and backends fuse nothing, so that a test can peek at every value. */
-RF_CHECKED rf_status rf_plan_build(rf_plan **out, const rf_model *m, bool keep_values, rf_error *e);
+/* Builds, seals and checks the plan of a model.  opts NULL: all defaults. */
+RF_CHECKED rf_status rf_plan_build(rf_plan **out, const rf_model *m, const rf_plan_opts *opts,
+                                   rf_error *e);
 void rf_plan_free(rf_plan *p);
 /* The plan as text, one step a line. */
 void rf_plan_print(const rf_plan *p, rf_buf *out);
 
-/* Emitters, for builders: each appends one step (attend: two) and returns the value it makes. */
-rf_val rf_emit_embed(rf_plan *p, const rf_tensor *table);
-rf_val rf_emit_rms_norm(rf_plan *p, rf_val a, const rf_tensor *w,
-                        uint32_t head_dim); /* 0: the whole row */
-rf_val rf_emit_matmul(rf_plan *p, rf_val a, const rf_tensor *w,
-                      const rf_tensor *bias /* or NULL */);
+/* How a layer attends.  Keys have n_kv_heads * head_dim columns, values n_kv_heads * value_dim. */
+typedef struct rf_attn {
+    uint32_t n_heads, n_kv_heads, head_dim, value_dim;
+    float scale, softcap; /* softcap 0: none */
+    rf_attn_pattern pattern;
+    const rf_tensor *sinks; /* [n_heads] or NULL: scores of a key that adds nothing but weight */
+} rf_attn;
+
+/* Emitters, for builders: each appends one step (attend: two) and returns the value it makes.
+ * bias may be NULL everywhere, and so may w of a norm (ones); head_dim 0 means the whole row. */
+rf_val rf_emit_embed(rf_plan *p, const rf_tensor *table, rf_embed_source source);
+rf_val rf_emit_rms_norm(rf_plan *p, rf_val a, const rf_tensor *w, uint32_t head_dim);
+rf_val rf_emit_layer_norm(rf_plan *p, rf_val a, const rf_tensor *w, const rf_tensor *bias,
+                          uint32_t head_dim);
+rf_val rf_emit_matmul(rf_plan *p, rf_val a, const rf_tensor *w, const rf_tensor *bias);
+rf_val rf_emit_head_matmul(rf_plan *p, rf_val a, const rf_tensor *w); /* [n_heads][rows][cols] */
 rf_val rf_emit_rope(rf_plan *p, rf_val a, uint32_t n_heads, const rf_rope *rope);
-rf_val rf_emit_attend(rf_plan *p, uint32_t layer, rf_val q, rf_val k,
-                      rf_val v); /* KV_PUT, ATTEND */
-rf_val rf_emit_silu_mul(rf_plan *p, rf_val gate, rf_val up);
+/* KV_PUT, ATTEND.  v 0: values are the first value_dim columns of each key (MLA). */
+rf_val rf_emit_attend(rf_plan *p, uint32_t layer, rf_val q, rf_val k, rf_val v, const rf_attn *at);
+rf_val rf_emit_act(rf_plan *p, rf_act act, rf_val a);
+rf_val rf_emit_glu(rf_plan *p, rf_act act, rf_val gate, rf_val up);
+rf_val rf_emit_scale(rf_plan *p, rf_val a, float scale); /* scale 1: a itself, no step */
+rf_val rf_emit_softcap(rf_plan *p, rf_val a, float cap); /* cap 0: a itself, no step */
 rf_val rf_emit_add(rf_plan *p, rf_val a, rf_val b);
-rf_val rf_emit_pick(rf_plan *p, rf_val a); /* keep only the rows whose logits are wanted */
+rf_val rf_emit_mul(rf_plan *p, rf_val a, rf_val b);
+rf_val rf_emit_slice(rf_plan *p, rf_val a, uint32_t n_heads, uint32_t first, uint32_t n);
+rf_val rf_emit_concat(rf_plan *p, rf_val a, rf_val b, uint32_t n_heads, uint32_t n_b_heads);
+/* scores [T][n_experts] -> route [T][2 * n_used] */
+rf_val rf_emit_route(rf_plan *p, rf_val scores, const rf_router *router);
+/* a [T][cols] or [T][n_used * cols], w [n_experts][rows][cols], bias [n_experts][rows] ->
+ * [T][n_used * rows] */
+rf_val rf_emit_experts(rf_plan *p, rf_val a, rf_val route, const rf_tensor *w,
+                       const rf_tensor *bias, const rf_router *router);
+rf_val rf_emit_mix(rf_plan *p, rf_val a, rf_val route, const rf_router *router); /* [T][cols] */
+rf_val rf_emit_pick(rf_plan *p, rf_val a); /* keep only the rows whose result is wanted */
 
 #ifdef __cplusplus
 }

@@ -2,7 +2,7 @@
  *
  * A value lives from the step that makes it to the last one that reads it; two values share
  * memory only when those stretches do not touch, so no step ever reads what it writes.  Places
- * are found first-fit in order of birth.  The logits lie alone at the end of the buffer, so that
+ * are found first-fit in order of birth.  The result lies alone at the end of the buffer, so that
  * a backend may give them rows for outputs only. */
 #include "plan/internal.h"
 
@@ -24,7 +24,7 @@ static void find_lifetimes(rf_plan *p) {
     }
     for (rf_val v = 1; v < p->n_vals;
          v++) /* constants, and the result, are there for the whole run */
-        if (p->vals[v].weight || v == p->logits) p->vals[v].last_step = p->n_steps - 1;
+        if (p->vals[v].weight || v == p->result) p->vals[v].last_step = p->n_steps - 1;
 }
 
 static size_t floats_of(const rf_value *v) {
@@ -71,12 +71,12 @@ rf_status rf_plan_seal(rf_plan *p, rf_error *e) {
     p->floats_per_token = 0;
     for (uint32_t i = 0; i < p->n_steps; i++) {
         rf_val v = p->steps[i].dst;
-        if (!p->keep_values) drop_dead(p, &live, i);
-        if (v != 0 && v != p->logits) place(p, &live, v);
+        if (!p->opts.keep_values) drop_dead(p, &live, i);
+        if (v != 0 && v != p->result) place(p, &live, v);
     }
-    if (p->logits) {
-        p->vals[p->logits].offset = p->floats_per_token;
-        p->floats_per_token += floats_of(&p->vals[p->logits]);
+    if (p->result) {
+        p->vals[p->result].offset = p->floats_per_token;
+        p->floats_per_token += floats_of(&p->vals[p->result]);
     }
     rf_free(live.v);
     return RF_OK;

@@ -63,7 +63,8 @@ static inline rf_status open_backend(const session_opts *o, rf_backend **b, rf_e
 static inline session open_session(const rf_model *m, const session_opts *o) {
     session s = {.ops = o->ops, .limits = o->limits, .n_vocab = m->n_vocab};
     rf_error e = {0};
-    must(rf_plan_build(&s.p, m, o->keep_values, &e), &e);
+    rf_plan_opts opts = {.keep_values = o->keep_values};
+    must(rf_plan_build(&s.p, m, &opts, &e), &e);
     for (uint32_t i = 0; i < s.p->n_steps && o->patterns; i++) {
         rf_step *step = &s.p->steps[i];
         if (step->op == RF_OP_ATTEND) step->pattern = o->patterns[step->layer % o->n_patterns];

@@ -1,5 +1,6 @@
 /* test_batch.c - the shared check of a batch, and the ranges of keys a row sees. */
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "backend/backend.h"
@@ -22,7 +23,7 @@ static void make(world *w, rf_attn_kind kind) {
     rf_error e = {0};
     rf_test_tiny_make(&w->tiny, 2, 2, 1, 4);
     w->tiny.m.layers[1].pattern.kind = kind;
-    assert_int_equal(rf_plan_build(&w->plan, &w->tiny.m, false, &e), RF_OK);
+    assert_int_equal(rf_plan_build(&w->plan, &w->tiny.m, NULL, &e), RF_OK);
     w->limits = (rf_limits){8, 3, 4, N_BLOCKS, RF_DT_F32};
     memcpy(w->token, (int32_t[]){0, 31, 5, 6, 7}, sizeof w->token);
     memcpy(w->pos, (uint32_t[]){31, 32, 33, 0, 1}, sizeof w->pos);
@@ -114,6 +115,19 @@ static void test_last_position(void **state) {
     unmake(&w);
 }
 
+/* Learned positions end with their table: here the embedding's 32 rows are taken for one. */
+static void test_learned_positions(void **state) {
+    (void)state;
+    world w;
+    make(&w, RF_ATTN_CAUSAL);
+    assert_int_equal(w.plan->steps[0].op, RF_OP_EMBED);
+    w.plan->steps[0].source = RF_EMBED_POSITION;
+    expect(&w, "row 1: position 32, but the model learned 32 positions (tensor token_embd)");
+    w.pos[0] = 29, w.pos[1] = 30, w.pos[2] = 31, w.kv_len[0] = 32;
+    expect(&w, NULL);
+    unmake(&w);
+}
+
 /* A block may be shared for reading; a row of it may be written by one sequence only. */
 static void test_slots_written_once(void **state) {
     (void)state;
@@ -161,6 +175,8 @@ static bool sees(const rf_attn_pattern *a, long p, long j) {
         return true;
     case RF_ATTN_LOCAL:
         return past && near;
+    case RF_ATTN_LOCAL_BOTH:
+        return labs(p - j) <= (long)(a->window / 2);
     case RF_ATTN_GLOBAL_LOCAL:
         return past && (near || j < (long)a->n_global);
     }
@@ -197,6 +213,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_defects),
         cmocka_unit_test(test_last_position),
+        cmocka_unit_test(test_learned_positions),
         cmocka_unit_test(test_slots_written_once),
         cmocka_unit_test(test_mask),
         cmocka_unit_test(test_ranges),

@@ -310,7 +310,7 @@ static void test_misuse(void **state) {
     assert_int_equal(s.ops->wait(s.x, &logits), RF_EARG); /* not those of the run before */
     b.token[1] = 2;
     (void)batch_run(&s, &b);
-    assert_int_equal(s.ops->peek(s.x, s.p->logits, out, 1), RF_EARG); /* values were not kept */
+    assert_int_equal(s.ops->peek(s.x, s.p->result, out, 1), RF_EARG); /* values were not kept */
     assert_int_equal(s.ops->kv_copy(s.x, 0, s.limits.n_kv_blocks), RF_EARG);
     assert_int_equal(s.ops->kv_copy(s.x, s.limits.n_kv_blocks, 0), RF_EARG);
     assert_int_equal(s.ops->kv_copy(s.x, 3, 3), RF_OK);
@@ -351,7 +351,7 @@ static void test_failure_walk(void **state) {
     rf_model *m = open_model(fixture("qwen3", ".gguf"));
     rf_error e = {0};
     rf_plan *p = NULL;
-    must(rf_plan_build(&p, m, false, &e), &e);
+    must(rf_plan_build(&p, m, NULL, &e), &e);
     session_opts o = session_defaults();
     o.n_threads = 3;
     long n = 1;

@@ -95,14 +95,14 @@ static float *make_x(uint32_t cols, uint64_t seed) {
 
 typedef struct act_memory {
     rf_guarded x, q, d, sum;
-    rf_act act;
+    rf_mm_input act;
 } act_memory;
 
 /* Quantised by the kernels of k; each array ends at a guard page. */
 static void make_act(act_memory *m, const rf_cpu_kernels *k, rf_int_view view, const float *x,
                      uint32_t n_rows, uint32_t cols) {
     memset(m, 0, sizeof *m);
-    m->act = (rf_act){.view = view, .n_rows = n_rows, .n_cols = cols};
+    m->act = (rf_mm_input){.view = view, .n_rows = n_rows, .n_cols = cols};
     size_t n = (size_t)n_rows * cols, group = view == RF_INT_256 ? 256 : 32;
     m->x = rf_guard(x, n * sizeof *x);
     m->act.x = (const float *)(const void *)m->x.p;
@@ -225,7 +225,7 @@ static void check_accuracy(const rf_tensor *w, const float *x, const wanted *got
 typedef struct setup {
     const rf_cpu_kernels *kernels;
     const rf_tensor *w;
-    const rf_act *act;
+    const rf_mm_input *act;
     const float *bias;
     const wanted *want;
 } setup;

@@ -4,6 +4,7 @@
  * its KV blocks lie, whether a prefix came from another sequence, with any number of threads and any
  * instruction set: each row must equal the one of the sequence run alone, token by token, by one
  * thread of the scalar kernels.  req: C-08, C-10, C-12, B-12, B-24, B-32, B-34 */
+#include "backend/odd.h"
 #include "backend/session.h"
 #include "backend/zoo.h"
 
@@ -184,11 +185,11 @@ static void make_sequences(world *w) {
     }
 }
 
-static void check_schedules(const char *path, rf_dtype kv_type, const rf_attn_pattern *patterns,
-                            uint32_t n_patterns) {
+static void check_model(rf_model *m, rf_dtype kv_type, const rf_attn_pattern *patterns,
+                        uint32_t n_patterns) {
     world *w = rf_alloc(1, sizeof *w);
     assert_non_null(w);
-    w->m = open_model(path);
+    w->m = m;
     w->seed = 21;
     w->o = session_defaults();
     w->o.limits.n_kv_blocks = N_BLOCKS;
@@ -219,8 +220,14 @@ static void check_schedules(const char *path, rf_dtype kv_type, const rf_attn_pa
     assert_true(w->n_checked > 200);
     for (uint32_t q = 0; q < SEQS; q++)
         rf_free(w->want[q]);
-    rf_model_close(w->m);
     rf_free(w);
+}
+
+static void check_schedules(const char *path, rf_dtype kv_type, const rf_attn_pattern *patterns,
+                            uint32_t n_patterns) {
+    rf_model *m = open_model(path);
+    check_model(m, kv_type, patterns, n_patterns);
+    rf_model_close(m);
 }
 
 static void test_float_weights(void **state) {
@@ -252,12 +259,21 @@ static void test_patterns(void **state) {
     check_schedules(rf_test_data("models/llama-gqa.gguf"), RF_DT_F16, custom, 3);
 }
 
+/* Plans of every op, as random as they come. */
+static void test_random_plans(void **state) {
+    (void)state;
+    for (uint64_t seed = 100; seed < 120; seed++) {
+        odd *o = odd_open(seed, true, false);
+        check_model(&o->m, seed % 2 ? RF_DT_F16 : RF_DT_F32, NULL, 0);
+        odd_close(o);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_float_weights),
-        cmocka_unit_test(test_qwen),
-        cmocka_unit_test(test_every_format),
-        cmocka_unit_test(test_patterns),
+        cmocka_unit_test(test_float_weights), cmocka_unit_test(test_qwen),
+        cmocka_unit_test(test_every_format),  cmocka_unit_test(test_patterns),
+        cmocka_unit_test(test_random_plans),
     };
     print_message("levels up to %s\n", rf_isa_name(rf_isa_best()));
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -172,48 +172,155 @@ static void test_rope(void **state) {
     }
 }
 
-static void check_elementwise(const rf_guarded *a, const rf_guarded *b, size_t n) {
-    rf_cpu_kernels scalar = level_kernels(RF_ISA_SCALAR);
-    float *silu = fenced(n), *sum = fenced(n), *got = fenced(n);
-    scalar.silu_mul(silu, floats(a), floats(b), n);
-    scalar.add(sum, floats(a), floats(b), n);
-    for (rf_isa isa = RF_ISA_SCALAR; isa <= rf_isa_best(); isa++) {
-        rf_cpu_kernels k = level_kernels(isa);
-        memcpy(got, a->p, a->n);
-        k.silu_mul(got, got, floats(b), n);
-        assert_same(got, silu, n, rf_isa_name(isa), n);
-        check_fence(got + n);
-        memcpy(got, b->p, b->n);
-        k.add(got, floats(a), got, n);
-        assert_same(got, sum, n, rf_isa_name(isa), n);
-        check_fence(got + n);
+/* The element-wise kernels by number, for comparing instruction sets. */
+enum { GLU_KINDS = RF_ACT_SWIGLU_OAI + 1, ELEMENT_KINDS = 2 * GLU_KINDS + 4 };
+
+static void run_kind(const rf_cpu_kernels *k, int kind, float *dst, const float *a, const float *b,
+                     size_t n) {
+    if (kind < GLU_KINDS) {
+        k->glu((rf_act)kind, dst, a, b, n);
+    } else if (kind < 2 * GLU_KINDS) {
+        k->act((rf_act)(kind - GLU_KINDS), dst, a, n);
+    } else if (kind == 2 * GLU_KINDS) {
+        k->add(dst, a, b, n);
+    } else if (kind == 2 * GLU_KINDS + 1) {
+        k->mul(dst, a, b, n);
+    } else if (kind == 2 * GLU_KINDS + 2) {
+        k->scale(dst, a, 0.37f, n);
+    } else {
+        k->softcap(dst, a, 30.0f, n);
     }
-    rf_free(silu);
-    rf_free(sum);
+}
+
+/* What they should give, from libm. */
+static double exact_act(rf_act act, double x) {
+    switch (act) {
+    case RF_ACT_SILU:
+        return x / (1 + exp(-x));
+    case RF_ACT_GELU:
+        return 0.5 * x * erfc(-x / sqrt(2));
+    case RF_ACT_GELU_TANH:
+        return 0.5 * x * (1 + tanh(sqrt(2 / acos(-1)) * (x + 0.044715 * pow(x, 3))));
+    case RF_ACT_RELU:
+        return fmax(x, 0);
+    case RF_ACT_RELU2:
+        return pow(fmax(x, 0), 2);
+    case RF_ACT_SIGMOID:
+        return 1 / (1 + exp(-x));
+    case RF_ACT_SWIGLU_OAI:
+        return x;
+    }
+    return (double)NAN;
+}
+
+static double exact_kind(int kind, double a, double b) {
+    double g = fmin(a, 7), u = fmax(fmin(b, 7), -7);
+    if (kind == RF_ACT_SWIGLU_OAI) return g / (1 + exp(-1.702 * g)) * (u + 1);
+    if (kind < GLU_KINDS) return exact_act((rf_act)kind, a) * b;
+    if (kind < 2 * GLU_KINDS) return exact_act((rf_act)(kind - GLU_KINDS), a);
+    if (kind == 2 * GLU_KINDS) return a + b;
+    if (kind == 2 * GLU_KINDS + 1) return a * b;
+    return kind == 2 * GLU_KINDS + 2 ? a * (double)0.37f : 30 * tanh(a / 30);
+}
+
+/* exact: compare with libm as well. */
+static void check_elementwise(const rf_guarded *a, const rf_guarded *b, size_t n, bool exact) {
+    rf_cpu_kernels scalar = level_kernels(RF_ISA_SCALAR);
+    float *want = fenced(n), *got = fenced(n);
+    for (int kind = 0; kind < ELEMENT_KINDS; kind++) {
+        run_kind(&scalar, kind, want, floats(a), floats(b), n);
+        check_fence(want + n);
+        for (rf_isa isa = RF_ISA_SCALAR; isa <= rf_isa_best(); isa++) {
+            rf_cpu_kernels k = level_kernels(isa);
+            memcpy(got, a->p, a->n); /* in place */
+            run_kind(&k, kind, got, got, floats(b), n);
+            assert_same(got, want, n, rf_isa_name(isa), (size_t)kind);
+            check_fence(got + n);
+        }
+        for (size_t i = 0; i < n && exact; i++) {
+            double x = (double)floats(a)[i], u = (double)floats(b)[i], size = fabs(x);
+            if (kind < GLU_KINDS) size *= fabs(u) + 1;
+            assert_close((double)want[i], exact_kind(kind, x, u), 5e-7 * (1 + size), "element");
+        }
+    }
+    rf_free(want);
     rf_free(got);
 }
 
 static void test_elementwise(void **state) {
     (void)state;
-    rf_cpu_kernels scalar = level_kernels(RF_ISA_SCALAR);
     uint64_t seed = 3;
     for (size_t c = 0; c < RF_COUNT(lengths); c++) {
         rf_guarded a = noise(&seed, lengths[c], c % 2 ? 100.0f : 8.0f);
-        rf_guarded b = noise(&seed, lengths[c], 3.0f);
-        check_elementwise(&a, &b, lengths[c]);
-        float got[2];
-        double x = (double)floats(&a)[0], u = (double)floats(&b)[0], exact = x / (1 + exp(-x)) * u;
-        scalar.silu_mul(got, floats(&a), floats(&b), 1);
-        assert_close((double)got[0], exact, 1e-6 * fabs(exact) + 1e-36, "silu");
-        scalar.add(got, floats(&a), floats(&b), 1);
-        assert_true(got[0] == floats(&a)[0] + floats(&b)[0]);
+        rf_guarded b = noise(&seed, lengths[c], 9.0f);
+        check_elementwise(&a, &b, lengths[c], c % 2 == 0);
         rf_guard_free(&a);
         rf_guard_free(&b);
     }
     rf_guarded a = rf_guard(edges, sizeof edges), b = noise(&seed, RF_COUNT(edges), 1.0f);
-    check_elementwise(&a, &b, RF_COUNT(edges));
+    check_elementwise(&a, &b, RF_COUNT(edges), false);
     rf_guard_free(&a);
     rf_guard_free(&b);
+}
+
+/* dst += x * scale, as one fma each. */
+static void test_add_scaled(void **state) {
+    (void)state;
+    uint64_t seed = 8;
+    for (size_t c = 0; c < RF_COUNT(lengths); c++) {
+        size_t n = lengths[c];
+        rf_guarded x = noise(&seed, n, 3.0f), y = noise(&seed, n, 2.0f);
+        float *got = fenced(n);
+        for (rf_isa isa = RF_ISA_SCALAR; isa <= rf_isa_best(); isa++) {
+            rf_cpu_kernels k = level_kernels(isa);
+            memcpy(got, y.p, y.n);
+            k.add_scaled(got, floats(&x), 0.7f, n);
+            for (size_t i = 0; i < n; i++)
+                assert_true(got[i] == fmaf(floats(&x)[i], 0.7f, floats(&y)[i]));
+            check_fence(got + n);
+        }
+        rf_free(got);
+        rf_guard_free(&x);
+        rf_guard_free(&y);
+    }
+}
+
+/* With and without weight and bias, far from zero mean. */
+static void test_layer_norm(void **state) {
+    (void)state;
+    rf_cpu_kernels scalar = level_kernels(RF_ISA_SCALAR);
+    uint64_t seed = 9;
+    for (size_t c = 0; c < 4 * RF_COUNT(lengths); c++) {
+        size_t n = lengths[c / 4];
+        rf_guarded x = noise(&seed, n, 3.0f), w = noise(&seed, n, 2.0f), b = noise(&seed, n, 1.0f);
+        const float *wp = c & 1 ? floats(&w) : NULL, *bp = c & 2 ? floats(&b) : NULL;
+        float *want = fenced(n), *got = fenced(n);
+        scalar.layer_norm(want, floats(&x), wp, bp, n, 1e-5f);
+        double mean = 0, square = 0;
+        for (size_t i = 0; i < n; i++)
+            mean += (double)floats(&x)[i] / (double)n;
+        for (size_t i = 0; i < n; i++)
+            square += pow((double)floats(&x)[i] - mean, 2) / (double)n;
+        for (size_t i = 0; i < n; i++) {
+            double exact = ((double)floats(&x)[i] - mean) / sqrt(square + (double)1e-5f);
+            exact = exact * (wp ? (double)wp[i] : 1) + (bp ? (double)bp[i] : 0);
+            /* one element alone is all mean: its distance from that is rounding, times 1/sqrt(eps) */
+            assert_close((double)want[i], exact, n == 1 ? 1e-3 : 3e-5, "layer_norm");
+        }
+        check_fence(want + n);
+        for (rf_isa isa = RF_ISA_AVX2; isa <= rf_isa_best(); isa++) {
+            rf_cpu_kernels k = level_kernels(isa);
+            memcpy(got, floats(&x), n * sizeof *got);
+            k.layer_norm(got, got, wp, bp, n, 1e-5f);
+            assert_same(got, want, n, rf_isa_name(isa), n);
+            check_fence(got + n);
+        }
+        rf_free(want);
+        rf_free(got);
+        rf_guard_free(&x);
+        rf_guard_free(&w);
+        rf_guard_free(&b);
+    }
 }
 
 /* Every half, its neighbours and the ties between, and noise. */
@@ -263,6 +370,7 @@ enum { KV_HEADS = 2, MAX_KEYS = 200, SLOTS = 9 }; /* blocks in the pool */
 
 typedef struct attend_case {
     rf_attend a;
+    float sinks[20];
     rf_guarded q, k, v;
     uint32_t table[8];
     float mask[MAX_KEYS];
@@ -278,6 +386,8 @@ static bool is_visible(const attend_case *c, uint32_t j) {
         return true;
     case RF_ATTN_LOCAL:
         return j <= a->pos && j + a->pattern.window > a->pos;
+    case RF_ATTN_LOCAL_BOTH:
+        return j <= a->pos + a->pattern.window / 2 && a->pos <= j + a->pattern.window / 2;
     case RF_ATTN_GLOBAL_LOCAL:
         return j <= a->pos && (j < a->pattern.n_global || j + a->pattern.window > a->pos);
     case RF_ATTN_CUSTOM:
@@ -286,11 +396,8 @@ static bool is_visible(const attend_case *c, uint32_t j) {
     return false;
 }
 
-/* A float of row (key j, dimension d) of K or V, whatever its type. */
-static float kv_get(const attend_case *c, const uint8_t *pool, uint32_t j, uint32_t d) {
-    const rf_attend *a = &c->a;
-    const uint8_t *row = pool + a->table[j / 32] * a->block_stride + j % 32 * a->row_stride;
-    if (a->kv_type == RF_DT_F16) {
+static float elem_at(rf_dtype type, const uint8_t *row, uint32_t d) {
+    if (type == RF_DT_F16) {
         uint16_t h;
         memcpy(&h, row + 2 * d, sizeof h);
         return rf_f16_to_f32(h);
@@ -298,6 +405,17 @@ static float kv_get(const attend_case *c, const uint8_t *pool, uint32_t j, uint3
     float f;
     memcpy(&f, row + 4 * d, sizeof f);
     return f;
+}
+
+/* Dimension d of the key and of the value at position j, whatever their type. */
+static double key_at(const rf_attend *a, uint32_t j, uint32_t d) {
+    const uint8_t *row = a->k + a->table[j / 32] * a->k_block + j % 32 * a->k_row;
+    return (double)elem_at(a->kv_type, row, d);
+}
+
+static double value_at(const rf_attend *a, uint32_t j, uint32_t d) {
+    const uint8_t *row = a->v + a->table[j / 32] * a->v_block + j % 32 * a->v_row;
+    return (double)elem_at(a->kv_type, row, d);
 }
 
 static void kv_set(uint8_t *pool, rf_dtype type, size_t i, float f) {
@@ -309,37 +427,44 @@ static void kv_set(uint8_t *pool, rf_dtype type, size_t i, float f) {
     }
 }
 
-static rf_guarded random_pool(attend_case *c, uint64_t *seed) {
+/* A pool of blocks of KV_HEADS heads of 32 rows of dim elements. */
+static rf_guarded random_pool(attend_case *c, uint64_t *seed, uint32_t dim) {
     const rf_attend *a = &c->a;
-    size_t n = SLOTS * a->block_stride;
-    uint8_t *p = rf_alloc(n, 1);
+    size_t block = (size_t)KV_HEADS * 32 * dim, n = SLOTS * block;
+    size_t elem = a->kv_type == RF_DT_F16 ? 2 : 4;
+    uint8_t *p = rf_alloc(n, elem);
     assert_non_null(p);
-    for (size_t i = 0; i < n / (a->row_stride / a->head_dim); i++) {
+    for (size_t i = 0; i < n; i++)
         kv_set(p, a->kv_type, i, rf_test_randf(seed));
-    }
     /* What lies in rows that nobody may see must not matter. */
     for (uint32_t j = 0; j < (a->kv_len + 31) / 32 * 32; j++) {
         if (j < a->kv_len && c->seen[j]) continue;
         if (c->table[j / 32] >= SLOTS) continue;
-        size_t at = (c->table[j / 32] * a->block_stride + j % 32 * a->row_stride + n / SLOTS / 2);
-        size_t elem = a->row_stride / a->head_dim;
-        for (uint32_t d = 0; d < a->head_dim; d++) {
-            kv_set(p, a->kv_type, at / elem + d, j % 2 ? NAN : INFINITY);
-        }
+        size_t at = c->table[j / 32] * block + j % 32 * dim + block / KV_HEADS;
+        for (uint32_t d = 0; d < dim; d++)
+            kv_set(p, a->kv_type, at + d, j % 2 ? NAN : INFINITY);
     }
-    rf_guarded g = rf_guard(p, n);
+    rf_guarded g = rf_guard(p, n * elem);
     rf_free(p);
     return g;
 }
 
-static void make_case(attend_case *c, uint64_t *seed, uint32_t head_dim, uint32_t n_q,
-                      rf_dtype type, rf_attn_pattern pattern) {
+/* value_dim 0: values are the first half of each key. */
+static void make_case(attend_case *c, uint64_t *seed, uint32_t head_dim, uint32_t value_dim,
+                      uint32_t n_q, rf_dtype type, rf_attn_pattern pattern) {
     memset(c, 0, sizeof *c);
     rf_attend *a = &c->a;
     size_t elem = type == RF_DT_F16 ? 2 : 4;
     *a = (rf_attend){.n_q = n_q, .head_dim = head_dim, .kv_type = type, .pattern = pattern};
-    a->row_stride = elem * head_dim;
-    a->block_stride = a->row_stride * 32 * KV_HEADS;
+    a->value_dim = value_dim ? value_dim : (head_dim + 1) / 2;
+    a->k_row = elem * head_dim;
+    a->v_row = value_dim ? elem * value_dim : a->k_row;
+    a->k_block = a->k_row * 32 * KV_HEADS;
+    a->v_block = a->v_row * 32 * KV_HEADS;
+    if (rf_test_rand(seed) & 1) a->softcap = 3.0f;
+    if (rf_test_rand(seed) & 1) a->sinks = c->sinks;
+    for (uint32_t h = 0; h < n_q; h++)
+        c->sinks[h] = h % 3 == 2 ? -INFINITY : 4.0f * rf_test_randf(seed);
     a->kv_len = 1 + (uint32_t)(rf_test_rand(seed) % MAX_KEYS);
     a->pos = (uint32_t)(rf_test_rand(seed) % a->kv_len);
     a->scale = 4.0f / sqrtf((float)head_dim);
@@ -361,10 +486,10 @@ static void make_case(attend_case *c, uint64_t *seed, uint32_t head_dim, uint32_
     }
     c->q = noise(seed, (size_t)n_q * head_dim, 2.0f);
     a->q = floats(&c->q);
-    c->k = random_pool(c, seed);
-    c->v = random_pool(c, seed);
-    a->k = c->k.p + a->block_stride / KV_HEADS; /* KV head 1 */
-    a->v = c->v.p + a->block_stride / KV_HEADS;
+    c->k = random_pool(c, seed, head_dim);
+    c->v = random_pool(c, seed, value_dim ? value_dim : head_dim);
+    a->k = c->k.p + a->k_block / KV_HEADS; /* KV head 1 */
+    a->v = value_dim ? c->v.p + a->v_block / KV_HEADS : a->k;
 }
 
 static void free_case(attend_case *c) {
@@ -373,35 +498,37 @@ static void free_case(attend_case *c) {
     rf_guard_free(&c->v);
 }
 
-/* softmax(scale * q K^T + mask) V in double over the visible keys. */
+/* softmax(softcap(scale * q K^T) + mask, sink) V in double over the visible keys. */
 static void check_exact(const attend_case *c, const float *got) {
     const rf_attend *a = &c->a;
     for (uint32_t h = 0; h < a->n_q; h++) {
-        double s[MAX_KEYS] = {0}, top = -HUGE_VAL, sum = 0;
+        double s[MAX_KEYS] = {0}, sink = a->sinks ? (double)a->sinks[h] : -HUGE_VAL, top = sink;
         for (uint32_t j = 0; j < a->kv_len; j++) {
             if (!c->seen[j]) continue;
-            for (uint32_t d = 0; d < a->head_dim; d++) {
-                s[j] += (double)a->q[h * a->head_dim + d] * (double)kv_get(c, a->k, j, d);
-            }
-            s[j] = s[j] * (double)a->scale + (a->mask ? (double)a->mask[j] : 0);
+            for (uint32_t d = 0; d < a->head_dim; d++)
+                s[j] += (double)a->q[h * a->head_dim + d] * key_at(a, j, d);
+            s[j] *= (double)a->scale;
+            if (a->softcap > 0) s[j] = (double)a->softcap * tanh(s[j] / (double)a->softcap);
+            s[j] += a->mask ? (double)a->mask[j] : 0;
             top = fmax(top, s[j]);
         }
+        double sum = sink == -HUGE_VAL ? 0 : exp(sink - top);
         for (uint32_t j = 0; j < a->kv_len; j++) {
             if (c->seen[j]) sum += s[j] = exp(s[j] - top);
         }
-        for (uint32_t d = 0; d < a->head_dim; d++) {
+        for (uint32_t d = 0; d < a->value_dim; d++) {
             double acc = 0;
             for (uint32_t j = 0; j < a->kv_len; j++) {
-                if (c->seen[j]) acc += s[j] * (double)kv_get(c, a->v, j, d);
+                if (c->seen[j]) acc += s[j] * value_at(a, j, d);
             }
             double want = sum > 0 ? acc / sum : 0;
-            assert_close((double)got[h * a->head_dim + d], want, 3e-6, "attend");
+            assert_close((double)got[h * a->value_dim + d], want, 4e-6, "attend");
         }
     }
 }
 
 static void check_case(attend_case *c, size_t id) {
-    size_t n = (size_t)c->a.n_q * c->a.head_dim;
+    size_t n = (size_t)c->a.n_q * c->a.value_dim;
     float *want = fenced(n), *got = fenced(n);
     c->a.dst = want;
     rf_cpu_kernels scalar = level_kernels(RF_ISA_SCALAR);
@@ -422,13 +549,14 @@ static void check_case(attend_case *c, size_t id) {
 static const rf_attn_pattern patterns[] = {
     {RF_ATTN_CAUSAL, 0, 0},         {RF_ATTN_BIDIRECTIONAL, 0, 0}, {RF_ATTN_LOCAL, 1, 0},
     {RF_ATTN_LOCAL, 40, 0},         {RF_ATTN_GLOBAL_LOCAL, 5, 3},  {RF_ATTN_GLOBAL_LOCAL, 33, 70},
-    {RF_ATTN_GLOBAL_LOCAL, 300, 9}, {RF_ATTN_CUSTOM, 0, 0},
+    {RF_ATTN_GLOBAL_LOCAL, 300, 9}, {RF_ATTN_CUSTOM, 0, 0},        {RF_ATTN_LOCAL_BOTH, 24, 0},
 };
 
 /* req: C-06, C-08, B-22, B-38, B-68; C-01 (query heads of one KV head share it) */
 static void test_attend(void **state) {
     (void)state;
-    static const uint32_t dims[] = {1, 2, 4, 8, 12, 16, 20, 32, 40, 64, 72, 80, 96, 128, 200, 512};
+    static const uint32_t dims[] = {1,  2,  4,  8,  12,  16,  20,  32, 40,
+                                    64, 72, 80, 96, 128, 200, 576, 640};
     static const uint32_t groups[] = {1, 2, 3, 4, 7, 16, 17};
     uint64_t seed = 4;
     size_t id = 0;
@@ -437,7 +565,9 @@ static void test_attend(void **state) {
             for (int half = 0; half < 2; half++, id++) {
                 attend_case c;
                 uint32_t n_q = groups[id % RF_COUNT(groups)];
-                make_case(&c, &seed, dims[d], n_q, half ? RF_DT_F16 : RF_DT_F32, patterns[p]);
+                uint32_t v_dims[] = {dims[d], dims[(d + 5) % RF_COUNT(dims)], 0};
+                make_case(&c, &seed, dims[d], v_dims[id % 3], n_q, half ? RF_DT_F16 : RF_DT_F32,
+                          patterns[p]);
                 check_case(&c, id);
                 free_case(&c);
             }
@@ -452,7 +582,7 @@ static void test_attend_nothing(void **state) {
     for (rf_isa isa = RF_ISA_SCALAR; isa <= rf_isa_best(); isa++) {
         attend_case c;
         float got[5 * 24];
-        make_case(&c, &seed, 24, 5, RF_DT_F16, (rf_attn_pattern){RF_ATTN_CUSTOM, 0, 0});
+        make_case(&c, &seed, 24, 24, 5, RF_DT_F16, (rf_attn_pattern){RF_ATTN_CUSTOM, 0, 0});
         for (uint32_t j = 0; j < c.a.kv_len; j++)
             c.mask[j] = -INFINITY;
         for (uint32_t i = 0; i < 8; i++)
@@ -474,7 +604,7 @@ static void test_attend_rising(void **state) {
     uint64_t seed = 6;
     for (int half = 0; half < 2; half++) {
         attend_case c;
-        make_case(&c, &seed, 64, 4, half ? RF_DT_F16 : RF_DT_F32,
+        make_case(&c, &seed, 64, 64, 4, half ? RF_DT_F16 : RF_DT_F32,
                   (rf_attn_pattern){RF_ATTN_BIDIRECTIONAL, 0, 0});
         for (float scale = 1.0f; scale < 5000.0f; scale *= 8.0f) {
             c.a.scale = scale;
@@ -500,6 +630,7 @@ static void test_attend_rising(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_rms_norm),      cmocka_unit_test(test_rope),
+        cmocka_unit_test(test_layer_norm),    cmocka_unit_test(test_add_scaled),
         cmocka_unit_test(test_elementwise),   cmocka_unit_test(test_f32_to_f16),
         cmocka_unit_test(test_attend),        cmocka_unit_test(test_attend_nothing),
         cmocka_unit_test(test_attend_rising),

@@ -241,6 +241,29 @@ static void bf16_is_exact_and_rounds_to_nearest_even(void **state) {
     assert_int_equal(rf_f32_to_bf16(float_of(0x7F800001u)), 0x7FC0); /* a NaN stays one */
 }
 
+static void tanh_and_erf_keep_their_promises(void **state) {
+    (void)state;
+    uint64_t seed = 77;
+    for (int i = 0; i < 200000; i++) {
+        double x = uniform(&seed, -1, 1) * pow(10, uniform(&seed, -6, 1.3));
+        long double t = tanhl((long double)x), r = erfl((long double)x);
+        assert_true(fabsl(rf_tanh(x) - t) <= 1e-13L * fabsl(t));
+        assert_true(fabsl(rf_erf(x) - r) <= 1e-14L * fabsl(r));
+        float f = (float)x;
+        t = tanhl((long double)f), r = erfl((long double)f);
+        assert_true(fabsl((long double)rf_tanhf(f) - t) <= 4e-7L * fabsl(t));
+        assert_true(fabsl((long double)rf_erff(f) - r) <= 4e-7L * fabsl(r));
+        assert_true(fabsf(rf_tanhf(f)) <= 1 && fabsf(rf_erff(f)) <= 1);
+        assert_true(rf_tanhf(-f) == -rf_tanhf(f) && rf_erff(-f) == -rf_erff(f));
+    }
+    assert_true(rf_tanh(400) == 1 && rf_tanh(-INFINITY) == -1 && rf_erf(7) == 1 &&
+                rf_erf(-7) == -1);
+    assert_true(rf_tanhf(INFINITY) > 0.9999999f && rf_erff(-1e30f) < -0.9999999f);
+    assert_true(isnan(rf_tanh(NAN)) && isnan(rf_erf(NAN)));
+    assert_true(isnan(rf_tanhf(NAN)) && isnan(rf_erff(NAN)));
+    assert_true(rf_tanhf(0) == 0 && rf_erff(0) == 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(exp_is_within_two_ulp),
@@ -248,6 +271,7 @@ int main(void) {
         cmocka_unit_test(pow_is_within_1e_14),
         cmocka_unit_test(pow_at_the_edges),
         cmocka_unit_test(sincos_is_within_1e_12),
+        cmocka_unit_test(tanh_and_erf_keep_their_promises),
         cmocka_unit_test(expf_keeps_its_promise),
         cmocka_unit_test(expf_is_the_documented_sequence),
         cmocka_unit_test(f16_is_exact),

@@ -41,6 +41,12 @@ grep -q 'blk.0' "$dir/out" && fail 'tensors are listed without --tensors'
 run 0 inspect --tensors $data/small.gguf
 says out '"blk.0.q8.weight"                        Q8_0     [2, 64]'
 
+run 0 inspect $data/../models/mixtral.gguf
+says out 'parameters    35.5 K (35488) in 22 tensors'
+says out 'active        17.1 K (17056) for each token, which uses 2 of 8 experts'
+run 0 inspect --json $data/../models/gpt-oss.gguf
+says out '"experts":4,"experts_used":2,"active_parameters":59584'
+
 run 0 inspect $data/split-00002-of-00002.gguf --json --tensors
 says out '"version":3,"parts":2,"bytes":2016,"alignment":32,"architecture":"llama"'
 says out '"name":"A \"small\" model","parameters":235,"n_tensors":5,"tensor_bytes":438'

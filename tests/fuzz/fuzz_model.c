@@ -47,7 +47,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         rf_gguf_close(g);
         return 0;
     }
-    s = rf_plan_build(&p, m, false, &e);
+    s = rf_plan_build(&p, m, &(rf_plan_opts){.embeddings = m->arch->encoder}, &e);
     RF_ASSERT(s == RF_OK); /* whatever binds can be planned */
     rf_buf text = {0};
     rf_plan_print(p, &text);

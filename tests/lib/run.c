@@ -29,7 +29,8 @@ static void start(rf_test_run *r, rf_test_run_opts o) {
     r->limits.n_kv_blocks = r->table_stride * r->limits.max_seqs;
     make_table(r);
     rf_backend_opts bo = {.n_threads = o.n_threads};
-    must(rf_plan_build(&r->plan, r->model, o.keep_values, &e), &e, "plan");
+    rf_plan_opts po = {.keep_values = o.keep_values, .embeddings = o.embeddings, .n_ctx = o.n_ctx};
+    must(rf_plan_build(&r->plan, r->model, &po, &e), &e, "plan");
     must(r->ops->open(&r->backend, &bo, &e), &e, "backend");
     must(r->ops->compile(&r->exec, r->backend, r->plan, &r->limits, &e), &e, "compile");
 }
@@ -99,12 +100,12 @@ const float *rf_test_run_batch(rf_test_run *r, uint32_t n_seqs, const uint32_t *
 
 void rf_test_run_text(rf_test_run *r, const int32_t *tokens, uint32_t n, uint32_t chunk,
                       float *out) {
-    size_t n_vocab = r->model->n_vocab;
+    size_t n_result = r->plan->n_result;
     for (uint32_t at = 0; at < n;) {
         uint32_t rows = n - at < chunk ? n - at : chunk;
         const int32_t *part = tokens + at;
         const float *logits = rf_test_run_batch(r, 1, &rows, &at, &part);
-        memcpy(out + at * n_vocab, logits, rows * n_vocab * sizeof *out);
+        memcpy(out + at * n_result, logits, rows * n_result * sizeof *out);
         at += rows;
     }
 }

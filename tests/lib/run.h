@@ -22,8 +22,9 @@ typedef struct rf_test_run {
 
 typedef struct rf_test_run_opts {
     bool keep_values;
-    rf_dtype kv_type;    /* 0 is RF_DT_F32 */
-    uint32_t n_ctx;      /* tokens per sequence; 0: 512 */
+    bool embeddings;  /* hidden states instead of logits: [rows][n_embd] wherever n_vocab stands */
+    rf_dtype kv_type; /* 0 is RF_DT_F32 */
+    uint32_t n_ctx;   /* tokens per sequence; 0: 512 */
     uint32_t max_tokens; /* rows per batch; 0: 512 */
     uint32_t n_seqs;     /* 0: 1 */
     int n_threads;

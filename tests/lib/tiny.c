@@ -26,12 +26,12 @@ static const rf_tensor *noise(rf_test_tiny *t, const char *name, uint32_t rows, 
 
 static void make_layer(rf_test_tiny *t, rf_layer *l) {
     uint32_t n = t->m.n_embd, n_kv = t->m.n_kv_heads * t->m.head_dim;
-    l->attn_norm = noise(t, "attn_norm", 1, n, 1);
+    l->attn_norm.w = noise(t, "attn_norm", 1, n, 1);
     l->wq = noise(t, "attn_q", n, n, 0);
     l->wk = noise(t, "attn_k", n_kv, n, 0);
     l->wv = noise(t, "attn_v", n_kv, n, 0);
     l->wo = noise(t, "attn_output", n, n, 0);
-    l->ffn_norm = noise(t, "ffn_norm", 1, n, 1);
+    l->ffn_norm.w = noise(t, "ffn_norm", 1, n, 1);
     l->gate = noise(t, "ffn_gate", N_FF, n, 0);
     l->up = noise(t, "ffn_up", N_FF, n, 0);
     l->down = noise(t, "ffn_down", n, N_FF, 0);
@@ -60,13 +60,19 @@ void rf_test_tiny_make(rf_test_tiny *t, uint32_t n_layers, uint32_t n_heads, uin
                       .n_vocab = N_VOCAB,
                       .n_ctx_train = 512,
                       .norm_eps = 1e-5F,
+                      .embd_scale = 1,
+                      .residual_scale = 1,
+                      .logit_scale = 1,
+                      .attn_scale = (float)(1 / sqrt((double)head_dim)),
                       .rope = {RF_ROPE_NORM, head_dim, inv_freq, 1},
                       .layers = layers};
     t->m.tok_embd = noise(t, "token_embd", N_VOCAB, n, 0);
-    t->m.out_norm = noise(t, "output_norm", 1, n, 1);
+    t->m.out_norm.w = noise(t, "output_norm", 1, n, 1);
     t->m.out = noise(t, "output", N_VOCAB, n, 0);
-    for (uint32_t il = 0; il < n_layers; il++)
+    for (uint32_t il = 0; il < n_layers; il++) {
+        layers[il].rope = &t->m.rope;
         make_layer(t, &layers[il]);
+    }
 }
 
 void rf_test_tiny_free(rf_test_tiny *t) {

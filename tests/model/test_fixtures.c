@@ -74,8 +74,8 @@ static void test_binding(void **state) {
             assert_int_equal(l->bk != NULL, f->has_qkv_bias);
             assert_int_equal(l->bv != NULL, f->has_qkv_bias);
             assert_int_equal(l->bo != NULL, f->has_o_bias);
-            assert_int_equal(l->q_norm != NULL, f->has_qk_norm);
-            assert_int_equal(l->k_norm != NULL, f->has_qk_norm);
+            assert_int_equal(l->q_norm.w != NULL, f->has_qk_norm);
+            assert_int_equal(l->k_norm.w != NULL, f->has_qk_norm);
             assert_int_equal(l->pattern.kind, f->attention);
         }
         rf_model_close(m);

@@ -78,12 +78,72 @@ static void test_yarn(void **state) {
     rf_model_close(m);
 }
 
+/* Layers with a window (all but the sixth) rotate by base 10000 unscaled, the others by base 1e6,
+ * eight times slower. */
+static void test_two_bases(void **state) {
+    (void)state;
+    rf_model *m = open_model("models/gemma3.gguf");
+    assert_int_equal(m->n_layers, 7);
+    for (uint32_t i = 0; i < 8; i++) {
+        expect_close(m->rope.inv_freq[i], pow(1e6, -(double)i / 8) / 8, i);
+        expect_close(m->rope_local.inv_freq[i], pow(1e4, -(double)i / 8), i);
+    }
+    for (uint32_t il = 0; il < 7; il++) {
+        assert_ptr_equal(m->layers[il].rope, il == 5 ? &m->rope : &m->rope_local);
+        assert_int_equal(m->layers[il].pattern.kind, il == 5 ? RF_ATTN_CAUSAL : RF_ATTN_LOCAL);
+    }
+    rf_model_close(m);
+}
+
+/* The factors of the file divide; one magnitude for both, sqrt(1 + ln 8 / ln 32). */
+static void test_longrope(void **state) {
+    (void)state;
+    static const double shorter[] = {1.0, 1.1, 1.3, 1.6, 1.9, 2.3};
+    static const double longer[] = {1.0, 1.5, 2.2, 3.1, 5.0, 7.5};
+    rf_model *m = open_model("models/phi3-longrope.gguf");
+    assert_int_equal(m->n_ctx_short, 32);
+    assert_int_equal(m->rope.n_dims, 12);
+    for (uint32_t i = 0; i < 6; i++) {
+        double f = pow(10000, -(double)i / 6);
+        assert_true(fabs(m->rope.inv_freq[i] * shorter[i] / f - 1) < 1e-6);
+        assert_true(fabs(m->rope_long.inv_freq[i] * longer[i] / f - 1) < 1e-6);
+    }
+    double magnitude = sqrt(1 + log(8) / log(32));
+    assert_true(fabs((double)m->rope.magnitude - magnitude) < 1e-6);
+    assert_true(m->rope_long.magnitude == m->rope.magnitude);
+    rf_model_close(m);
+}
+
+/* alpha 50 raises base 10000 of heads of 12. */
+static void test_ntk(void **state) {
+    (void)state;
+    rf_model *m = open_model("models/hunyuan-ntk.gguf");
+    double base = 10000 * pow(50, 12.0 / 10);
+    for (uint32_t i = 0; i < 6; i++)
+        expect_close(m->rope.inv_freq[i], pow(base, -(double)i / 6), i);
+    rf_model_close(m);
+}
+
+/* Layers that rotate nothing: each fourth, or where a model has windows those without. */
+static void test_no_rope(void **state) {
+    (void)state;
+    static const char *const names[] = {"models/smollm3.gguf", "models/cohere2.gguf",
+                                        "models/exaone4.gguf"};
+    for (size_t i = 0; i < RF_COUNT(names); i++) {
+        rf_model *m = open_model(names[i]);
+        assert_int_equal(m->n_layers, 5);
+        for (uint32_t il = 0; il < 5; il++)
+            assert_ptr_equal(m->layers[il].rope, il == 3 ? NULL : &m->rope);
+        rf_model_close(m);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_plain),
-        cmocka_unit_test(test_linear),
-        cmocka_unit_test(test_llama3),
-        cmocka_unit_test(test_yarn),
+        cmocka_unit_test(test_plain),     cmocka_unit_test(test_linear),
+        cmocka_unit_test(test_llama3),    cmocka_unit_test(test_yarn),
+        cmocka_unit_test(test_two_bases), cmocka_unit_test(test_longrope),
+        cmocka_unit_test(test_ntk),       cmocka_unit_test(test_no_rope),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

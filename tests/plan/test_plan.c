@@ -8,9 +8,10 @@
 #include "plan/internal.h"
 
 static rf_plan *build(const rf_model *m, bool keep_values) {
+    rf_plan_opts opts = {.keep_values = keep_values};
     rf_error e = {0};
     rf_plan *p = NULL;
-    if (rf_plan_build(&p, m, keep_values, &e) != RF_OK) fail_msg("%s", e.text);
+    if (rf_plan_build(&p, m, &opts, &e) != RF_OK) fail_msg("%s", e.text);
     return p;
 }
 
@@ -45,8 +46,8 @@ static void test_decoder(void **state) {
     assert_int_equal(p->steps[last_attend].layer, 2);
     assert_int_equal(p->steps[last_attend + 1].op, RF_OP_PICK);
     assert_int_equal(p->steps[last_attend + 2].op, RF_OP_PICK);
-    assert_int_equal(p->steps[p->n_steps - 1].dst, p->logits);
-    assert_int_equal(p->vals[p->logits].cols, t.m.n_vocab);
+    assert_int_equal(p->steps[p->n_steps - 1].dst, p->result);
+    assert_int_equal(p->vals[p->result].cols, t.m.n_vocab);
     rf_plan_free(p);
     rf_test_tiny_free(&t);
 }
@@ -71,7 +72,7 @@ static void expect_no_overlap(const rf_plan *p) {
             if (x->weight || y->weight) continue;
             bool memory = x->offset < y->offset + y->cols && y->offset < x->offset + x->cols;
             bool time = x->first_step <= y->last_step && y->first_step <= x->last_step;
-            if (memory && (time || p->keep_values)) fail_msg("values %u and %u collide", a, b);
+            if (memory && (time || p->opts.keep_values)) fail_msg("values %u and %u collide", a, b);
         }
 }
 
@@ -87,7 +88,7 @@ static void test_memory_is_reused(void **state) {
         floats[n] = p->floats_per_token;
         assert_true(kept->floats_per_token > floats[n] * 2);
         /* the logits lie alone at the end */
-        assert_int_equal(p->vals[p->logits].offset + 32, p->floats_per_token);
+        assert_int_equal(p->vals[p->result].offset + 32, p->floats_per_token);
         for (rf_val v = 1; v < p->n_vals; v++)
             assert_true(p->vals[v].weight || p->vals[v].offset % 16 == 0);
         rf_plan_free(p);
@@ -106,8 +107,8 @@ typedef struct draft {
 static draft start(const rf_model *m) {
     rf_error e = {0};
     draft d = {0};
-    assert_int_equal(rf_plan_create(&d.p, m, false, &e), RF_OK);
-    d.x = rf_emit_embed(d.p, m->tok_embd);
+    assert_int_equal(rf_plan_create(&d.p, m, NULL, &e), RF_OK);
+    d.x = rf_emit_embed(d.p, m->tok_embd, RF_EMBED_TOKEN);
     d.k = rf_emit_matmul(d.p, d.x, m->layers[0].wk, NULL);
     d.o = rf_emit_pick(d.p, d.x);
     assert_true(d.x && d.k && d.o && d.p->err.status == RF_OK);
@@ -138,14 +139,15 @@ static void test_emitters_refuse(void **state) {
     rf_test_tiny_make(&t, 1, 4, 2, 8);
     const rf_layer *l = &t.m.layers[0];
     const rf_rope *rope = &t.m.rope, odd = {RF_ROPE_NORM, 7, rope->inv_freq, 1};
+    const rf_attn at = {4, 2, 8, 8, 1, 0, {RF_ATTN_CAUSAL, 0, 0}, NULL};
     rf_tensor planes = *l->wq;
     planes.planes = 2;
-    REFUSED("EMBED", rf_emit_embed(d.p, l->gate));
-    REFUSED("RMS_NORM", rf_emit_rms_norm(d.p, d.k, l->attn_norm, 0));
-    REFUSED("RMS_NORM", rf_emit_rms_norm(d.p, d.x, l->attn_norm, 7));
+    REFUSED("EMBED", rf_emit_embed(d.p, l->gate, RF_EMBED_TOKEN));
+    REFUSED("RMS_NORM", rf_emit_rms_norm(d.p, d.k, l->attn_norm.w, 0));
+    REFUSED("RMS_NORM", rf_emit_rms_norm(d.p, d.x, l->attn_norm.w, 7));
     REFUSED("RMS_NORM", rf_emit_rms_norm(d.p, d.x, l->wq, 0));
     REFUSED("MATMUL", rf_emit_matmul(d.p, d.k, l->wq, NULL));
-    REFUSED("MATMUL", rf_emit_matmul(d.p, d.x, l->wk, l->attn_norm));
+    REFUSED("MATMUL", rf_emit_matmul(d.p, d.x, l->wk, l->attn_norm.w));
     REFUSED("MATMUL", rf_emit_matmul(d.p, 999, l->wk, NULL));
     REFUSED("MATMUL", rf_emit_matmul(d.p, d.p->steps[0].w, l->wk, NULL));
     REFUSED("MATMUL", rf_emit_matmul(d.p, d.x, &planes, NULL));
@@ -153,12 +155,160 @@ static void test_emitters_refuse(void **state) {
     REFUSED("ROPE", rf_emit_rope(d.p, d.x, 0, rope));
     REFUSED("ROPE", rf_emit_rope(d.p, d.x, 4, &odd));
     REFUSED("ROPE", rf_emit_rope(d.p, d.o, 4, rope));
-    REFUSED("KV_PUT", rf_emit_attend(d.p, 0, d.x, d.x, d.k));
-    REFUSED("ATTEND", rf_emit_attend(d.p, 1, d.x, d.k, d.k));
-    REFUSED("ATTEND", rf_emit_attend(d.p, 0, d.k, d.k, d.k));
+    REFUSED("KV_PUT", rf_emit_attend(d.p, 0, d.x, d.x, d.k, &at));
+    REFUSED("ATTEND", rf_emit_attend(d.p, 1, d.x, d.k, d.k, &at));
+    REFUSED("ATTEND", rf_emit_attend(d.p, 0, d.k, d.k, d.k, &at));
     REFUSED("ADD", rf_emit_add(d.p, d.x, d.k));
-    REFUSED("SILU_MUL", rf_emit_silu_mul(d.p, d.x, d.o));
+    REFUSED("GLU", rf_emit_glu(d.p, RF_ACT_SILU, d.x, d.o));
     REFUSED("PICK", rf_emit_pick(d.p, d.o));
+    rf_test_tiny_free(&t);
+}
+
+/* A sealed plan with one number changed must not pass, unless needle is NULL. */
+static void expect_found(rf_plan *p, const char *needle) {
+    rf_error e = {0};
+    assert_int_equal(rf_plan_check(p, &e), needle ? RF_EARG : RF_OK);
+    if (needle && !strstr(e.text, needle)) fail_msg("\"%s\" does not say %s", e.text, needle);
+    rf_plan_free(p);
+}
+
+/* The ops that not every decoder has.  x has 32 columns, k 16, o is picked. */
+static void test_more_emitters_refuse(void **state) {
+    (void)state;
+    draft d;
+    rf_test_tiny t;
+    rf_test_tiny_make(&t, 1, 4, 2, 8);
+    const rf_layer *l = &t.m.layers[0];
+    rf_attn at = {4, 2, 8, 8, 1, 0, {RF_ATTN_CAUSAL, 0, 0}, NULL};
+    rf_attn wide = at, few = at, sunk = at;
+    wide.value_dim = 9;
+    few.n_kv_heads = 3;
+    sunk.sinks = l->attn_norm.w;
+    rf_tensor heads = *l->gate, experts = *l->gate; /* [24][32] */
+    heads.planes = 2, heads.cols = 16;
+    experts.planes = 4;
+    rf_router r = {.n_experts = 32, .n_used = 2, .scale = 1}, none = r, many = r, groups = r;
+    none.n_used = 0;
+    many.n_experts = RF_MAX_EXPERTS + 1;
+    groups.n_groups = 5;
+    REFUSED("EMBED", rf_emit_embed(d.p, &experts, RF_EMBED_POSITION));
+    REFUSED("LAYER_NORM", rf_emit_layer_norm(d.p, d.x, l->attn_norm.w, l->gate, 0));
+    REFUSED("LAYER_NORM", rf_emit_layer_norm(d.p, d.x, NULL, NULL, 5));
+    REFUSED("HEAD_MATMUL", rf_emit_head_matmul(d.p, d.k, &heads));
+    REFUSED("KV_PUT", rf_emit_attend(d.p, 0, d.x, d.k, 0, &wide));
+    REFUSED("KV_PUT", rf_emit_attend(d.p, 0, d.x, d.k, d.x, &at));
+    REFUSED("ATTEND", rf_emit_attend(d.p, 0, d.x, d.k, d.k, &few));
+    REFUSED("ATTEND", rf_emit_attend(d.p, 0, d.x, d.k, d.k, &sunk));
+    REFUSED("ATTEND", rf_emit_attend(d.p, 0, d.o, d.k, d.k, &at));
+    REFUSED("ACT", rf_emit_act(d.p, RF_ACT_SWIGLU_OAI, d.x));
+    REFUSED("SCALE", rf_emit_scale(d.p, 0, 2));
+    REFUSED("SOFTCAP", rf_emit_softcap(d.p, 99, 2));
+    REFUSED("MUL", rf_emit_mul(d.p, d.k, d.x));
+    REFUSED("MUL", rf_emit_mul(d.p, d.x, d.o));
+    REFUSED("SLICE", rf_emit_slice(d.p, d.x, 4, 5, 4));
+    REFUSED("SLICE", rf_emit_slice(d.p, d.x, 4, 0, 0));
+    REFUSED("SLICE", rf_emit_slice(d.p, d.x, 5, 0, 1));
+    REFUSED("CONCAT", rf_emit_concat(d.p, d.x, d.k, 4, 2));
+    REFUSED("CONCAT", rf_emit_concat(d.p, d.x, d.o, 1, 1));
+    REFUSED("ROUTE", rf_emit_route(d.p, d.k, &r));
+    REFUSED("ROUTE", rf_emit_route(d.p, d.x, &none));
+    REFUSED("ROUTE", rf_emit_route(d.p, d.x, &many));
+    REFUSED("ROUTE", rf_emit_route(d.p, d.x, &groups));
+    REFUSED("EXPERTS", rf_emit_experts(d.p, d.x, d.k, &experts, NULL, &r));
+    REFUSED("MIX", rf_emit_mix(d.p, d.x, d.k, &r));
+    d = start(&t.m);
+    assert_int_equal(rf_emit_scale(d.p, d.x, 1), d.x);
+    assert_int_equal(rf_emit_softcap(d.p, d.x, 0), d.x);
+    assert_int_equal(d.p->n_steps, 3);
+    rf_plan_free(d.p);
+    rf_test_tiny_free(&t);
+}
+
+static const rf_router of_four = {.kind = RF_ROUTER_SIGMOID,
+                                  .n_experts = 32,
+                                  .n_used = 3,
+                                  .n_groups = 4,
+                                  .n_groups_used = 2,
+                                  .normalise = true,
+                                  .scale = 2};
+static rf_tensor stacked, per_head;
+
+/* One of each of the rarer ops; width 32, 4 heads of 8. */
+static rf_status build_rare(const rf_model *m, rf_plan *p) {
+    const rf_layer *l = &m->layers[0];
+    rf_attn at = {4, 4, 8, 6, 0.5f, 30, {RF_ATTN_LOCAL_BOTH, 4, 0}, NULL};
+    stacked = *l->wq; /* [32][32] of each expert, and of each head [8][8] */
+    stacked.planes = 32, stacked.rows = 1;
+    per_head = *l->wq;
+    per_head.planes = 4, per_head.rows = per_head.cols = 8;
+    rf_val x = rf_emit_embed(p, l->wq, RF_EMBED_POSITION);
+    x = rf_emit_layer_norm(p, x, NULL, l->attn_norm.w, 0);
+    x = rf_emit_head_matmul(p, x, &per_head);
+    rf_val y = rf_emit_attend(p, 0, x, x, 0, &at);
+    y = rf_emit_concat(p, y, rf_emit_slice(p, x, 1, 3, 2), 4, 1);
+    x = rf_emit_pick(p, rf_emit_mul(p, y, rf_emit_act(p, RF_ACT_RELU2, y)));
+    x = rf_emit_softcap(p, rf_emit_scale(p, x, 0.25f), 15);
+    rf_val route = rf_emit_route(p, x, &of_four);
+    x = rf_emit_experts(p, x, route, &stacked, NULL, &of_four);
+    x = rf_emit_mix(p, x, route, &of_four);
+    p->result = rf_emit_glu(p, RF_ACT_SWIGLU_OAI, x, x);
+    p->n_result = 1;
+    return p->err.status;
+}
+
+#define RARE(n) (&p->steps[n])
+#define RARE_BROKEN(change, needle)                                   \
+    do {                                                              \
+        rf_error fresh = {0};                                         \
+        assert_int_equal(rf_plan_build(&p, &m, NULL, &fresh), RF_OK); \
+        change;                                                       \
+        expect_found(p, needle);                                      \
+    } while (0)
+
+static void test_rare_ops(void **state) {
+    (void)state;
+    rf_test_tiny t;
+    rf_test_tiny_make(&t, 1, 4, 2, 8);
+    rf_model m = t.m;
+    rf_arch arch = *m.arch;
+    arch.build = build_rare;
+    m.arch = &arch;
+    rf_error e = {0};
+    rf_plan *p = NULL;
+    if (rf_plan_build(&p, &m, NULL, &e) != RF_OK) fail_msg("%s", e.text);
+    rf_buf out = {0};
+    rf_plan_print(p, &out);
+    static const char *const lines[] = {
+        "EMBED attn_q:F32[32][32] by position\n",
+        "HEAD_MATMUL %4 attn_q:F32[4][8][8] 4 heads of 8\n",
+        "ATTEND %6 layer 0 4/4 heads of 8 with values of 6 local_both(4) scale 0.5 softcap 30\n",
+        "SLICE %6 from 3\n",
+        "ACT %9 relu2\n",
+        "SCALE %12 by 0.25\n",
+        "SOFTCAP %13 at 15\n",
+        "ROUTE %14 sigmoid 3 of 32 in 2 of 4 groups normalised scale 2\n",
+        "EXPERTS %14 %15 attn_q:F32[32][1][32]\n",
+        "GLU %18 %18 swiglu_oai\n",
+    };
+    for (size_t i = 0; i < RF_COUNT(lines); i++)
+        if (!strstr(out.p, lines[i])) fail_msg("\"%s\" is not in:\n%s", lines[i], out.p);
+    rf_buf_free(&out);
+    rf_plan_free(p);
+    static const rf_router other = {.n_experts = 32, .n_used = 3};
+    RARE_BROKEN(RARE(0)->source = RF_EMBED_TOKEN, NULL);
+    RARE_BROKEN(RARE(1)->op = RF_OP_RMS_NORM, "no bias");
+    RARE_BROKEN(RARE(2)->n_heads = 2, "whole heads");
+    RARE_BROKEN(RARE(3)->value_dim = 9, "values within the keys");
+    RARE_BROKEN(RARE(4)->value_dim = 5, "n_heads * value_dim");
+    RARE_BROKEN(RARE(4)->softcap = -1, "softcap >= 0");
+    RARE_BROKEN(RARE(5)->first = 31, "a slice within a head");
+    RARE_BROKEN(RARE(6)->n_kv_heads = 2, "whole heads");
+    RARE_BROKEN(RARE(7)->act = RF_ACT_SWIGLU_OAI, "of one operand");
+    RARE_BROKEN(RARE(8)->b = RARE(0)->dst, "MUL: expected b made before");
+    RARE_BROKEN(RARE(11)->softcap = 0, "softcap > 0");
+    RARE_BROKEN(RARE(12)->router = NULL, "a router");
+    RARE_BROKEN(RARE(13)->router = &other, "the same router");
+    RARE_BROKEN(RARE(14)->router = &other, "the same router");
     rf_test_tiny_free(&t);
 }
 
@@ -168,12 +318,13 @@ static rf_status build_nothing(const rf_model *m, rf_plan *p) {
 }
 
 static rf_status build_wrong(const rf_model *m, rf_plan *p) {
-    p->logits = rf_emit_matmul(p, rf_emit_embed(p, m->tok_embd), m->layers[0].down, NULL);
+    p->result =
+        rf_emit_matmul(p, rf_emit_embed(p, m->tok_embd, RF_EMBED_TOKEN), m->layers[0].down, NULL);
     return p->err.status;
 }
 
 static rf_status build_without_logits(const rf_model *m, rf_plan *p) {
-    (void)rf_emit_pick(p, rf_emit_embed(p, m->tok_embd));
+    (void)rf_emit_pick(p, rf_emit_embed(p, m->tok_embd, RF_EMBED_TOKEN));
     return p->err.status;
 }
 
@@ -184,7 +335,8 @@ static void test_bad_builders(void **state) {
     rf_test_tiny_make(&t, 1, 4, 2, 8);
     rf_status (*const builders[])(const rf_model *, rf_plan *) = {build_nothing, build_wrong,
                                                                   build_without_logits};
-    const char *needles[] = {"no steps", "MATMUL: columns of w, expected 32, got 24", "logits"};
+    const char *needles[] = {"no steps", "MATMUL: columns of a weight, expected 32, got 24",
+                             "result"};
     rf_model m = t.m;
     for (size_t i = 0; i < RF_COUNT(builders); i++) {
         rf_arch arch = *t.m.arch;
@@ -192,19 +344,11 @@ static void test_bad_builders(void **state) {
         m.arch = &arch;
         rf_error e = {0};
         rf_plan *p = NULL;
-        assert_int_equal(rf_plan_build(&p, &m, false, &e), RF_EARG);
+        assert_int_equal(rf_plan_build(&p, &m, NULL, &e), RF_EARG);
         assert_null(p);
         if (!strstr(e.text, needles[i])) fail_msg("\"%s\" does not say %s", e.text, needles[i]);
     }
     rf_test_tiny_free(&t);
-}
-
-/* A sealed plan with one number changed must not pass. */
-static void expect_found(rf_plan *p, const char *needle) {
-    rf_error e = {0};
-    assert_int_equal(rf_plan_check(p, &e), RF_EARG);
-    if (!strstr(e.text, needle)) fail_msg("\"%s\" does not say %s", e.text, needle);
-    rf_plan_free(p);
 }
 
 /* A fresh plan with the change made; steps of its first layer by name. */
@@ -228,7 +372,7 @@ static void test_check_finds(void **state) {
     assert_int_equal(p->steps[5].op, RF_OP_ROPE);
     assert_int_equal(p->steps[7].op, RF_OP_KV_PUT);
     assert_int_equal(p->steps[10].op, RF_OP_ADD);
-    assert_int_equal(p->steps[14].op, RF_OP_SILU_MUL);
+    assert_int_equal(p->steps[14].op, RF_OP_GLU);
     rf_plan_free(p);
     rf_step *embed, *norm, *q, *rope, *put, *attend, *add, *silu, *last;
     BROKEN(embed->op = RF_OP_COUNT, "unknown op");
@@ -249,13 +393,13 @@ static void test_check_finds(void **state) {
     BROKEN(put->layer = 1, "KV_PUT before");
     BROKEN(attend->n_kv_heads = 3, "multiple of KV heads");
     BROKEN(attend->scale = 0, "scale");
-    BROKEN(silu->b = add->dst, "SILU_MUL: expected b shaped like a");
+    BROKEN(silu->b = add->dst, "GLU: expected b shaped like a");
     BROKEN(add->dst = norm->dst, "life starts here");
     BROKEN(p->vals[embed->dst].last_step = 3, "ADD: expected a made before");
     BROKEN(p->vals[q->dst].offset = p->vals[norm->dst].offset, "share memory");
     BROKEN(p->vals[last->dst].offset++, "expected within");
     BROKEN(p->vals[q->dst].cols = 31, "MATMUL: expected w of shape");
-    BROKEN(p->logits = embed->dst, "logits");
+    BROKEN(p->result = embed->dst, "result");
     BROKEN(last->op = RF_OP_PICK, "a with every row");
     BROKEN(p->n_vals++, "made by no step");
     BROKEN(p->vals[q->dst].per_output = true, "rows of a");
@@ -277,11 +421,11 @@ static void test_print(void **state) {
         "   0  %2[T][32] = EMBED token_embd:F32[32][32]\n",
         "   1  %4[T][32] = RMS_NORM %2 attn_norm:F32[1][32]\n",
         "   7  KV_PUT %12 %10 layer 0 2 heads of 8\n",
-        "   8  %13[T][32] = ATTEND %11 layer 0 4/2 heads of 8 causal\n",
-        " layer 1 4/2 heads of 8 local(9)\n",
-        " layer 2 4/2 heads of 8 global_local(4, 9)\n",
-        " layer 3 4/2 heads of 8 bidirectional\n",
-        " layer 4 4/2 heads of 8 custom\n",
+        "   8  %13[T][32] = ATTEND %11 layer 0 4/2 heads of 8 causal scale 0.353553\n",
+        " layer 1 4/2 heads of 8 local(9) scale",
+        " layer 2 4/2 heads of 8 global_local(4, 9) scale",
+        " layer 3 4/2 heads of 8 bidirectional scale",
+        " layer 4 4/2 heads of 8 custom scale",
         "[O][32] = PICK %",
         " floats of activations per row\n",
     };
@@ -299,6 +443,8 @@ int main(void) {
         cmocka_unit_test(test_tied_weight_is_one_value),
         cmocka_unit_test(test_memory_is_reused),
         cmocka_unit_test(test_emitters_refuse),
+        cmocka_unit_test(test_more_emitters_refuse),
+        cmocka_unit_test(test_rare_ops),
         cmocka_unit_test(test_bad_builders),
         cmocka_unit_test(test_check_finds),
         cmocka_unit_test(test_print),

@@ -77,8 +77,8 @@ typedef struct rf_attend_head {
     float *p;   /* [32] scores in, probabilities out (0 where hidden) */
     float *m;   /* running maximum */
     float *l;   /* running sum */
-    float *acc; /* [head_dim] running weighted values */
-    uint32_t head_dim;
+    float *acc; /* [value_dim] running weighted values */
+    uint32_t value_dim;
 } rf_attend_head;
 
 typedef struct rf_attend_parts {
@@ -86,8 +86,9 @@ typedef struct rf_attend_parts {
     void (*widen)(float *dst, const uint8_t *src, uint32_t n);
     /* dst[j] = q . k[j] in canonical lanes; k: [8][stride], n columns of each row used */
     void (*dot8)(float dst[8], const float *q, const float *k, size_t stride, uint32_t n);
-    /* scale, mask ([32] or NULL), running maximum with its rescaling, exponentials, sum */
-    void (*soften)(const rf_attend_head *h, uint32_t bits, float scale, const float *mask);
+    /* scale, softcap, mask ([32] or NULL), running maximum with its rescaling, exponentials, sum */
+    void (*soften)(const rf_attend_head *h, uint32_t bits, float scale, float softcap,
+                   const float *mask);
     /* acc[d] = fma(p[j], v[j][d], acc[d]) for the visible j ascending; v: [32][stride] */
     void (*accumulate)(float *acc, const float *p, uint32_t bits, const float *v, size_t stride,
                        uint32_t n);
@@ -106,6 +107,11 @@ typedef struct rf_attend_group {
 
 #define RF_ATTEND_INLINE static inline __attribute__((always_inline))
 
+/* Where a query head's running maximum starts: at its sink, which then counts 1. */
+static inline float rf_attend_sink(const rf_attend *a, uint32_t h) {
+    return a->sinks ? a->sinks[h] : -INFINITY;
+}
+
 RF_ATTEND_INLINE void rf_attend_scores(const rf_attend *a, rf_attend_group *g, const uint8_t *k,
                                        uint32_t bits, const rf_attend_parts *parts) {
     for (uint32_t j = 0; j < RF_KV_BLOCK; j += 8) {
@@ -114,12 +120,12 @@ RF_ATTEND_INLINE void rf_attend_scores(const rf_attend *a, rf_attend_group *g, c
                 memset(g->p[h] + j, 0, 8 * sizeof(float));
             continue;
         }
-        const uint8_t *src = k + j * a->row_stride;
+        const uint8_t *src = k + j * a->k_row;
         const float *rows = (const float *)(const void *)src;
-        size_t stride = a->row_stride / sizeof(float);
+        size_t stride = a->k_row / sizeof(float);
         if (a->kv_type == RF_DT_F16) {
             for (uint32_t r = 0; r < 8; r++) {
-                parts->widen(g->wide.k[r], src + r * a->row_stride, a->head_dim);
+                parts->widen(g->wide.k[r], src + r * a->k_row, a->head_dim);
             }
             rows = g->wide.k[0];
             stride = RF_MAX_HEAD_DIM;
@@ -134,21 +140,21 @@ RF_ATTEND_INLINE void rf_attend_scores(const rf_attend *a, rf_attend_group *g, c
 RF_ATTEND_INLINE void rf_attend_values(const rf_attend *a, rf_attend_group *g, const uint8_t *v,
                                        uint32_t bits, const rf_attend_parts *parts) {
     bool half = a->kv_type == RF_DT_F16;
-    uint32_t step = half ? RF_ATTEND_WIDE : a->head_dim;
-    for (uint32_t d = 0; d < a->head_dim; d += step) {
-        uint32_t n = a->head_dim - d < step ? a->head_dim - d : step;
+    uint32_t step = half ? RF_ATTEND_WIDE : a->value_dim;
+    for (uint32_t d = 0; d < a->value_dim; d += step) {
+        uint32_t n = a->value_dim - d < step ? a->value_dim - d : step;
         const float *rows = (const float *)(const void *)v;
-        size_t stride = a->row_stride / sizeof(float);
+        size_t stride = a->v_row / sizeof(float);
         if (half) {
             for (uint32_t left = bits; left; left &= left - 1) {
                 uint32_t j = (uint32_t)__builtin_ctz(left);
-                parts->widen(g->wide.v[j], v + j * a->row_stride + 2 * (size_t)d, n);
+                parts->widen(g->wide.v[j], v + j * a->v_row + 2 * (size_t)d, n);
             }
             rows = g->wide.v[0];
             stride = RF_ATTEND_WIDE;
         }
         for (uint32_t h = 0; h < g->n; h++) {
-            float *acc = a->dst + (size_t)(g->first + h) * a->head_dim + d;
+            float *acc = a->dst + (size_t)(g->first + h) * a->value_dim + d;
             parts->accumulate(acc, g->p[h], bits, rows, stride, n);
         }
     }
@@ -156,32 +162,29 @@ RF_ATTEND_INLINE void rf_attend_values(const rf_attend *a, rf_attend_group *g, c
 
 RF_ATTEND_INLINE void rf_attend_heads(const rf_attend *a, rf_attend_group *g,
                                       const rf_attend_span *span, const rf_attend_parts *parts) {
-    float *dst = a->dst + (size_t)g->first * a->head_dim;
+    float *dst = a->dst + (size_t)g->first * a->value_dim;
     uint32_t end = rf_attend_end_block(span);
-    bool any = false;
-    memset(dst, 0, sizeof *dst * g->n * a->head_dim);
+    memset(dst, 0, sizeof *dst * g->n * a->value_dim);
     for (uint32_t h = 0; h < g->n; h++) {
-        g->m[h] = -INFINITY;
-        g->l[h] = 0.0f;
+        g->m[h] = rf_attend_sink(a, g->first + h);
+        g->l[h] = g->m[h] == -INFINITY ? 0.0f : 1.0f;
     }
     for (uint32_t b = rf_attend_first_block(span); b < end; b++) {
         uint32_t bits = rf_attend_bits(a, span, b);
         if (!bits) continue;
         float mask[RF_KV_BLOCK];
-        size_t at = a->table[b] * a->block_stride;
-        any = true;
         if (a->mask) rf_attend_mask(a, b, bits, mask);
-        rf_attend_scores(a, g, a->k + at, bits, parts);
+        rf_attend_scores(a, g, a->k + a->table[b] * a->k_block, bits, parts);
         for (uint32_t h = 0; h < g->n; h++) {
-            rf_attend_head head = {g->p[h], &g->m[h], &g->l[h], dst + (size_t)h * a->head_dim,
-                                   a->head_dim};
-            parts->soften(&head, bits, a->scale, a->mask ? mask : NULL);
+            rf_attend_head head = {g->p[h], &g->m[h], &g->l[h], dst + (size_t)h * a->value_dim,
+                                   a->value_dim};
+            parts->soften(&head, bits, a->scale, a->softcap, a->mask ? mask : NULL);
         }
-        rf_attend_values(a, g, a->v + at, bits, parts);
+        rf_attend_values(a, g, a->v + a->table[b] * a->v_block, bits, parts);
     }
-    if (!any) return;
-    for (uint32_t h = 0; h < g->n; h++, dst += a->head_dim) {
-        for (uint32_t d = 0; d < a->head_dim; d++)
+    for (uint32_t h = 0; h < g->n; h++, dst += a->value_dim) {
+        if (g->l[h] == 0.0f) continue; /* no key is visible */
+        for (uint32_t d = 0; d < a->value_dim; d++)
             dst[d] /= g->l[h];
     }
 }

@@ -1,6 +1,6 @@
 /* cpu.c - the CPU backend: rf_backend_ops over fuse.c, memory.c and run.c.
  *
- * run() does the whole forward pass before it returns, so wait() only hands out the logits.  Execs of
+ * run() does the whole forward pass before it returns, so wait() only hands out the result.  Execs of
  * one backend share its threads and take turns. */
 #include <stdio.h>
 #include <string.h>
@@ -134,8 +134,8 @@ static rf_status cpu_run(rf_exec *x, const rf_batch *batch, rf_error *e) {
     return RF_OK;
 }
 
-static rf_status cpu_wait(rf_exec *x, const float **logits) {
-    *logits = x->ran ? x->val[x->plan->logits] : NULL;
+static rf_status cpu_wait(rf_exec *x, const float **result) {
+    *result = x->ran ? x->val[x->plan->result] : NULL;
     return x->ran ? RF_OK : RF_EARG;
 }
 
@@ -143,16 +143,16 @@ static rf_status cpu_kv_copy(rf_exec *x, uint32_t from_block, uint32_t to_block)
     if (from_block >= x->limits.n_kv_blocks || to_block >= x->limits.n_kv_blocks) return RF_EARG;
     if (from_block == to_block) return RF_OK;
     for (uint32_t il = 0; il < x->plan->model->n_layers; il++) {
-        size_t bytes = x->kv_block[il];
-        size_t from = x->kv_layer[il] + from_block * bytes, to = x->kv_layer[il] + to_block * bytes;
-        memcpy(x->k + to, x->k + from, bytes);
-        memcpy(x->v + to, x->v + from, bytes);
+        const rf_cpu_kv *kv = &x->kv[il];
+        uint8_t *k = x->k + kv->k_at, *v = x->v + kv->v_at;
+        memcpy(k + to_block * kv->k_block, k + from_block * kv->k_block, kv->k_block);
+        memcpy(v + to_block * kv->v_block, v + from_block * kv->v_block, kv->v_block);
     }
     return RF_OK;
 }
 
 static rf_status cpu_peek(rf_exec *x, rf_val v, float *out, size_t n) {
-    if (!x->ran || !x->plan->keep_values || v == 0 || v >= x->plan->n_vals || !x->val[v]) {
+    if (!x->ran || !x->plan->opts.keep_values || v == 0 || v >= x->plan->n_vals || !x->val[v]) {
         return RF_EARG;
     }
     const rf_value *value = &x->plan->vals[v];

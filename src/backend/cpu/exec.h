@@ -15,8 +15,10 @@ extern "C" {
 #endif
 
 enum {
-    RF_CPU_MAX_PRODUCTS = 4, /* matrix products that share one input */
-    RF_CPU_SOLO_ROWS = 4,    /* up to so many rows each thread prepares its input by itself */
+    RF_CPU_MAX_PRODUCTS = 8,  /* matrix products that share one input */
+    RF_CPU_MAX_CHAIN = 4,     /* element-wise steps behind a product */
+    RF_CPU_SOLO_ROWS = 4,     /* up to so many rows each thread prepares its input by itself */
+    RF_CPU_EXPERT_PIECE = 64, /* most output columns of an expert in one piece */
 };
 
 struct rf_backend {
@@ -26,22 +28,31 @@ struct rf_backend {
 };
 
 typedef enum rf_cpu_task_kind {
-    RF_CPU_EMBED,
-    RF_CPU_PRODUCTS, /* [pick,] [norm,] quantise, matrix products, [silu-mul or add] */
+    RF_CPU_ROWS,     /* steps of which each row needs nothing but itself: all of them, row by row */
+    RF_CPU_PRODUCTS, /* [pick,] [norm,] quantise, matrix products, [element-wise steps] */
+    RF_CPU_HEADS,    /* the same with a matrix per head */
+    RF_CPU_EXPERTS,  /* [route,] quantise, products of the chosen experts, [element-wise steps] */
     RF_CPU_ATTEND,   /* [norms,] [ropes,] KV put and/or attention */
-    RF_CPU_NORM,
-    RF_CPU_ROPE,
-    RF_CPU_SILU_MUL,
-    RF_CPU_ADD,
-    RF_CPU_PICK,
 } rf_cpu_task_kind;
 
-/* An RMS norm, of the whole row or of each head. */
+/* A norm, of the whole row or of each head. */
 typedef struct rf_cpu_norm {
-    const float *w; /* [head_dim]; NULL: no norm */
+    rf_op op;           /* RMS_NORM, LAYER_NORM, or anything else: none */
+    const float *w, *b; /* [head_dim] or NULL */
     uint32_t head_dim;
     float eps;
 } rf_cpu_norm;
+
+static inline bool rf_cpu_is_normed(const rf_cpu_norm *n) {
+    return n->op == RF_OP_RMS_NORM || n->op == RF_OP_LAYER_NORM;
+}
+
+/* One step of a ROWS task, with its weights decoded. */
+typedef struct rf_cpu_part {
+    const rf_step *step;
+    rf_cpu_norm norm;
+    uint32_t rope_index;
+} rf_cpu_part;
 
 /* What happens to a query or key head before attention, in place. */
 typedef struct rf_cpu_heads {
@@ -54,33 +65,45 @@ typedef struct rf_cpu_heads {
 typedef struct rf_cpu_attend {
     bool put, attend;
     rf_cpu_heads q, k;
-    rf_val v;
-    uint32_t layer, n_heads, n_kv_heads, head_dim;
-    float scale;
-    rf_attn_pattern pattern;
+    rf_val v;            /* 0: values are the first value_dim columns of each key */
+    const float *sinks;  /* [n_heads] or NULL */
+    const rf_step *step; /* heads, scale, pattern */
 } rf_cpu_attend;
 
+/* An element-wise step done in place on a product's columns. */
+typedef struct rf_cpu_element {
+    const rf_step *step;
+    rf_val other;     /* the second operand, or 0 */
+    bool other_first; /* it is the step's a */
+} rf_cpu_element;
+
 typedef struct rf_cpu_product {
-    const rf_tensor *w; /* [rows][cols] */
-    const float *bias;  /* [rows] or NULL */
+    const rf_tensor *w; /* [planes][rows][cols] */
+    const float *bias;  /* [planes][rows] or NULL */
     rf_val dst;
+    rf_cpu_element chain[RF_CPU_MAX_CHAIN];
+    uint32_t n_chain;
+    const struct rf_cpu_product *up; /* chain[0] is a GLU with this product, computed alongside */
+    bool is_up;                      /* of another product */
 } rf_cpu_product;
 
 typedef struct rf_cpu_task {
     rf_cpu_task_kind kind;
     bool per_output; /* rows are the batch's outputs, else its tokens */
-    bool picked;     /* PRODUCTS: input row o is row out_row[o] of a */
-    rf_val dst, a, b;
-    const rf_tensor *table; /* EMBED */
-    rf_cpu_norm norm;       /* NORM, PRODUCTS */
-    rf_cpu_heads rope;      /* ROPE: only rope and rope_index */
-    uint32_t head_dim;      /* ROPE */
-    /* PRODUCTS */
+    rf_val a;        /* input of products, [T][n_inputs * cols] */
+    /* ROWS: x->parts[first_part .. first_part + n_parts) */
+    uint32_t first_part, n_parts;
+    /* PRODUCTS, HEADS, EXPERTS */
     rf_cpu_product product[RF_CPU_MAX_PRODUCTS];
-    uint32_t n_products, cols;
+    uint32_t n_products, cols, n_inputs;
     unsigned views; /* bit v: some weight has rf_int_view v */
-    bool silu;      /* product[0].dst = silu(product[0]) * product[1] */
-    rf_val add;     /* product[0].dst = add + product[0], or 0 */
+    bool picked;    /* input row o is row out_row[o] of a */
+    rf_cpu_norm norm;
+    rf_val norm_dst; /* where the norm is also kept for other readers, or 0 */
+    /* EXPERTS */
+    const rf_router *router;
+    rf_val route;  /* [T][2 * n_used] */
+    rf_val scores; /* route is made here of these [T][n_experts], or 0: it is there */
     rf_cpu_attend at;
 } rf_cpu_task;
 
@@ -93,15 +116,26 @@ typedef struct rf_cpu_acts {
 } rf_cpu_acts;
 
 typedef struct rf_cpu_thread {
-    void *mm;         /* the matmul kernel's scratch */
-    float *row;       /* [max_cols] */
-    rf_cpu_acts acts; /* [RF_CPU_SOLO_ROWS] rows */
+    void *mm;           /* the matmul kernel's scratch */
+    float *row;         /* [max_cols] */
+    rf_cpu_acts acts;   /* [RF_CPU_SOLO_ROWS] rows */
+    rf_cpu_acts gather; /* [rows]: the rows that chose one expert */
+    float *out;         /* [2][rows][RF_CPU_EXPERT_PIECE]: what it makes of them */
+    float *route;       /* [RF_CPU_SOLO_ROWS][2 * n_used] */
+    uint32_t *slot;     /* [rows * n_used] row * n_used + i, ordered by expert */
+    uint32_t *first;    /* [n_experts + 1] where an expert's slots start */
+    uint32_t *active;   /* [n_experts] those that were chosen by some row */
 } rf_cpu_thread;
 
 typedef struct rf_cpu_counter { /* a cache line; rf_alloc aligns the array */
     uint32_t next;              /* touched with __atomic builtins only */
     uint8_t unused[60];
 } rf_cpu_counter;
+
+/* Where a layer's keys and values lie in the pools, in bytes; a block has 0 where there are none. */
+typedef struct rf_cpu_kv {
+    size_t k_at, v_at, k_block, v_block;
+} rf_cpu_kv;
 
 struct rf_exec {
     rf_backend *backend;
@@ -112,22 +146,24 @@ struct rf_exec {
     size_t heap_bytes;
 
     rf_cpu_task *tasks; /* [n_tasks] */
-    uint32_t n_tasks;
+    rf_cpu_part *parts; /* [n_parts] of all ROWS tasks */
+    uint32_t n_tasks, n_parts;
     const rf_rope **ropes; /* [n_ropes] distinct ones */
     uint32_t n_ropes;
-    uint32_t max_cols;     /* widest input of a product or norm */
-    uint32_t view_cols[3]; /* widest input per rf_int_view, 0 where there is none */
-    bool stored_norm;      /* some float product reads a norm or a picked row */
+    uint32_t max_cols;       /* widest input of a product or norm */
+    uint32_t view_cols[3];   /* widest row of inputs per rf_int_view, 0 where there is none */
+    uint32_t gather_cols[3]; /* widest input of experts likewise */
+    uint32_t max_experts, max_used;
+    bool stored_input; /* some float product reads a norm, a picked row or heads */
 
     rf_val *root;  /* [n_vals] the value whose memory a value shares; itself mostly, 0: no memory */
     float **val;   /* [n_vals] row 0, NULL where a value has no memory */
     float *memory; /* all values */
     uint8_t *act_memory, *thread_memory; /* what acts and thread point into */
 
-    uint8_t *k, *v;      /* KV: [layer][block][kv_head][32][head_dim] of limits.kv_type */
-    size_t *kv_layer;    /* [n_layers] offset of a layer in k and v, bytes */
-    size_t *kv_block;    /* [n_layers] bytes of one block, 0 where the layer has no KV */
-    float *angles;       /* [n_ropes][max_tokens][angle_cols]: cos, sin, cos, sin ... */
+    uint8_t *k, *v; /* KV: [layer][block][kv_head][32][head_dim or value_dim] of limits.kv_type */
+    rf_cpu_kv *kv;  /* [n_layers] */
+    float *angles;  /* [n_ropes][max_tokens][angle_cols]: cos, sin, cos, sin ... */
     uint32_t angle_cols; /* largest n_dims */
     uint32_t *row_seq;   /* [max_tokens] sequence of a row */
     uint64_t *written; /* [n_kv_blocks] number of the last run of single rows that wrote a block */
@@ -150,6 +186,58 @@ RF_CHECKED rf_status rf_cpu_allocate(rf_exec *x, rf_error *e);
 void rf_cpu_release(rf_exec *x); /* what rf_cpu_allocate took */
 /* One thread's share of a run: an rf_pool_fn over the exec. */
 void rf_cpu_run_thread(void *exec, int ith, int n_threads);
+
+/* What one thread knows while it runs. */
+typedef struct rf_cpu_runner {
+    rf_exec *x;
+    const rf_batch *b;
+    const rf_cpu_kernels *k;
+    rf_cpu_thread *own;
+    int ith;
+    const rf_cpu_task *t;
+    rf_cpu_counter *counter; /* [2] of this task */
+} rf_cpu_runner;
+
+/* A task's share; one function per kind. */
+void rf_cpu_run_products(const rf_cpu_runner *r);
+void rf_cpu_run_attend(const rf_cpu_runner *r);
+
+/* The experts that a router picks for one row of scores; dst: [2 * n_used]. */
+void rf_cpu_route(const rf_router *r, const float *scores, float *dst);
+
+/* The next of n pieces of work, or false when all are taken. */
+static inline bool rf_cpu_next_piece(rf_cpu_counter *c, uint32_t n, uint32_t *i) {
+    if (__atomic_load_n(&c->next, __ATOMIC_RELAXED) >= n) return false;
+    *i = __atomic_fetch_add(&c->next, 1, __ATOMIC_RELAXED);
+    return *i < n;
+}
+
+static inline uint32_t rf_cpu_rows_of(const rf_exec *x, const rf_cpu_task *t) {
+    return t->per_output ? x->n_outputs : x->n_tokens;
+}
+
+static inline float *rf_cpu_row_of(const rf_exec *x, rf_val v, uint32_t row) {
+    return x->val[v] + (size_t)row * x->plan->vals[v].cols;
+}
+
+/* Cosines and sines of rope number rope at a row's position. */
+static inline const float *rf_cpu_angles_of(const rf_exec *x, uint32_t rope, uint32_t row) {
+    return x->angles + ((size_t)rope * x->limits.max_tokens + row) * x->angle_cols;
+}
+
+/* One norm of n elements. */
+static inline void rf_cpu_norm_row(const rf_cpu_kernels *k, const rf_cpu_norm *norm, float *dst,
+                                   const float *x, size_t n) {
+    if (norm->op == RF_OP_LAYER_NORM)
+        k->layer_norm(dst, x, norm->w, norm->b, n, norm->eps);
+    else
+        k->rms_norm(dst, x, norm->w, n, norm->eps);
+}
+
+/* An element-wise step on n columns from column first on: dst and a point at that column, b as well
+ * unless each of its columns serves repeat > 1 columns of a: then at its column 0. */
+void rf_cpu_apply(const rf_cpu_kernels *k, const rf_step *s, float *dst, const float *a,
+                  const float *b, uint32_t repeat, uint32_t first, uint32_t n);
 
 #ifdef __cplusplus
 }

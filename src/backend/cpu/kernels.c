@@ -15,10 +15,12 @@ static void fill_tables(void) {
     rf_cpu_vec_scalar(&k);
     tables[RF_ISA_SCALAR] = k;
 #if defined(__x86_64__)
+    if (rf_isa_best() < RF_ISA_AVX2) return; /* filling a table already takes its instructions */
     k.isa = RF_ISA_AVX2;
     rf_cpu_mm_avx2(&k);
     rf_cpu_vec_avx2(&k);
     tables[RF_ISA_AVX2] = k;
+    if (rf_isa_best() < RF_ISA_AVX512) return;
     k.isa = RF_ISA_AVX512;
     rf_cpu_mm_avx512(&k);
     rf_cpu_vec_avx512(&k);

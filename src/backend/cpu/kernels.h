@@ -12,38 +12,39 @@ extern "C" {
 #endif
 
 /* T activation rows prepared once per matrix product input, in the form the weight's view needs. */
-typedef struct rf_act {
+typedef struct rf_mm_input {
     rf_int_view view;
     uint32_t n_rows, n_cols;
     const float *x; /* RF_INT_NONE: [n_rows][n_cols] */
     int8_t *q;      /* [n_rows][n_cols] */
     float *d;       /* [n_rows][n_cols / 32] or [n_rows][n_cols / 256] */
     int32_t *sum;   /* [n_rows][n_cols / 32], or [n_rows][n_cols / 16] for RF_INT_256 */
-} rf_act;
+} rf_mm_input;
 
 /* One matrix product: dst[t * dst_stride + r] = sum_k w[r][k] x[t][k] + bias[r]. */
 typedef struct rf_mm {
     const rf_tensor *w;
     const float *bias; /* [w->rows] f32, or NULL */
-    const rf_act *act;
+    const rf_mm_input *act;
     float *dst;
     size_t dst_stride; /* floats */
 } rf_mm;
 
 /* One query head group of attention: the n_q query heads that share one KV head, of one row. */
 typedef struct rf_attend {
-    const float *q; /* [n_q][head_dim] */
-    float *dst;     /* [n_q][head_dim] */
-    uint32_t n_q, head_dim;
-    rf_dtype kv_type;                /* F32 or F16 */
-    const uint8_t *k, *v;            /* this layer's pools, at this KV head: key position p lies at
-                                  k + table[p / 32] * block_stride + (p % 32) * row_stride */
-    size_t block_stride, row_stride; /* bytes */
+    const float *q;     /* [n_q][head_dim] */
+    float *dst;         /* [n_q][value_dim] */
+    const float *sinks; /* [n_q] or NULL */
+    uint32_t n_q, head_dim, value_dim;
+    rf_dtype kv_type; /* F32 or F16 */
+    const uint8_t *k, /* this layer's pools, at this KV head: the key of position p lies at */
+        *v;           /*   k + table[p / 32] * k_block + (p % 32) * k_row, its value likewise */
+    size_t k_block, k_row, v_block, v_row; /* bytes */
     const uint32_t *table;
     rf_attn_pattern pattern;
     uint32_t pos, kv_len;
-    const float *mask; /* CUSTOM: [kv_len], else NULL */
-    float scale;
+    const float *mask;    /* CUSTOM: [kv_len], else NULL */
+    float scale, softcap; /* softcap 0: none */
 } rf_attend;
 
 typedef struct rf_cpu_kernels {
@@ -55,12 +56,20 @@ typedef struct rf_cpu_kernels {
     /* Output rows [begin, end) for all activation rows.  scratch: rf_mm_scratch_bytes of this thread,
      * 64-byte aligned. */
     void (*matmul)(const rf_mm *mm, uint32_t begin, uint32_t end, void *scratch);
+    /* Rows of n; w and b may be NULL, dst may be an input. */
     void (*rms_norm)(float *dst, const float *x, const float *w, size_t n, float eps);
+    void (*layer_norm)(float *dst, const float *x, const float *w, const float *b, size_t n,
+                       float eps);
+    void (*act)(rf_act act, float *dst, const float *x, size_t n);
+    void (*glu)(rf_act act, float *dst, const float *gate, const float *up, size_t n);
+    void (*add)(float *dst, const float *a, const float *b, size_t n);
+    void (*mul)(float *dst, const float *a, const float *b, size_t n);
+    void (*scale)(float *dst, const float *x, float scale, size_t n);
+    void (*add_scaled)(float *dst, const float *x, float scale, size_t n); /* dst += x * scale */
+    void (*softcap)(float *dst, const float *x, float cap, size_t n);
     /* cos_sin: [n_dims / 2][2]; rotates the first n_dims of each of n_heads heads in place */
     void (*rope)(float *x, uint32_t n_heads, uint32_t head_dim, const rf_rope *rope,
                  const float *cos_sin);
-    void (*silu_mul)(float *dst, const float *gate, const float *up, size_t n);
-    void (*add)(float *dst, const float *a, const float *b, size_t n);
     void (*f32_to_f16)(uint16_t *dst, const float *x, size_t n);
     void (*attend)(const rf_attend *a);
 } rf_cpu_kernels;

@@ -8,22 +8,38 @@
 
 #include "backend/cpu/exec.h"
 
-enum { ALIGN = 64, MAX_VALS_PER_TASK = 12 };
+enum {
+    ALIGN = 64,
+    VALS_PER_PRODUCT = 1 + RF_CPU_MAX_CHAIN,
+    VALS_PER_TASK = 8 + RF_CPU_MAX_PRODUCTS * VALS_PER_PRODUCT, /* ROWS: three per part */
+};
 
 /* Lifetimes and places ---------------------------------------------------------------------------*/
 
-/* The values that task t touches; 0 stands for none. */
-static uint32_t values_of(const rf_cpu_task *t, rf_val out[MAX_VALS_PER_TASK]) {
+/* The values that task t touches; 0 stands for none.  out has room for VALS_PER_TASK and three for
+ * every part there is. */
+static uint32_t values_of(const rf_exec *x, const rf_cpu_task *t, rf_val *out) {
     uint32_t n = 0;
     out[n++] = t->a;
-    out[n++] = t->b;
-    out[n++] = t->dst;
-    out[n++] = t->add;
+    out[n++] = t->norm_dst;
+    out[n++] = t->route;
+    out[n++] = t->scores;
     out[n++] = t->at.q.val;
     out[n++] = t->at.k.val;
     out[n++] = t->at.v;
-    for (uint32_t i = 0; i < t->n_products; i++)
-        out[n++] = t->product[i].dst;
+    out[n++] = t->at.attend ? t->at.step->dst : 0;
+    for (uint32_t i = 0; i < t->n_products; i++) {
+        const rf_cpu_product *m = &t->product[i];
+        out[n++] = m->dst;
+        for (uint32_t k = 0; k < m->n_chain; k++)
+            out[n++] = m->chain[k].other;
+    }
+    for (uint32_t i = t->first_part; i < t->first_part + t->n_parts; i++) {
+        const rf_step *s = x->parts[i].step;
+        out[n++] = s->a;
+        out[n++] = s->b;
+        out[n++] = s->dst;
+    }
     return n;
 }
 
@@ -33,20 +49,19 @@ typedef struct place {
     size_t offset; /* floats per row of its region */
 } place;
 
-static void find_lifetimes(const rf_exec *x, place *places) {
+static void find_lifetimes(const rf_exec *x, place *places, rf_val *v) {
     const rf_plan *p = x->plan;
     for (uint32_t i = 0; i < x->n_tasks; i++) {
-        rf_val v[MAX_VALS_PER_TASK];
-        uint32_t n = values_of(&x->tasks[i], v);
+        uint32_t n = values_of(x, &x->tasks[i], v);
         for (uint32_t k = 0; k < n; k++) {
             place *at = &places[x->root[v[k]]];
             if (!at->used) at->first = i;
             at->used = true;
-            at->last = p->keep_values ? x->n_tasks : i;
+            at->last = p->opts.keep_values ? x->n_tasks : i;
         }
     }
     places[0].used = false;
-    places[x->root[p->logits]].last = x->n_tasks;
+    places[x->root[p->result]].last = x->n_tasks;
 }
 
 static size_t floats_of(const rf_exec *x, rf_val v) {
@@ -79,10 +94,10 @@ static size_t put_in_gap(const rf_exec *x, place *places, live_set *live, rf_val
 }
 
 /* region[0]: floats per token row, region[1]: floats per output row */
-static void place_values(const rf_exec *x, place *places, live_set live[2], size_t region[2]) {
+static void place_values(const rf_exec *x, place *places, rf_val *v, live_set live[2],
+                         size_t region[2]) {
     for (uint32_t i = 0; i < x->n_tasks; i++) {
-        rf_val v[MAX_VALS_PER_TASK];
-        uint32_t n = values_of(&x->tasks[i], v);
+        uint32_t n = values_of(x, &x->tasks[i], v);
         for (uint32_t k = 0; k < n; k++) {
             rf_val r = x->root[v[k]];
             if (!places[r].used || places[r].first != i) continue;
@@ -160,10 +175,11 @@ static void *cut(cutter *c, size_t n, size_t size) {
     return p;
 }
 
-static rf_cpu_acts cut_acts(cutter *c, const rf_exec *x, size_t rows) {
+/* cols: widest row per view; with_x: floats are kept too. */
+static rf_cpu_acts cut_acts(cutter *c, const uint32_t cols[3], bool with_x, size_t rows) {
     rf_cpu_acts a = {0};
-    size_t n32 = x->view_cols[RF_INT_32], n256 = x->view_cols[RF_INT_256];
-    if (x->stored_norm) a.x = cut(c, rows * x->view_cols[RF_INT_NONE], sizeof *a.x);
+    size_t n32 = cols[RF_INT_32], n256 = cols[RF_INT_256];
+    if (with_x) a.x = cut(c, rows * cols[RF_INT_NONE], sizeof *a.x);
     if (n32) {
         a.q[0] = cut(c, rows * n32, sizeof *a.q[0]);
         a.d[0] = cut(c, rows * (n32 / 32), sizeof *a.d[0]);
@@ -178,27 +194,40 @@ static rf_cpu_acts cut_acts(cutter *c, const rf_exec *x, size_t rows) {
 }
 
 static void cut_thread(cutter *c, const rf_exec *x, uint32_t max_rows, rf_cpu_thread *t) {
+    size_t rows = max_rows, n_used = x->max_used;
     t->mm = cut(c, rf_mm_scratch_bytes(max_rows, x->max_cols), 1);
     t->row = cut(c, x->max_cols, sizeof *t->row);
-    t->acts = cut_acts(c, x, RF_CPU_SOLO_ROWS);
+    t->acts = cut_acts(c, x->view_cols, x->stored_input, RF_CPU_SOLO_ROWS);
+    if (!x->max_experts) return;
+    t->gather = cut_acts(c, x->gather_cols, true, rows);
+    t->out = cut(c, 2 * rows * RF_CPU_EXPERT_PIECE, sizeof *t->out);
+    t->route = cut(c, RF_CPU_SOLO_ROWS * 2 * n_used, sizeof *t->route);
+    t->slot = cut(c, rows * n_used, sizeof *t->slot);
+    t->first = cut(c, (size_t)x->max_experts + 1, sizeof *t->first);
+    t->active = cut(c, x->max_experts, sizeof *t->active);
 }
 
-static rf_status size_kv(rf_exec *x, size_t *bytes, rf_error *e) {
-    uint32_t n_layers = x->plan->model->n_layers;
+/* Lays out the layers' keys and values; bytes[0] of keys, bytes[1] of values. */
+static rf_status size_kv(rf_exec *x, size_t bytes[2], rf_error *e) {
+    const rf_plan *p = x->plan;
     size_t elem = x->limits.kv_type == RF_DT_F16 ? sizeof(uint16_t) : sizeof(float);
-    x->kv_layer = rf_arena_alloc(x->arena, n_layers, sizeof *x->kv_layer);
-    x->kv_block = rf_arena_alloc(x->arena, n_layers, sizeof *x->kv_block);
-    if (!x->kv_layer || !x->kv_block) return rf_fail_nomem(e, n_layers * sizeof *x->kv_layer);
-    *bytes = 0;
-    for (uint32_t i = 0; i < x->n_tasks; i++) {
-        const rf_cpu_attend *a = &x->tasks[i].at;
-        if (!a->put) continue;
-        /* at most 1024 heads of 512 dimensions: no overflow */
-        size_t block = elem * a->n_kv_heads * RF_KV_BLOCK * a->head_dim, all;
-        x->kv_layer[a->layer] = *bytes;
-        x->kv_block[a->layer] = block;
-        if (!rf_mul_ok(block, x->limits.n_kv_blocks, &all) || !rf_add_ok(*bytes, all, bytes)) {
-            request r = {NULL, x->limits.n_kv_blocks, block, "the KV cache of the CPU backend"};
+    x->kv = rf_arena_alloc(x->arena, p->model->n_layers, sizeof *x->kv);
+    if (!x->kv) return rf_fail_nomem(e, p->model->n_layers * sizeof *x->kv);
+    for (uint32_t i = 0; i < p->n_steps; i++) {
+        const rf_step *s = &p->steps[i];
+        if (s->op != RF_OP_KV_PUT) continue;
+        rf_cpu_kv *kv = &x->kv[s->layer];
+        /* at most 1024 heads of 640 dimensions: no overflow */
+        kv->k_block = elem * s->n_kv_heads * RF_KV_BLOCK * s->head_dim;
+        kv->v_block = s->b ? elem * s->n_kv_heads * RF_KV_BLOCK * s->value_dim : 0;
+        kv->k_at = bytes[0];
+        kv->v_at = bytes[1];
+        size_t k, v;
+        if (!rf_mul_ok(kv->k_block, x->limits.n_kv_blocks, &k) ||
+            !rf_mul_ok(kv->v_block, x->limits.n_kv_blocks, &v) ||
+            !rf_add_ok(bytes[0], k, &bytes[0]) || !rf_add_ok(bytes[1], v, &bytes[1])) {
+            request r = {NULL, x->limits.n_kv_blocks, kv->k_block + kv->v_block,
+                         "the KV cache of the CPU backend"};
             return too_big(&r, e);
         }
     }
@@ -221,18 +250,18 @@ static void point_values(rf_exec *x, const place *places, const size_t region[2]
 /* What place_values found, now with memory under it. */
 static rf_status allocate(rf_exec *x, const place *places, const size_t region[2], rf_error *e) {
     size_t tokens = x->limits.max_tokens, outputs = x->limits.max_outputs, n_values, part;
-    size_t kv_bytes = 0;
+    size_t kv_bytes[2] = {0, 0};
     uint32_t max_rows =
         x->limits.max_tokens > x->limits.max_outputs ? x->limits.max_tokens : x->limits.max_outputs;
-    RF_TRY(size_kv(x, &kv_bytes, e));
+    RF_TRY(size_kv(x, kv_bytes, e));
     if (!rf_mul_ok(region[0], tokens, &n_values) || !rf_mul_ok(region[1], outputs, &part) ||
         !rf_add_ok(n_values, part, &n_values)) {
         request r = {NULL, region[0] + region[1], tokens, "the activations of the CPU backend"};
         return too_big(&r, e);
     }
     cutter shared = {0}, own = {0};
-    rf_cpu_thread sizes;
-    (void)cut_acts(&shared, x, max_rows);
+    rf_cpu_thread sizes = {0};
+    (void)cut_acts(&shared, x->view_cols, x->stored_input, max_rows);
     cut_thread(&own, x, max_rows, &sizes);
     if (shared.overflow || own.overflow) {
         request r = {NULL, max_rows, x->max_cols, "the prepared activations of the CPU backend"};
@@ -247,8 +276,8 @@ static rf_status allocate(rf_exec *x, const place *places, const size_t region[2
         {&angles, tokens * x->n_ropes, x->angle_cols * sizeof(float), "the table of angles"},
         {&row_seq, tokens, sizeof(uint32_t), "the table of rows"},
         {&counter, ((size_t)x->n_tasks + 1) * 2, sizeof(rf_cpu_counter), "the task counters"},
-        {&k, kv_bytes, 1, "the KV cache (keys) of the CPU backend"},
-        {&v, kv_bytes, 1, "the KV cache (values) of the CPU backend"},
+        {&k, kv_bytes[0], 1, "the KV cache (keys) of the CPU backend"},
+        {&v, kv_bytes[1], 1, "the KV cache (values) of the CPU backend"},
         {&written, x->limits.n_kv_blocks, sizeof(uint64_t), "the table of KV blocks"},
     };
     rf_status s = take_all(x, all, RF_COUNT(all), e);
@@ -263,7 +292,7 @@ static rf_status allocate(rf_exec *x, const place *places, const size_t region[2
     x->thread_memory = threads;
     if (s != RF_OK) return s;
     shared = (cutter){.base = acts};
-    x->acts = cut_acts(&shared, x, max_rows);
+    x->acts = cut_acts(&shared, x->view_cols, x->stored_input, max_rows);
     for (int i = 0; i < x->n_threads; i++) {
         cutter c = {.base = x->thread_memory + (size_t)i * own.used};
         cut_thread(&c, x, max_rows, &x->thread[i]);
@@ -280,15 +309,17 @@ rf_status rf_cpu_allocate(rf_exec *x, rf_error *e) {
     live_set live[2] = {{rf_arena_alloc(scratch, n_vals, sizeof(rf_val)), 0},
                         {rf_arena_alloc(scratch, n_vals, sizeof(rf_val)), 0}};
     size_t region[2] = {0, 0};
+    rf_val *touched =
+        rf_arena_alloc(scratch, VALS_PER_TASK + 3 * (size_t)x->n_parts, sizeof *touched);
     x->val = rf_arena_alloc(x->arena, n_vals, sizeof *x->val);
     x->thread = rf_arena_alloc(x->arena, (size_t)x->n_threads, sizeof *x->thread);
     rf_status s = RF_OK;
-    if (!places || !live[0].v || !live[1].v || !x->val || !x->thread) {
+    if (!places || !live[0].v || !live[1].v || !touched || !x->val || !x->thread) {
         s = rf_fail_nomem(e, n_vals * sizeof *places);
     }
     if (s == RF_OK) {
-        find_lifetimes(x, places);
-        place_values(x, places, live, region);
+        find_lifetimes(x, places, touched);
+        place_values(x, places, touched, live, region);
         s = allocate(x, places, region, e);
     }
     rf_arena_free(scratch);

@@ -96,7 +96,7 @@ void rf_mm_float_avx2(const rf_mm *mm, uint32_t begin, uint32_t end, void *scrat
 void rf_mm_float_avx512(const rf_mm *mm, uint32_t begin, uint32_t end, void *scratch);
 
 /* The activations' sums of 16 as i16 (|sum| <= 2032), [n_rows][n_cols / 16], for RF_INT_256. */
-void rf_mm_sums16_avx2(const rf_act *a, int16_t *dst);
+void rf_mm_sums16_avx2(const rf_mm_input *a, int16_t *dst);
 
 #ifdef __cplusplus
 }

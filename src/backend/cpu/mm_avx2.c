@@ -300,7 +300,7 @@ static void run_tiles(const rf_mm_tiles *tiles, const rf_mm *mm, rf_mm_tile tile
 
 void rf_mm_panels_avx2(const rf_mm *mm, uint32_t begin, uint32_t end, void *scratch,
                        const rf_mm_tiles *tiles) {
-    const rf_act *a = mm->act;
+    const rf_mm_input *a = mm->act;
     const rf_dtype_info *info = rf_dtype_get(mm->w->type);
     const bool is_256 = info->view == RF_INT_256;
     const uint32_t lanes = tiles->lanes, per_panel = lanes * tiles->vecs;

@@ -84,7 +84,7 @@ RF_INLINE void float_outputs(float_kind kind, int nr, int nt, const uint8_t *con
  * [t0, t0 + nt), nr output rows at a time; rows beyond the range repeat the last. */
 RF_INLINE void float_rows(float_kind kind, int nr, int nt, const rf_mm *mm, const uint8_t *w,
                           size_t stride, uint32_t row, uint32_t n_rows, uint32_t t0) {
-    const rf_act *a = mm->act;
+    const rf_mm_input *a = mm->act;
     const float *x[MAX_NT];
     for (int t = 0; t < nt; t++)
         x[t] = a->x + (size_t)(t0 + (uint32_t)t) * a->n_cols;

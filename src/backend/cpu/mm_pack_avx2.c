@@ -13,7 +13,7 @@ typedef struct lane_group {
     float d[MAX_LANES], m[MAX_LANES];
 } lane_group;
 
-void rf_mm_sums16_avx2(const rf_act *a, int16_t *dst) {
+void rf_mm_sums16_avx2(const rf_mm_input *a, int16_t *dst) {
     size_t n = (size_t)a->n_rows * (a->n_cols / 16);
     for (size_t i = 0; i < n; i += 16) {
         __m256i v = _mm256_packs_epi32(rf_load_256(a->sum + i), rf_load_256(a->sum + i + 8));

@@ -120,7 +120,7 @@ RF_INLINE void floats_of_eight(rf_mm_format f, const eight_rows *e, __m256 *d, _
 }
 
 /* Adds group g of eight rows to acc[t]. */
-RF_INLINE void group_32(rf_mm_format f, int nt, const rf_act *a, size_t g, const eight_rows *e,
+RF_INLINE void group_32(rf_mm_format f, int nt, const rf_mm_input *a, size_t g, const eight_rows *e,
                         uint32_t off, __m256 acc[]) {
     size_t n_groups = a->n_cols / 32;
     __m256i part[MAX_T][4];
@@ -162,7 +162,7 @@ RF_INLINE void group_32(rf_mm_format f, int nt, const rf_act *a, size_t g, const
 
 RF_INLINE void rows_32(rf_mm_format f, int nt, const rf_mm *mm, uint32_t begin, uint32_t end) {
     const rf_dtype_info *info = rf_dtype_get(mm->w->type);
-    const rf_act *a = mm->act;
+    const rf_mm_input *a = mm->act;
     const uint32_t off = rf_mm_range_of(mm->w->type).off;
     for (uint32_t row = begin; row < end; row += ROWS_32) {
         uint32_t n = end - row < ROWS_32 ? end - row : ROWS_32;
@@ -200,8 +200,8 @@ RF_INLINE __m256i scale_of(__m256i spread, int j) {
 
 /* The integer sums (8 partial ones) of one row's group with nt activation rows; for formats with a
  * minimum or an offset also of the minimums or scales with the activations' sums. */
-RF_INLINE void group_256(rf_mm_format f, int nt, const rf_act *a, const int16_t *sums, size_t g,
-                         const void *p, __m256i ints[], __m256i mins[]) {
+RF_INLINE void group_256(rf_mm_format f, int nt, const rf_mm_input *a, const int16_t *sums,
+                         size_t g, const void *p, __m256i ints[], __m256i mins[]) {
     rf_scales_256 s = rf_load_scales(f, p);
     __m256i w[8];
     rf_load_group(f, p, w);
@@ -240,7 +240,7 @@ RF_INLINE void floats_of_four(rf_mm_format f, const uint8_t *const p[4], __m128 
 RF_INLINE void four_rows_256(rf_mm_format f, int nt, const rf_mm *mm, const uint8_t *p[4],
                              const uint8_t *next, const int16_t *sums, __m128 acc[]) {
     const rf_dtype_info *info = rf_dtype_get(mm->w->type);
-    const rf_act *a = mm->act;
+    const rf_mm_input *a = mm->act;
     size_t n_groups = a->n_cols / 256;
     bool has_min = f == RF_MM_ANY_256 ? info->has_min : rf_mm_has_dmin(f);
     for (size_t g = 0; g < n_groups; g++) {

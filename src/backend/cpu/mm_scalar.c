@@ -69,7 +69,7 @@ static void quant_256(const float *x, size_t n, int8_t *q, float *d, int32_t *su
 }
 
 static void row_32(const rf_mm *mm, const rf_dtype_info *info, uint32_t r) {
-    const rf_act *a = mm->act;
+    const rf_mm_input *a = mm->act;
     size_t n_groups = a->n_cols / 32;
     for (size_t g = 0; g < n_groups; g++) {
         rf_int_group w;
@@ -87,7 +87,7 @@ static void row_32(const rf_mm *mm, const rf_dtype_info *info, uint32_t r) {
 }
 
 static void row_256(const rf_mm *mm, const rf_dtype_info *info, uint32_t r) {
-    const rf_act *a = mm->act;
+    const rf_mm_input *a = mm->act;
     size_t n_groups = a->n_cols / 256;
     for (size_t g = 0; g < n_groups; g++) {
         rf_int_group w;
@@ -127,7 +127,7 @@ static float dot_lanes(const float *w, const float *x, size_t n) {
 }
 
 static void row_float(const rf_mm *mm, const rf_dtype_info *info, uint32_t r, float *w) {
-    const rf_act *a = mm->act;
+    const rf_mm_input *a = mm->act;
     info->decode(rf_mm_row(mm->w, r), w, a->n_cols);
     for (size_t t = 0; t < a->n_rows; t++)
         mm->dst[t * mm->dst_stride + r] = dot_lanes(w, a->x + t * a->n_cols, a->n_cols);

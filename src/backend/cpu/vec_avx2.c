@@ -2,44 +2,10 @@
  *
  * Sixteen canonical lanes are two vectors of eight. */
 #include <math.h>
-#include <string.h>
 
 #include "backend/cpu/attend.h"
-#include "backend/cpu/kernels.h"
-#include "backend/cpu/vec_avx.h"
-#include "base/fmath.h"
-
-/* All ones in the lanes below n. */
-static __m256i lanes_below(uint32_t n) {
-    return _mm256_cmpgt_epi32(_mm256_set1_epi32((int)n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
-}
-
-static void rms_norm_avx2(float *dst, const float *x, const float *w, size_t n, float eps) {
-    __m256 s0 = _mm256_setzero_ps(), s1 = _mm256_setzero_ps();
-    size_t k = 0;
-    for (; k + 16 <= n; k += 16) {
-        __m256 a = _mm256_loadu_ps(x + k), b = _mm256_loadu_ps(x + k + 8);
-        s0 = _mm256_fmadd_ps(a, a, s0);
-        s1 = _mm256_fmadd_ps(b, b, s1);
-    }
-    if (k < n) {
-        uint32_t left = (uint32_t)(n - k);
-        __m256 a = _mm256_maskload_ps(x + k, lanes_below(left));
-        s0 = _mm256_fmadd_ps(a, a, s0);
-        if (left > 8) {
-            __m256 b = _mm256_maskload_ps(x + k + 8, lanes_below(left - 8));
-            s1 = _mm256_fmadd_ps(b, b, s1);
-        }
-    }
-    float r = 1.0f / sqrtf(rf_tree8(_mm256_add_ps(s0, s1)) / (float)n + eps);
-    __m256 rr = _mm256_set1_ps(r);
-    for (k = 0; k + 8 <= n; k += 8) {
-        __m256 y = _mm256_mul_ps(_mm256_loadu_ps(x + k), rr);
-        _mm256_storeu_ps(dst + k, _mm256_mul_ps(y, _mm256_loadu_ps(w + k)));
-    }
-    for (; k < n; k++)
-        dst[k] = (x[k] * r) * w[k];
-}
+#include "backend/cpu/lanes_avx2.h"
+#include "backend/cpu/vec_rows.h"
 
 static void rotate(float *p0, float *p1, float c, float s) {
     float x0 = *p0, x1 = *p1;
@@ -81,27 +47,6 @@ static void rope_avx2(float *x, uint32_t n_heads, uint32_t head_dim, const rf_ro
             rope_norm(x, rope->n_dims / 2, cos_sin);
         }
     }
-}
-
-static void silu_mul_avx2(float *dst, const float *gate, const float *up, size_t n) {
-    const __m256 one = _mm256_set1_ps(1.0f), sign = _mm256_set1_ps(-0.0f);
-    size_t i = 0;
-    for (; i + 8 <= n; i += 8) {
-        __m256 g = _mm256_loadu_ps(gate + i);
-        __m256 e = _mm256_add_ps(one, rf_expf8(_mm256_xor_ps(g, sign)));
-        _mm256_storeu_ps(dst + i, _mm256_mul_ps(_mm256_div_ps(g, e), _mm256_loadu_ps(up + i)));
-    }
-    for (; i < n; i++)
-        dst[i] = gate[i] / (1.0f + rf_expf(-gate[i])) * up[i];
-}
-
-static void add_avx2(float *dst, const float *a, const float *b, size_t n) {
-    size_t i = 0;
-    for (; i + 8 <= n; i += 8) {
-        _mm256_storeu_ps(dst + i, _mm256_add_ps(_mm256_loadu_ps(a + i), _mm256_loadu_ps(b + i)));
-    }
-    for (; i < n; i++)
-        dst[i] = a[i] + b[i];
 }
 
 static void f32_to_f16_avx2(uint16_t *dst, const float *x, size_t n) {
@@ -166,7 +111,7 @@ static void scale_by(float *x, uint32_t n, float c) {
         x[i] *= c;
 }
 
-static __m256 lanes_of(uint32_t bits8) {
+static __m256 seen_lanes(uint32_t bits8) {
     const __m256i bit = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
     __m256i b = _mm256_and_si256(_mm256_set1_epi32((int)bits8), bit);
     return _mm256_castsi256_ps(_mm256_cmpeq_epi32(b, bit));
@@ -178,13 +123,25 @@ static float max8(__m256 v) {
     return _mm_cvtss_f32(_mm_max_ss(x, _mm_movehdup_ps(x)));
 }
 
-static void soften_avx2(const rf_attend_head *h, uint32_t bits, float scale, const float *mask) {
+/* softcap * tanh(s / softcap) of 32 scores; out of line, for few models have it. */
+static __attribute__((noinline)) void cap_scores(__m256 s[4], float softcap) {
+    for (uint32_t i = 0; i < 4; i += 2) {
+        lanes x = soft_capped((lanes){s[i], s[i + 1]}, softcap);
+        s[i] = x.low;
+        s[i + 1] = x.high;
+    }
+}
+
+static void soften_avx2(const rf_attend_head *h, uint32_t bits, float scale, float softcap,
+                        const float *mask) {
     const __m256 none = _mm256_set1_ps(-INFINITY), factor = _mm256_set1_ps(scale);
     __m256 s[4], seen[4], best = none;
-    for (uint32_t i = 0; i < 4; i++) {
+    for (uint32_t i = 0; i < 4; i++)
         s[i] = _mm256_mul_ps(_mm256_loadu_ps(h->p + 8 * i), factor);
+    if (softcap > 0) cap_scores(s, softcap);
+    for (uint32_t i = 0; i < 4; i++) {
         if (mask) s[i] = _mm256_add_ps(s[i], _mm256_loadu_ps(mask + 8 * i));
-        seen[i] = lanes_of(bits >> (8 * i) & 0xFF);
+        seen[i] = seen_lanes(bits >> (8 * i) & 0xFF);
         best = _mm256_max_ps(best, _mm256_blendv_ps(none, s[i], seen[i]));
     }
     float top = max8(best);
@@ -192,7 +149,7 @@ static void soften_avx2(const rf_attend_head *h, uint32_t bits, float scale, con
         if (*h->m > -INFINITY) {
             float c = rf_expf(*h->m - top);
             *h->l *= c;
-            scale_by(h->acc, h->head_dim, c);
+            scale_by(h->acc, h->value_dim, c);
         }
         *h->m = top;
     }
@@ -224,14 +181,14 @@ static void accumulate_avx2(float *acc, const float *p, uint32_t bits, const flo
             _mm256_storeu_ps(acc + d + 8 * i, s[i]);
     }
     for (; d < n; d += 8) {
-        __m256i lanes = lanes_below(n - d);
-        __m256 s = _mm256_maskload_ps(acc + d, lanes);
+        __m256i in = lanes_below(n - d);
+        __m256 s = _mm256_maskload_ps(acc + d, in);
         for (uint32_t left = bits; left; left &= left - 1) {
             uint32_t j = (uint32_t)__builtin_ctz(left);
-            __m256 row = _mm256_maskload_ps(v + j * stride + d, lanes);
+            __m256 row = _mm256_maskload_ps(v + j * stride + d, in);
             s = _mm256_fmadd_ps(_mm256_broadcast_ss(p + j), row, s);
         }
-        _mm256_maskstore_ps(acc + d, lanes, s);
+        _mm256_maskstore_ps(acc + d, in, s);
     }
 }
 
@@ -241,10 +198,8 @@ static void attend_avx2(const rf_attend *a) {
 }
 
 void rf_cpu_vec_avx2(rf_cpu_kernels *k) {
-    k->rms_norm = rms_norm_avx2;
+    set_row_kernels(k);
     k->rope = rope_avx2;
-    k->silu_mul = silu_mul_avx2;
-    k->add = add_avx2;
     k->f32_to_f16 = f32_to_f16_avx2;
     k->attend = attend_avx2;
 }

@@ -4,52 +4,8 @@
 #include <math.h>
 
 #include "backend/cpu/attend.h"
-#include "backend/cpu/kernels.h"
-#include "backend/cpu/vec_avx.h"
-#include "base/fmath.h"
-
-/* A mask of the lanes below n. */
-static __mmask16 lanes_below(size_t n) {
-    const uint32_t bits = n >= 16 ? 0xFFFF : (1u << n) - 1;
-    return (__mmask16)bits;
-}
-
-static __m512 expf16(__m512 x) {
-    x = _mm512_max_ps(_mm512_set1_ps(RF_EXPF_MIN), x);
-    x = _mm512_min_ps(_mm512_set1_ps(RF_EXPF_MAX), x);
-    __m512 n = _mm512_roundscale_ps(_mm512_mul_ps(x, _mm512_set1_ps(RF_EXPF_LOG2E)),
-                                    _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
-    __m512 r = _mm512_fmadd_ps(n, _mm512_set1_ps(-RF_EXPF_LN2_HI), x);
-    r = _mm512_fmadd_ps(n, _mm512_set1_ps(-RF_EXPF_LN2_LO), r);
-    __m512 p = _mm512_set1_ps(RF_EXPF_C6);
-    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(RF_EXPF_C5));
-    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(RF_EXPF_C4));
-    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(RF_EXPF_C3));
-    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(RF_EXPF_C2));
-    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(RF_EXPF_C1));
-    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(RF_EXPF_C0));
-    __m512i e = _mm512_slli_epi32(_mm512_cvtps_epi32(n), 23);
-    return _mm512_castsi512_ps(_mm512_add_epi32(_mm512_castps_si512(p), e));
-}
-
-/* The first step of tree16. */
-static __m256 fold16(__m512 s) {
-    return _mm256_add_ps(_mm512_castps512_ps256(s), _mm512_extractf32x8_ps(s, 1));
-}
-
-static void rms_norm_avx512(float *dst, const float *x, const float *w, size_t n, float eps) {
-    __m512 s = _mm512_setzero_ps();
-    for (size_t k = 0; k < n; k += 16) {
-        __m512 v = _mm512_maskz_loadu_ps(lanes_below(n - k), x + k);
-        s = _mm512_fmadd_ps(v, v, s);
-    }
-    __m512 r = _mm512_set1_ps(1.0f / sqrtf(rf_tree8(fold16(s)) / (float)n + eps));
-    for (size_t k = 0; k < n; k += 16) {
-        __mmask16 m = lanes_below(n - k);
-        __m512 y = _mm512_mul_ps(_mm512_maskz_loadu_ps(m, x + k), r);
-        _mm512_mask_storeu_ps(dst + k, m, _mm512_mul_ps(y, _mm512_maskz_loadu_ps(m, w + k)));
-    }
-}
+#include "backend/cpu/lanes_avx512.h"
+#include "backend/cpu/vec_rows.h"
 
 static void rope_norm(float *x, uint32_t n_dims, const float *cos_sin) {
     for (uint32_t i = 0; i < n_dims; i += 16) {
@@ -84,25 +40,6 @@ static void rope_avx512(float *x, uint32_t n_heads, uint32_t head_dim, const rf_
         } else {
             rope_norm(x, rope->n_dims, cos_sin);
         }
-    }
-}
-
-static void silu_mul_avx512(float *dst, const float *gate, const float *up, size_t n) {
-    const __m512 one = _mm512_set1_ps(1.0f), sign = _mm512_set1_ps(-0.0f);
-    for (size_t i = 0; i < n; i += 16) {
-        __mmask16 m = lanes_below(n - i);
-        __m512 g = _mm512_maskz_loadu_ps(m, gate + i);
-        __m512 e = _mm512_add_ps(one, expf16(_mm512_xor_ps(g, sign)));
-        __m512 y = _mm512_mul_ps(_mm512_div_ps(g, e), _mm512_maskz_loadu_ps(m, up + i));
-        _mm512_mask_storeu_ps(dst + i, m, y);
-    }
-}
-
-static void add_avx512(float *dst, const float *a, const float *b, size_t n) {
-    for (size_t i = 0; i < n; i += 16) {
-        __mmask16 m = lanes_below(n - i);
-        __m512 x = _mm512_maskz_loadu_ps(m, a + i), y = _mm512_maskz_loadu_ps(m, b + i);
-        _mm512_mask_storeu_ps(dst + i, m, _mm512_add_ps(x, y));
     }
 }
 
@@ -154,12 +91,14 @@ static void scale_by(float *x, uint32_t n, float c) {
     }
 }
 
-static void soften_avx512(const rf_attend_head *h, uint32_t bits, float scale, const float *mask) {
+static void soften_avx512(const rf_attend_head *h, uint32_t bits, float scale, float softcap,
+                          const float *mask) {
     const __m512 none = _mm512_set1_ps(-INFINITY), factor = _mm512_set1_ps(scale);
     __m512 s[2], best = none;
     __mmask16 seen[2] = {(__mmask16)(bits & 0xFFFF), (__mmask16)(bits >> 16)};
     for (uint32_t i = 0; i < 2; i++) {
         s[i] = _mm512_mul_ps(_mm512_loadu_ps(h->p + 16 * i), factor);
+        if (softcap > 0) s[i] = soft_capped(s[i], softcap);
         if (mask) s[i] = _mm512_add_ps(s[i], _mm512_loadu_ps(mask + 16 * i));
         best = _mm512_max_ps(best, _mm512_mask_blend_ps(seen[i], none, s[i]));
     }
@@ -168,13 +107,13 @@ static void soften_avx512(const rf_attend_head *h, uint32_t bits, float scale, c
         if (*h->m > -INFINITY) {
             float c = rf_expf(*h->m - top);
             *h->l *= c;
-            scale_by(h->acc, h->head_dim, c);
+            scale_by(h->acc, h->value_dim, c);
         }
         *h->m = top;
     }
     __m512 m = _mm512_set1_ps(*h->m);
     for (uint32_t i = 0; i < 2; i++) {
-        s[i] = _mm512_maskz_mov_ps(seen[i], expf16(_mm512_sub_ps(s[i], m)));
+        s[i] = _mm512_maskz_mov_ps(seen[i], lanes_exp(_mm512_sub_ps(s[i], m)));
         _mm512_storeu_ps(h->p + 16 * i, s[i]);
     }
     *h->l += rf_tree8(fold16(_mm512_add_ps(s[0], s[1])));
@@ -217,10 +156,8 @@ static void attend_avx512(const rf_attend *a) {
 }
 
 void rf_cpu_vec_avx512(rf_cpu_kernels *k) {
-    k->rms_norm = rms_norm_avx512;
+    set_row_kernels(k);
     k->rope = rope_avx512;
-    k->silu_mul = silu_mul_avx512;
-    k->add = add_avx512;
     k->f32_to_f16 = f32_to_f16_avx512;
     k->attend = attend_avx512;
 }

@@ -1,33 +1,9 @@
 /* vec_scalar.c - every kernel but the matrix product, in plain C.
  *
- * This is docs/arithmetic.md written out: the other instruction sets must give the same bits.  All
- * element-wise kernels allow dst to be one of their inputs. */
-#include <math.h>
-#include <string.h>
-
+ * This is docs/arithmetic.md written out: the other instruction sets must give the same bits. */
 #include "backend/cpu/attend.h"
-#include "backend/cpu/kernels.h"
-#include "base/fmath.h"
-
-static float tree16(const float lane[16]) {
-    float s[8];
-    for (int i = 0; i < 8; i++)
-        s[i] = lane[i] + lane[i + 8];
-    for (int i = 0; i < 4; i++)
-        s[i] += s[i + 4];
-    for (int i = 0; i < 2; i++)
-        s[i] += s[i + 2];
-    return s[0] + s[1];
-}
-
-static void rms_norm_scalar(float *dst, const float *x, const float *w, size_t n, float eps) {
-    float lane[16] = {0};
-    for (size_t k = 0; k < n; k++)
-        lane[k % 16] = fmaf(x[k], x[k], lane[k % 16]);
-    float r = 1.0f / sqrtf(tree16(lane) / (float)n + eps);
-    for (size_t k = 0; k < n; k++)
-        dst[k] = (x[k] * r) * w[k];
-}
+#include "backend/cpu/lanes_scalar.h"
+#include "backend/cpu/vec_rows.h"
 
 static void rope_scalar(float *x, uint32_t n_heads, uint32_t head_dim, const rf_rope *rope,
                         const float *cos_sin) {
@@ -43,16 +19,6 @@ static void rope_scalar(float *x, uint32_t n_heads, uint32_t head_dim, const rf_
             *p1 = fmaf(x0, s, x1 * c);
         }
     }
-}
-
-static void silu_mul_scalar(float *dst, const float *gate, const float *up, size_t n) {
-    for (size_t i = 0; i < n; i++)
-        dst[i] = gate[i] / (1.0f + rf_expf(-gate[i])) * up[i];
-}
-
-static void add_scalar(float *dst, const float *a, const float *b, size_t n) {
-    for (size_t i = 0; i < n; i++)
-        dst[i] = a[i] + b[i];
 }
 
 static void f32_to_f16_scalar(uint16_t *dst, const float *x, size_t n) {
@@ -73,21 +39,18 @@ static float kv_at(const uint8_t *row, uint32_t i, rf_dtype type) {
 
 /* q . k over lanes; a head_dim that is no multiple of 16 is continued with zeros. */
 static float score(const float *q, const uint8_t *k, uint32_t n, rf_dtype type) {
-    float lane[16] = {0};
+    lanes s = lanes_set(0.0f);
     for (uint32_t i = 0; i < n; i += 16) {
-        for (uint32_t j = 0; j < 16; j++) {
-            bool in = i + j < n;
-            lane[j] = fmaf(in ? q[i + j] : 0.0f, in ? kv_at(k, i + j, type) : 0.0f, lane[j]);
-        }
+        lanes x = {{0}};
+        for (uint32_t j = 0; j < 16 && i + j < n; j++)
+            x.v[j] = kv_at(k, i + j, type);
+        s = lanes_fma(lanes_load_n(q + i, n - i), x, s);
     }
-    return tree16(lane);
+    return lanes_tree16(s);
 }
 
 static float tree32(const float p[32]) {
-    float s[16];
-    for (int i = 0; i < 16; i++)
-        s[i] = p[i] + p[i + 16];
-    return tree16(s);
+    return lanes_tree16(lanes_add(lanes_load_n(p, 16), lanes_load_n(p + 16, 16)));
 }
 
 /* The running softmax of one query head. */
@@ -97,29 +60,29 @@ typedef struct head_state {
 
 static void attend_block(const rf_attend *a, const float *q, float *acc, head_state *st,
                          uint32_t block, uint32_t bits) {
-    size_t at = a->table[block] * a->block_stride;
+    const uint8_t *k = a->k + a->table[block] * a->k_block;
+    const uint8_t *v = a->v + a->table[block] * a->v_block;
     float s[RF_KV_BLOCK] = {0}, p[RF_KV_BLOCK] = {0};
     float m_new = st->m;
     for (uint32_t left = bits; left; left &= left - 1) {
         uint32_t j = (uint32_t)__builtin_ctz(left);
-        s[j] = score(q, a->k + at + j * a->row_stride, a->head_dim, a->kv_type) * a->scale;
+        s[j] = score(q, k + j * a->k_row, a->head_dim, a->kv_type) * a->scale;
+        if (a->softcap > 0) s[j] = a->softcap * rf_tanhf(s[j] / a->softcap);
         if (a->mask) s[j] += a->mask[block * RF_KV_BLOCK + j];
         if (s[j] > m_new) m_new = s[j];
     }
     if (m_new > st->m) {
         float c = st->m == -INFINITY ? 0.0f : rf_expf(st->m - m_new);
         st->l *= c;
-        for (uint32_t d = 0; d < a->head_dim; d++)
+        for (uint32_t d = 0; d < a->value_dim; d++)
             acc[d] *= c;
         st->m = m_new;
     }
     for (uint32_t left = bits; left; left &= left - 1) {
         uint32_t j = (uint32_t)__builtin_ctz(left);
-        const uint8_t *v = a->v + at + j * a->row_stride;
         p[j] = rf_expf(s[j] - m_new);
-        for (uint32_t d = 0; d < a->head_dim; d++) {
-            acc[d] = fmaf(p[j], kv_at(v, d, a->kv_type), acc[d]);
-        }
+        for (uint32_t d = 0; d < a->value_dim; d++)
+            acc[d] = fmaf(p[j], kv_at(v + j * a->v_row, d, a->kv_type), acc[d]);
     }
     st->l += tree32(p);
 }
@@ -128,27 +91,22 @@ static void attend_scalar(const rf_attend *a) {
     rf_attend_span span = rf_attend_span_of(a);
     uint32_t end = rf_attend_end_block(&span);
     for (uint32_t h = 0; h < a->n_q; h++) {
-        float *acc = a->dst + (size_t)h * a->head_dim;
-        head_state st = {-INFINITY, 0.0f};
-        bool any = false;
-        memset(acc, 0, a->head_dim * sizeof *acc);
+        float *acc = a->dst + (size_t)h * a->value_dim, sink = rf_attend_sink(a, h);
+        head_state st = {sink, sink == -INFINITY ? 0.0f : 1.0f};
+        memset(acc, 0, a->value_dim * sizeof *acc);
         for (uint32_t b = rf_attend_first_block(&span); b < end; b++) {
             uint32_t bits = rf_attend_bits(a, &span, b);
-            if (!bits) continue;
-            any = true;
-            attend_block(a, a->q + (size_t)h * a->head_dim, acc, &st, b, bits);
+            if (bits) attend_block(a, a->q + (size_t)h * a->head_dim, acc, &st, b, bits);
         }
-        if (!any) continue;
-        for (uint32_t d = 0; d < a->head_dim; d++)
+        if (st.l == 0.0f) continue; /* no key is visible */
+        for (uint32_t d = 0; d < a->value_dim; d++)
             acc[d] /= st.l;
     }
 }
 
 void rf_cpu_vec_scalar(rf_cpu_kernels *k) {
-    k->rms_norm = rms_norm_scalar;
+    set_row_kernels(k);
     k->rope = rope_scalar;
-    k->silu_mul = silu_mul_scalar;
-    k->add = add_scalar;
     k->f32_to_f16 = f32_to_f16_scalar;
     k->attend = attend_scalar;
 }

@@ -14,13 +14,18 @@ struct rf_backend {
     uint32_t n_execs; /* still alive; the backend outlives them */
 };
 
+/* What a layer keeps of each token; nothing where it has no KV_PUT. */
+typedef struct layer_kv {
+    size_t k_cols, v_cols; /* v_cols 0: values are the first columns of each head's key */
+    float *k, *v;          /* [n_kv_blocks * RF_KV_BLOCK][k_cols or v_cols] */
+} layer_kv;
+
 struct rf_exec {
     rf_backend *backend;
     const rf_plan *plan;
     rf_limits limits;
     float *act;        /* the plan's activations, [floats_per_token * max_tokens] */
-    float *k, *v;      /* [n_layers][n_kv_blocks * RF_KV_BLOCK][kv_cols] */
-    size_t kv_cols;    /* n_kv_heads * head_dim */
+    layer_kv *kv;      /* [n_layers] */
     float *row, *bias; /* one decoded row each, [widest weight] */
     double *w, *in;    /* that row, and a matrix product's input, [max_tokens][widest weight] */
     double *score;     /* [n_kv_blocks * RF_KV_BLOCK] */
@@ -53,8 +58,11 @@ static void ref_exec_free(rf_exec *x) {
     if (!x) return;
     x->backend->n_execs--;
     rf_free(x->act);
-    rf_free(x->k);
-    rf_free(x->v);
+    for (uint32_t il = 0; x->kv && il < x->plan->model->n_layers; il++) {
+        rf_free(x->kv[il].k);
+        rf_free(x->kv[il].v);
+    }
+    rf_free(x->kv);
     rf_free(x->row);
     rf_free(x->bias);
     rf_free(x->w);
@@ -72,20 +80,32 @@ static void *take(rf_exec *x, size_t n, size_t m, size_t size) {
     return p;
 }
 
+static bool allocate_kv(rf_exec *x) {
+    size_t n_slots = (size_t)x->limits.n_kv_blocks * RF_KV_BLOCK;
+    if (!(x->kv = take(x, x->plan->model->n_layers, 1, sizeof *x->kv))) return false;
+    for (uint32_t i = 0; i < x->plan->n_steps; i++) {
+        const rf_step *s = &x->plan->steps[i];
+        if (s->op != RF_OP_KV_PUT) continue;
+        layer_kv *kv = &x->kv[s->layer];
+        kv->k_cols = (size_t)s->n_kv_heads * s->head_dim;
+        kv->v_cols = s->b ? (size_t)s->n_kv_heads * s->value_dim : 0;
+        if (!(kv->k = take(x, kv->k_cols, n_slots, sizeof *kv->k))) return false;
+        if (s->b && !(kv->v = take(x, kv->v_cols, n_slots, sizeof *kv->v))) return false;
+    }
+    return true;
+}
+
 static bool allocate(rf_exec *x) {
     const rf_plan *p = x->plan;
     size_t n_slots = (size_t)x->limits.n_kv_blocks * RF_KV_BLOCK, widest = 1;
     for (rf_val v = 1; v < p->n_vals; v++)
         if (p->vals[v].weight && p->vals[v].weight->cols > widest) widest = p->vals[v].weight->cols;
-    size_t kv_width = (size_t)p->model->n_layers * x->kv_cols;
     return (x->act = take(x, p->floats_per_token, x->limits.max_tokens, sizeof(float))) &&
-           (x->k = take(x, kv_width, n_slots, sizeof(float))) &&
-           (x->v = take(x, kv_width, n_slots, sizeof(float))) &&
            (x->row = take(x, widest, 1, sizeof(float))) &&
            (x->bias = take(x, widest, 1, sizeof(float))) &&
            (x->w = take(x, widest, 1, sizeof(double))) &&
            (x->in = take(x, widest, x->limits.max_tokens, sizeof(double))) &&
-           (x->score = take(x, n_slots, 1, sizeof(double)));
+           (x->score = take(x, n_slots, 1, sizeof(double))) && allocate_kv(x);
 }
 
 static rf_status ref_compile(rf_exec **out, rf_backend *b, const rf_plan *p, const rf_limits *l,
@@ -103,7 +123,6 @@ static rf_status ref_compile(rf_exec **out, rf_backend *b, const rf_plan *p, con
     x->backend = b;
     x->plan = p;
     x->limits = *l;
-    x->kv_cols = (size_t)p->model->n_kv_heads * p->model->head_dim;
     x->bytes = sizeof *x;
     b->n_execs++;
     if (!allocate(x)) {
@@ -127,7 +146,7 @@ static uint32_t rows_of(const rf_exec *x, rf_val v) {
     return x->plan->vals[v].per_output ? x->n_outputs : x->n_rows;
 }
 
-/* Row r of a weight as f32. */
+/* Row r of a weight (of all its planes) as f32. */
 static void decode_row(const rf_tensor *w, uint32_t r, float *out) {
     const uint8_t *src = (const uint8_t *)w->data + (size_t)r * w->row_bytes;
     rf_dtype_get(w->type)->decode(src, out, w->cols);
@@ -160,20 +179,39 @@ static double dot_wide(const double *a, const double *b, size_t n) {
 }
 
 static void run_embed(rf_exec *x, const rf_step *s) {
-    for (uint32_t t = 0; t < x->n_rows; t++)
-        decode_row(weight_of(x, s->w), (uint32_t)x->batch->token[t], row_of(x, s->dst, t));
+    for (uint32_t t = 0; t < x->n_rows; t++) {
+        uint32_t row = 0;
+        if (s->source == RF_EMBED_TOKEN) row = (uint32_t)x->batch->token[t];
+        if (s->source == RF_EMBED_POSITION) row = x->batch->pos[t];
+        decode_row(weight_of(x, s->w), row, row_of(x, s->dst, t));
+    }
 }
 
-static void run_rms_norm(rf_exec *x, const rf_step *s) {
+/* A vector's n values, or n times otherwise where there is none. */
+static void decode_vector(const rf_tensor *w, float *out, size_t n, float otherwise) {
+    for (size_t i = 0; i < n; i++)
+        out[i] = otherwise;
+    if (w) decode_row(w, 0, out);
+}
+
+/* RMS and layer norm; the former subtracts no mean and adds no bias. */
+static void run_norm(rf_exec *x, const rf_step *s) {
     size_t n = s->head_dim;
-    decode_row(weight_of(x, s->w), 0, x->row);
+    decode_vector(weight_of(x, s->w), x->row, n, 1);
+    decode_vector(weight_of(x, s->bias), x->bias, n, 0);
     for (uint32_t t = 0; t < rows_of(x, s->dst); t++)
         for (uint32_t h = 0; h < s->n_heads; h++) {
             const float *a = row_of(x, s->a, t) + h * n;
             float *dst = row_of(x, s->dst, t) + h * n;
-            double r = 1 / sqrt(dot(a, a, n) / (double)n + (double)s->eps);
+            double mean = 0, square = 0;
+            for (size_t i = 0; i < n && s->op == RF_OP_LAYER_NORM; i++)
+                mean += (double)a[i] / (double)n;
             for (size_t i = 0; i < n; i++)
-                dst[i] = (float)((double)a[i] * r * (double)x->row[i]);
+                square += ((double)a[i] - mean) * ((double)a[i] - mean);
+            double r = 1 / sqrt(square / (double)n + (double)s->eps);
+            for (size_t i = 0; i < n; i++)
+                dst[i] =
+                    (float)(((double)a[i] - mean) * r * (double)x->row[i] + (double)x->bias[i]);
         }
 }
 
@@ -193,6 +231,24 @@ static void run_matmul(rf_exec *x, const rf_step *s) {
         for (uint32_t t = 0; t < n_rows; t++)
             row_of(x, s->dst, t)[r] = (float)(dot_wide(x->w, x->in + t * n, n) + b);
     }
+}
+
+/* dst[r] = w[plane][r] a + bias[plane][r] */
+static void multiply_plane(rf_exec *x, const rf_tensor *w, const rf_tensor *bias, uint32_t plane,
+                           const float *a, float *dst) {
+    if (bias) decode_row(bias, plane, x->bias);
+    for (uint32_t r = 0; r < w->rows; r++) {
+        decode_row(w, plane * w->rows + r, x->row);
+        dst[r] = (float)(dot(x->row, a, w->cols) + (bias ? (double)x->bias[r] : 0));
+    }
+}
+
+static void run_head_matmul(rf_exec *x, const rf_step *s) {
+    const rf_tensor *w = weight_of(x, s->w);
+    for (uint32_t t = 0; t < rows_of(x, s->dst); t++)
+        for (uint32_t h = 0; h < s->n_heads; h++)
+            multiply_plane(x, w, NULL, h, row_of(x, s->a, t) + (size_t)h * w->cols,
+                           row_of(x, s->dst, t) + (size_t)h * w->rows);
 }
 
 static void run_rope(rf_exec *x, const rf_step *s) {
@@ -219,27 +275,41 @@ static void run_rope(rf_exec *x, const rf_step *s) {
     }
 }
 
-/* Where a layer's cache keeps position pos of sequence s: an index of a row of kv_cols. */
-static size_t slot_of(const rf_exec *x, uint32_t layer, uint32_t s, uint32_t pos) {
+/* Where a cache keeps position pos of sequence s: an index of a row. */
+static size_t slot_of(const rf_exec *x, uint32_t s, uint32_t pos) {
     const uint32_t *table = x->batch->table + (size_t)s * x->batch->table_stride;
-    size_t slot = (size_t)table[pos / RF_KV_BLOCK] * RF_KV_BLOCK + pos % RF_KV_BLOCK;
-    return (size_t)layer * x->limits.n_kv_blocks * RF_KV_BLOCK + slot;
+    return (size_t)table[pos / RF_KV_BLOCK] * RF_KV_BLOCK + pos % RF_KV_BLOCK;
 }
 
-static void store(const rf_exec *x, float *dst, const float *src) {
+static void store(const rf_exec *x, float *dst, const float *src, size_t n) {
     bool half = x->limits.kv_type == RF_DT_F16;
-    for (size_t i = 0; i < x->kv_cols; i++)
+    for (size_t i = 0; i < n; i++)
         dst[i] = half ? rf_f16_to_f32(rf_f32_to_f16(src[i])) : src[i];
 }
 
 static void run_kv_put(rf_exec *x, const rf_step *step) {
     const rf_batch *b = x->batch;
+    const layer_kv *kv = &x->kv[step->layer];
     for (uint32_t s = 0; s < b->n_seqs; s++)
         for (uint32_t t = b->seq_start[s]; t < b->seq_start[s + 1]; t++) {
-            size_t slot = slot_of(x, step->layer, s, b->pos[t]);
-            store(x, x->k + slot * x->kv_cols, row_of(x, step->a, t));
-            store(x, x->v + slot * x->kv_cols, row_of(x, step->b, t));
+            size_t slot = slot_of(x, s, b->pos[t]);
+            store(x, kv->k + slot * kv->k_cols, row_of(x, step->a, t), kv->k_cols);
+            if (step->b) store(x, kv->v + slot * kv->v_cols, row_of(x, step->b, t), kv->v_cols);
         }
+}
+
+/* Key and value of KV head number head at position j of sequence s. */
+static const float *key_at(const rf_exec *x, const rf_step *step, uint32_t s, uint32_t j,
+                           uint32_t head) {
+    const layer_kv *kv = &x->kv[step->layer];
+    return kv->k + slot_of(x, s, j) * kv->k_cols + (size_t)head * step->head_dim;
+}
+
+static const float *value_at(const rf_exec *x, const rf_step *step, uint32_t s, uint32_t j,
+                             uint32_t head) {
+    const layer_kv *kv = &x->kv[step->layer];
+    if (!kv->v) return key_at(x, step, s, j, head);
+    return kv->v + slot_of(x, s, j) * kv->v_cols + (size_t)head * step->value_dim;
 }
 
 static bool is_visible(const rf_attn_pattern *a, int64_t p, int64_t j) {
@@ -250,6 +320,8 @@ static bool is_visible(const rf_attn_pattern *a, int64_t p, int64_t j) {
         return true;
     case RF_ATTN_LOCAL:
         return p - a->window < j && j <= p;
+    case RF_ATTN_LOCAL_BOTH:
+        return p - j <= a->window / 2 && j - p <= a->window / 2;
     case RF_ATTN_GLOBAL_LOCAL:
         return (j < a->n_global || p - a->window < j) && j <= p;
     case RF_ATTN_CUSTOM:
@@ -260,16 +332,20 @@ static bool is_visible(const rf_attn_pattern *a, int64_t p, int64_t j) {
 
 static const double hidden = -HUGE_VAL; /* the score of a key that a row does not see */
 
+static double soft_cap(double x, float cap) {
+    return cap > 0 ? (double)cap * rf_tanh(x / (double)cap) : x;
+}
+
 /* Scores of all keys of sequence s for one query head at row t; returns the highest. */
 static double score_keys(rf_exec *x, const rf_step *step, uint32_t s, uint32_t t, const float *q,
-                         size_t head_offset) {
+                         uint32_t kv_head) {
     const rf_batch *b = x->batch;
     double highest = hidden;
     for (uint32_t j = 0; j < b->kv_len[s]; j++) {
         x->score[j] = hidden;
         if (!is_visible(&step->pattern, b->pos[t], j)) continue;
-        const float *k = x->k + slot_of(x, step->layer, s, j) * x->kv_cols + head_offset;
-        x->score[j] = dot(q, k, step->head_dim) * (double)step->scale;
+        double score = dot(q, key_at(x, step, s, j, kv_head), step->head_dim);
+        x->score[j] = soft_cap(score * (double)step->scale, step->softcap);
         if (step->pattern.kind == RF_ATTN_CUSTOM)
             x->score[j] += (double)b->mask[(size_t)t * b->mask_stride + j];
         if (x->score[j] > highest) highest = x->score[j];
@@ -278,18 +354,24 @@ static double score_keys(rf_exec *x, const rf_step *step, uint32_t s, uint32_t t
 }
 
 static void attend_row(rf_exec *x, const rf_step *step, uint32_t s, uint32_t t) {
-    uint32_t n = step->head_dim, group = step->n_heads / step->n_kv_heads;
+    uint32_t n = step->value_dim, group = step->n_heads / step->n_kv_heads;
     uint32_t kv_len = x->batch->kv_len[s];
+    const rf_tensor *sinks = weight_of(x, step->w);
+    if (sinks) decode_row(sinks, 0, x->row);
     for (uint32_t h = 0; h < step->n_heads; h++) {
-        const float *q = row_of(x, step->a, t) + (size_t)h * n;
+        const float *q = row_of(x, step->a, t) + (size_t)h * step->head_dim;
         float *dst = row_of(x, step->dst, t) + (size_t)h * n;
-        size_t head_offset = (size_t)(h / group) * n;
         double acc[RF_MAX_HEAD_DIM] = {0}, sum = 0;
-        double highest = score_keys(x, step, s, t, q, head_offset);
+        double highest = score_keys(x, step, s, t, q, h / group);
+        if (sinks) {
+            double sink = (double)x->row[h];
+            highest = sink > highest ? sink : highest;
+            sum = rf_exp(sink - highest);
+        }
         for (uint32_t j = 0; j < kv_len; j++) {
             if (x->score[j] == hidden) continue;
             double p = rf_exp(x->score[j] - highest);
-            const float *v = x->v + slot_of(x, step->layer, s, j) * x->kv_cols + head_offset;
+            const float *v = value_at(x, step, s, j, h / group);
             sum += p;
             for (uint32_t i = 0; i < n; i++)
                 acc[i] += p * (double)v[i];
@@ -306,20 +388,72 @@ static void run_attend(rf_exec *x, const rf_step *step) {
             attend_row(x, step, s, t);
 }
 
-static void run_silu_mul(rf_exec *x, const rf_step *s) {
+static double sigmoid(double x) { return 1 / (1 + rf_exp(-x)); }
+
+static double activate(rf_act act, double x) {
+    const double root_half = 0.70710678118654752440, root_2_pi = 0.79788456080286535588;
+    switch (act) {
+    case RF_ACT_SILU:
+        return x * sigmoid(x);
+    case RF_ACT_GELU:
+        return x * (1 + rf_erf(x * root_half)) / 2;
+    case RF_ACT_GELU_TANH:
+        return x * (1 + rf_tanh(root_2_pi * (x + 0.044715 * x * x * x))) / 2;
+    case RF_ACT_RELU:
+        return x > 0 ? x : 0;
+    case RF_ACT_RELU2:
+        return x > 0 ? x * x : 0;
+    case RF_ACT_SIGMOID:
+        return sigmoid(x);
+    case RF_ACT_SWIGLU_OAI:
+        break; /* has two operands */
+    }
+    return (double)NAN;
+}
+
+static double glu(rf_act act, double gate, double up) {
+    if (act != RF_ACT_SWIGLU_OAI) return activate(act, gate) * up;
+    double g = gate < 7 ? gate : 7, u = up < 7 ? up : 7;
+    u = u > -7 ? u : -7;
+    return g * sigmoid(1.702 * g) * (u + 1);
+}
+
+/* What becomes of one element of a, and one of b, of an op that works on each by itself. */
+static double element(const rf_step *s, double a, double b) {
+    if (s->op == RF_OP_ACT) return activate(s->act, a);
+    if (s->op == RF_OP_GLU) return glu(s->act, a, b);
+    if (s->op == RF_OP_SCALE) return a * (double)s->scale;
+    if (s->op == RF_OP_SOFTCAP) return soft_cap(a, s->softcap);
+    return s->op == RF_OP_ADD ? a + b : a * b;
+}
+
+static void run_elements(rf_exec *x, const rf_step *s) {
     uint32_t cols = x->plan->vals[s->dst].cols;
+    uint32_t repeat = s->b ? cols / x->plan->vals[s->b].cols : 1; /* columns of a per one of b */
     for (uint32_t t = 0; t < rows_of(x, s->dst); t++)
         for (uint32_t i = 0; i < cols; i++) {
-            double g = (double)row_of(x, s->a, t)[i], u = (double)row_of(x, s->b, t)[i];
-            row_of(x, s->dst, t)[i] = (float)(g / (1 + rf_exp(-g)) * u);
+            double b = s->b ? (double)row_of(x, s->b, t)[i / repeat] : 0;
+            row_of(x, s->dst, t)[i] = (float)element(s, (double)row_of(x, s->a, t)[i], b);
         }
 }
 
-static void run_add(rf_exec *x, const rf_step *s) {
-    uint32_t cols = x->plan->vals[s->dst].cols;
+static void run_slice(rf_exec *x, const rf_step *s) {
+    uint32_t n = x->plan->vals[s->dst].cols / s->n_heads;
     for (uint32_t t = 0; t < rows_of(x, s->dst); t++)
-        for (uint32_t i = 0; i < cols; i++)
-            row_of(x, s->dst, t)[i] = row_of(x, s->a, t)[i] + row_of(x, s->b, t)[i];
+        for (uint32_t h = 0; h < s->n_heads; h++)
+            memcpy(row_of(x, s->dst, t) + (size_t)h * n,
+                   row_of(x, s->a, t) + (size_t)h * s->head_dim + s->first, n * sizeof(float));
+}
+
+static void run_concat(rf_exec *x, const rf_step *s) {
+    uint32_t n_a = s->head_dim, n_b = x->plan->vals[s->b].cols / s->n_kv_heads;
+    for (uint32_t t = 0; t < rows_of(x, s->dst); t++)
+        for (uint32_t h = 0; h < s->n_heads; h++) {
+            float *dst = row_of(x, s->dst, t) + (size_t)h * (n_a + n_b);
+            size_t hb = s->n_kv_heads == 1 ? 0 : h;
+            memcpy(dst, row_of(x, s->a, t) + (size_t)h * n_a, n_a * sizeof *dst);
+            memcpy(dst + n_a, row_of(x, s->b, t) + hb * n_b, n_b * sizeof *dst);
+        }
 }
 
 static void run_pick(rf_exec *x, const rf_step *s) {
@@ -328,38 +462,124 @@ static void run_pick(rf_exec *x, const rf_step *s) {
         memcpy(row_of(x, s->dst, o), row_of(x, s->a, x->batch->out_row[o]), cols * sizeof(float));
 }
 
-static void run_step(rf_exec *x, const rf_step *s) {
-    switch (s->op) {
-    case RF_OP_EMBED:
-        run_embed(x, s);
-        break;
-    case RF_OP_RMS_NORM:
-        run_rms_norm(x, s);
-        break;
-    case RF_OP_MATMUL:
-        run_matmul(x, s);
-        break;
-    case RF_OP_ROPE:
-        run_rope(x, s);
-        break;
-    case RF_OP_KV_PUT:
-        run_kv_put(x, s);
-        break;
-    case RF_OP_ATTEND:
-        run_attend(x, s);
-        break;
-    case RF_OP_SILU_MUL:
-        run_silu_mul(x, s);
-        break;
-    case RF_OP_ADD:
-        run_add(x, s);
-        break;
-    case RF_OP_PICK:
-        run_pick(x, s);
-        break;
-    case RF_OP_COUNT:
-        break;
+/* Experts -------------------------------------------------------------------------------------*/
+
+/* exp(x[i]) / sum of exp, in place */
+static void softmax(double *x, size_t n) {
+    double highest = x[0], sum = 0;
+    for (size_t i = 1; i < n; i++)
+        highest = x[i] > highest ? x[i] : highest;
+    for (size_t i = 0; i < n; i++)
+        sum += x[i] = rf_exp(x[i] - highest);
+    for (size_t i = 0; i < n; i++)
+        x[i] /= sum;
+}
+
+/* The index of the highest x[i] not yet taken, the lowest such index; n when all are taken. */
+static uint32_t best_of(const double *x, const bool *taken, uint32_t n) {
+    uint32_t best = n;
+    for (uint32_t i = 0; i < n; i++)
+        if (!taken[i] && (best == n || x[i] > x[best])) best = i;
+    return best;
+}
+
+/* How good a group's experts are for being chosen: its best, or its two best together. */
+static double group_score(const double *x, uint32_t n, bool two) {
+    bool taken[RF_MAX_EXPERTS] = {false};
+    uint32_t first = best_of(x, taken, n);
+    taken[first] = true;
+    return two && n > 1 ? x[first] + x[best_of(x, taken, n)] : x[first];
+}
+
+/* Marks the experts of all groups but the best n_groups_used as taken. */
+static void close_groups(const rf_router *r, const double *choice, bool *taken) {
+    double score[RF_MAX_EXPERTS];
+    bool open[RF_MAX_EXPERTS] = {false};
+    uint32_t n = r->n_experts / r->n_groups;
+    for (uint32_t g = 0; g < r->n_groups; g++)
+        score[g] = group_score(choice + (size_t)g * n, n, r->select_bias != NULL);
+    for (uint32_t i = 0; i < r->n_groups_used; i++)
+        open[best_of(score, open, r->n_groups)] = true;
+    for (uint32_t i = 0; i < r->n_experts; i++)
+        taken[i] = !open[i / n];
+}
+
+static void route_row(const rf_router *r, const float *score, float *dst) {
+    double p[RF_MAX_EXPERTS], choice[RF_MAX_EXPERTS], weight[RF_MAX_EXPERTS_USED], sum = 0;
+    bool taken[RF_MAX_EXPERTS] = {false};
+    for (uint32_t i = 0; i < r->n_experts; i++)
+        p[i] = r->kind == RF_ROUTER_SIGMOID ? sigmoid((double)score[i]) : (double)score[i];
+    if (r->kind == RF_ROUTER_SOFTMAX) softmax(p, r->n_experts);
+    for (uint32_t i = 0; i < r->n_experts; i++)
+        choice[i] = p[i] + (r->select_bias ? (double)r->select_bias[i] : 0);
+    if (r->n_groups > 1) close_groups(r, choice, taken);
+    for (uint32_t i = 0; i < r->n_used; i++) {
+        uint32_t best = best_of(choice, taken, r->n_experts);
+        taken[best] = true;
+        weight[i] = p[best];
+        dst[r->n_used + i] = (float)best;
     }
+    if (r->kind == RF_ROUTER_SOFTMAX_TOPK) softmax(weight, r->n_used);
+    for (uint32_t i = 0; i < r->n_used; i++)
+        sum += weight[i];
+    if (!r->normalise) sum = 1;
+    for (uint32_t i = 0; i < r->n_used; i++)
+        dst[i] = (float)(weight[i] / (sum > 0x1p-14 ? sum : 0x1p-14) * (double)r->scale);
+}
+
+static void run_route(rf_exec *x, const rf_step *s) {
+    for (uint32_t t = 0; t < rows_of(x, s->dst); t++)
+        route_row(s->router, row_of(x, s->a, t), row_of(x, s->dst, t));
+}
+
+static void run_experts(rf_exec *x, const rf_step *s) {
+    const rf_tensor *w = weight_of(x, s->w), *bias = weight_of(x, s->bias);
+    uint32_t n_used = s->router->n_used;
+    bool one_input = x->plan->vals[s->a].cols == w->cols;
+    for (uint32_t t = 0; t < rows_of(x, s->dst); t++)
+        for (uint32_t i = 0; i < n_used; i++) {
+            uint32_t expert = (uint32_t)row_of(x, s->b, t)[n_used + i];
+            const float *a = row_of(x, s->a, t) + (one_input ? 0 : (size_t)i * w->cols);
+            multiply_plane(x, w, bias, expert, a, row_of(x, s->dst, t) + (size_t)i * w->rows);
+        }
+}
+
+static void run_mix(rf_exec *x, const rf_step *s) {
+    uint32_t cols = x->plan->vals[s->dst].cols;
+    for (uint32_t t = 0; t < rows_of(x, s->dst); t++)
+        for (uint32_t c = 0; c < cols; c++) {
+            double sum = 0;
+            for (uint32_t i = 0; i < s->router->n_used; i++)
+                sum += (double)row_of(x, s->b, t)[i] *
+                       (double)row_of(x, s->a, t)[(size_t)i * cols + c];
+            row_of(x, s->dst, t)[c] = (float)sum;
+        }
+}
+
+static void run_step(rf_exec *x, const rf_step *s) {
+    static void (*const runs[RF_OP_COUNT])(rf_exec *, const rf_step *) = {
+        [RF_OP_EMBED] = run_embed,
+        [RF_OP_RMS_NORM] = run_norm,
+        [RF_OP_LAYER_NORM] = run_norm,
+        [RF_OP_MATMUL] = run_matmul,
+        [RF_OP_HEAD_MATMUL] = run_head_matmul,
+        [RF_OP_ROPE] = run_rope,
+        [RF_OP_KV_PUT] = run_kv_put,
+        [RF_OP_ATTEND] = run_attend,
+        [RF_OP_ACT] = run_elements,
+        [RF_OP_GLU] = run_elements,
+        [RF_OP_SCALE] = run_elements,
+        [RF_OP_SOFTCAP] = run_elements,
+        [RF_OP_ADD] = run_elements,
+        [RF_OP_MUL] = run_elements,
+        [RF_OP_SLICE] = run_slice,
+        [RF_OP_CONCAT] = run_concat,
+        [RF_OP_ROUTE] = run_route,
+        [RF_OP_EXPERTS] = run_experts,
+        [RF_OP_MIX] = run_mix,
+        [RF_OP_PICK] = run_pick,
+    };
+    runs[s->op](x, s);
 }
 
 static rf_status ref_run(rf_exec *x, const rf_batch *batch, rf_error *e) {
@@ -373,26 +593,26 @@ static rf_status ref_run(rf_exec *x, const rf_batch *batch, rf_error *e) {
     return RF_OK;
 }
 
-static rf_status ref_wait(rf_exec *x, const float **logits) {
-    *logits = row_of(x, x->plan->logits, 0);
+static rf_status ref_wait(rf_exec *x, const float **result) {
+    *result = row_of(x, x->plan->result, 0);
     return RF_OK;
 }
 
 static rf_status ref_kv_copy(rf_exec *x, uint32_t from_block, uint32_t to_block) {
     if (from_block >= x->limits.n_kv_blocks || to_block >= x->limits.n_kv_blocks) return RF_EARG;
     if (from_block == to_block) return RF_OK;
-    size_t block = RF_KV_BLOCK * x->kv_cols, layer = block * x->limits.n_kv_blocks;
     for (uint32_t il = 0; il < x->plan->model->n_layers; il++) {
-        size_t from = il * layer + from_block * block, to = il * layer + to_block * block;
-        memcpy(x->k + to, x->k + from, block * sizeof *x->k);
-        memcpy(x->v + to, x->v + from, block * sizeof *x->v);
+        const layer_kv *kv = &x->kv[il];
+        size_t k = RF_KV_BLOCK * kv->k_cols, v = RF_KV_BLOCK * kv->v_cols;
+        if (kv->k) memcpy(kv->k + to_block * k, kv->k + from_block * k, k * sizeof *kv->k);
+        if (kv->v) memcpy(kv->v + to_block * v, kv->v + from_block * v, v * sizeof *kv->v);
     }
     return RF_OK;
 }
 
 static rf_status ref_peek(rf_exec *x, rf_val v, float *out, size_t n) {
     const rf_plan *p = x->plan;
-    if (!p->keep_values || v == 0 || v >= p->n_vals || p->vals[v].weight) return RF_EARG;
+    if (!p->opts.keep_values || v == 0 || v >= p->n_vals || p->vals[v].weight) return RF_EARG;
     if (n != (size_t)rows_of(x, v) * p->vals[v].cols) return RF_EARG;
     if (n > 0) memcpy(out, row_of(x, v, 0), n * sizeof *out);
     return RF_OK;

@@ -4,10 +4,14 @@
 #include "model/arch/arch.h"
 
 static const rf_arch table[] = {
-#define X(name, families, rope, qkv_bias, qk_norm, builder) \
-    {name, families, rope, qkv_bias, qk_norm, rf_##builder##_bind, rf_##builder##_build},
+#define ARCH(name_, families_, builder, ...) \
+    {.name = name_,                          \
+     .families = families_,                  \
+     .bind = rf_##builder##_bind,            \
+     .build = rf_##builder##_build,          \
+     __VA_ARGS__},
 #include "model/arch/arch.def"
-#undef X
+#undef ARCH
 };
 
 size_t rf_arch_count(void) { return RF_COUNT(table); }

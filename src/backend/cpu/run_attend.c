@@ -1,0 +1,114 @@
+/* run_attend.c - keys and values into the cache, and attention over it. */
+#include <string.h>
+
+#include "backend/cpu/exec.h"
+
+/* Norm and rotation of n_heads heads at x. */
+static void prepare_heads(const rf_cpu_runner *r, const rf_cpu_heads *h, float *x, uint32_t n_heads,
+                          uint32_t head_dim, uint32_t row) {
+    for (uint32_t i = 0; i < n_heads && rf_cpu_is_normed(&h->norm); i++) {
+        float *head = x + (size_t)i * head_dim;
+        rf_cpu_norm_row(r->k, &h->norm, head, head, head_dim);
+    }
+    if (h->rope)
+        r->k->rope(x, n_heads, head_dim, h->rope, rf_cpu_angles_of(r->x, h->rope_index, row));
+}
+
+static size_t elem_bytes(const rf_exec *x) {
+    return x->limits.kv_type == RF_DT_F16 ? sizeof(uint16_t) : sizeof(float);
+}
+
+static void store_head(const rf_cpu_runner *r, uint8_t *dst, const float *src, uint32_t n) {
+    if (r->x->limits.kv_type == RF_DT_F16)
+        r->k->f32_to_f16((uint16_t *)(void *)dst, src, n);
+    else
+        memcpy(dst, src, n * sizeof *src);
+}
+
+/* Key and value head of one row into the cache. */
+static void put_head(const rf_cpu_runner *r, uint32_t row, uint32_t head) {
+    const rf_exec *x = r->x;
+    const rf_cpu_attend *a = &r->t->at;
+    const rf_step *s = a->step;
+    const rf_cpu_kv *kv = &x->kv[s->layer];
+    const uint32_t *table = r->b->table + (size_t)x->row_seq[row] * r->b->table_stride;
+    uint32_t pos = r->b->pos[row], block = table[pos / RF_KV_BLOCK];
+    size_t elem = elem_bytes(x), slot = (size_t)head * RF_KV_BLOCK + pos % RF_KV_BLOCK;
+    float *k = rf_cpu_row_of(x, a->k.val, row) + (size_t)head * s->head_dim;
+    prepare_heads(r, &a->k, k, 1, s->head_dim, row);
+    store_head(r, x->k + kv->k_at + block * kv->k_block + slot * s->head_dim * elem, k,
+               s->head_dim);
+    if (!a->v) return;
+    store_head(r, x->v + kv->v_at + block * kv->v_block + slot * s->value_dim * elem,
+               rf_cpu_row_of(x, a->v, row) + (size_t)head * s->value_dim, s->value_dim);
+}
+
+/* Query heads [first, first + n) of one row, which all read KV head number head. */
+static void attend_heads(const rf_cpu_runner *r, uint32_t row, uint32_t head, uint32_t first,
+                         uint32_t n) {
+    const rf_exec *x = r->x;
+    const rf_cpu_attend *a = &r->t->at;
+    const rf_step *s = a->step;
+    const rf_cpu_kv *kv = &x->kv[s->layer];
+    uint32_t seq = x->row_seq[row];
+    size_t k_row = s->head_dim * elem_bytes(x), v_row = s->value_dim * elem_bytes(x);
+    float *q = rf_cpu_row_of(x, a->q.val, row) + (size_t)first * s->head_dim;
+    prepare_heads(r, &a->q, q, n, s->head_dim, row);
+    rf_attend args = {
+        .q = q,
+        .dst = rf_cpu_row_of(x, s->dst, row) + (size_t)first * s->value_dim,
+        .sinks = a->sinks ? a->sinks + first : NULL,
+        .n_q = n,
+        .head_dim = s->head_dim,
+        .value_dim = s->value_dim,
+        .kv_type = x->limits.kv_type,
+        .k = x->k + kv->k_at + (size_t)head * RF_KV_BLOCK * k_row,
+        .v = x->v + kv->v_at + (size_t)head * RF_KV_BLOCK * v_row,
+        .k_block = kv->k_block,
+        .k_row = k_row,
+        .v_block = kv->v_block,
+        .v_row = v_row,
+        .table = r->b->table + (size_t)seq * r->b->table_stride,
+        .pattern = s->pattern,
+        .pos = r->b->pos[row],
+        .kv_len = r->b->kv_len[seq],
+        .scale = s->scale,
+        .softcap = s->softcap,
+    };
+    if (!kv->v_block) { /* values are the first columns of keys */
+        args.v = args.k;
+        args.v_block = args.k_block;
+        args.v_row = args.k_row;
+    }
+    if (s->pattern.kind == RF_ATTN_CUSTOM) args.mask = r->b->mask + (size_t)row * r->b->mask_stride;
+    r->k->attend(&args);
+}
+
+void rf_cpu_run_attend(const rf_cpu_runner *r) {
+    const rf_cpu_attend *a = &r->t->at;
+    uint32_t n_rows = r->x->n_tokens, n_kv = a->step->n_kv_heads, i;
+    uint32_t per_kv = a->step->n_heads / n_kv;
+    uint64_t n_items = (uint64_t)n_rows * n_kv;
+    /* With fewer items than threads, the query heads of one KV head are split as well. */
+    uint32_t part = per_kv;
+    while (part > 1 && n_items * ((per_kv + part - 1) / part) < (uint64_t)r->x->n_threads)
+        part = (part + 1) / 2;
+    uint32_t n_parts = (per_kv + part - 1) / part;
+    /* Rows that need no other row's keys of this run need no barrier between put and attend. */
+    bool at_once = a->put && a->attend && r->x->rows_alone && n_parts == 1;
+    if (a->put && !at_once) {
+        while (rf_cpu_next_piece(&r->counter[0], n_rows, &i)) {
+            for (uint32_t head = 0; head < n_kv; head++)
+                put_head(r, i, head);
+        }
+        if (a->attend) rf_pool_barrier(r->x->backend->pool);
+    }
+    if (!a->attend) return;
+    while (rf_cpu_next_piece(&r->counter[1], (uint32_t)n_items * n_parts, &i)) {
+        uint32_t item = i / n_parts, p = i % n_parts;
+        uint32_t row = n_rows - 1 - item / n_kv, head = item % n_kv; /* longest rows first */
+        uint32_t n = per_kv - p * part < part ? per_kv - p * part : part;
+        if (at_once) put_head(r, row, head);
+        attend_heads(r, row, head, head * per_kv + p * part, n);
+    }
+}
