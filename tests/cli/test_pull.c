@@ -196,14 +196,14 @@ static void says(const char *text) {
 }
 
 static bool exists(const char *name) {
-    char path[400];
+    char path[700];
     snprintf(path, sizeof path, "%s/%s", dir, name);
     return access(path, F_OK) == 0;
 }
 
 /* The file is there, byte for byte, and nothing else is. */
 static void is_whole(const char *name) {
-    char path[400], part[400];
+    char path[700], part[420];
     rf_filemap m;
     rf_error e = {0};
     snprintf(path, sizeof path, "%s/%s", dir, name);
