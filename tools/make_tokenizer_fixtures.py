@@ -58,8 +58,8 @@ CONTROL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
 USER = ["<tool>", "   \n"]
 
 # --- GGUF ---------------------------------------------------------------------------------------
-U32, I32, F32, BOOL, STR, ARRAY = 4, 5, 6, 7, 8, 9
-PACK = {U32: "<I", I32: "<i", F32: "<f", BOOL: "<B"}
+U8, U32, I32, F32, BOOL, STR, ARRAY = 0, 4, 5, 6, 7, 8, 9
+PACK = {U8: "<B", U32: "<I", I32: "<i", F32: "<f", BOOL: "<B"}
 
 
 def packed(kind, value):
@@ -228,4 +228,5 @@ def main():
     fuzz_seeds(corpus, fuzz_dir)
 
 
-main()
+if __name__ == "__main__":
+    main()

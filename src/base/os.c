@@ -14,9 +14,8 @@
 #include <unistd.h>
 
 static rf_status fail_errno(rf_error *e, const char *what, const char *path, int error) {
-    char words[128];
     return rf_fail(e, error == ENOMEM ? RF_ENOMEM : RF_EIO, "%s: cannot %s: %s", path, what,
-                   strerror_r(error, words, sizeof words));
+                   strerror(error)); /* thread-safe in glibc and musl */
 }
 
 static int open_again(const char *path, int flags, mode_t mode) {

@@ -34,13 +34,23 @@ uint64_t rf_mem_total(void), rf_mem_available(void), rf_mem_peak_rss(void); /* b
 /* Directory of the running executable, without trailing slash; empty when unknown. */
 void rf_exe_dir(char *out, size_t cap);
 
-/* Levels of instruction set that the CPU backend has kernels for, lowest first. */
-typedef enum rf_isa { RF_ISA_SCALAR, RF_ISA_AVX2, RF_ISA_AVX512, RF_ISA_COUNT } rf_isa;
-const char *rf_isa_name(rf_isa isa); /* "scalar", "avx2", "avx512" */
-/* The best level this CPU (and its OS) runs; AVX2 means avx2+fma+f16c, AVX512 means
- * f+bw+vl+dq+vnni. */
-rf_isa rf_isa_best(void);
-/* The same, lowered by the environment variable RF_CPU=scalar|avx2|avx512.  Unknown names and levels
+/* Levels of instruction set that the CPU backend has kernels for on this kind of processor, lowest
+ * first.  AVX2 means avx2+fma+f16c, AVX512 means avx512f+bw+vl+dq+vnni; NEON means asimd+dotprod,
+ * I8MM adds the matrix products of 8-bit integers. */
+typedef enum rf_isa {
+    RF_ISA_SCALAR,
+#if defined(__aarch64__)
+    RF_ISA_NEON,
+    RF_ISA_I8MM,
+#else
+    RF_ISA_AVX2,
+    RF_ISA_AVX512,
+#endif
+    RF_ISA_COUNT
+} rf_isa;
+const char *rf_isa_name(rf_isa isa); /* "scalar", "avx2", "avx512", "neon", "i8mm" */
+rf_isa rf_isa_best(void);            /* the best level that this CPU (and its OS) runs */
+/* The same, lowered by the environment variable RF_CPU=scalar|avx2|avx512|neon|i8mm.  Unknown names and levels
  * that this CPU lacks are errors. */
 RF_CHECKED rf_status rf_isa_choose(rf_isa *out, rf_error *e);
 

@@ -17,6 +17,9 @@
 
 #if defined(__x86_64__)
 #include <cpuid.h>
+#elif defined(__aarch64__)
+#include <asm/hwcap.h>
+#include <sys/auxv.h>
 #endif
 
 uint64_t rf_time_us(void) {
@@ -93,7 +96,11 @@ void rf_exe_dir(char *out, size_t cap) {
     slash[slash == out ? 1 : 0] = '\0'; /* the root keeps its slash */
 }
 
+#if defined(__aarch64__)
+static const char *const isa_names[RF_ISA_COUNT] = {"scalar", "neon", "i8mm"};
+#else
 static const char *const isa_names[RF_ISA_COUNT] = {"scalar", "avx2", "avx512"};
+#endif
 
 const char *rf_isa_name(rf_isa isa) {
     return (unsigned)isa < RF_ISA_COUNT ? isa_names[isa] : "unknown";
@@ -113,6 +120,9 @@ rf_isa rf_isa_best(void) {
         return RF_ISA_AVX512;
     }
     return RF_ISA_AVX2;
+#elif defined(__aarch64__)
+    if (!(getauxval(AT_HWCAP) & HWCAP_ASIMDDP)) return RF_ISA_SCALAR;
+    return getauxval(AT_HWCAP2) & HWCAP2_I8MM ? RF_ISA_I8MM : RF_ISA_NEON;
 #else
     return RF_ISA_SCALAR;
 #endif
@@ -133,5 +143,6 @@ rf_status rf_isa_choose(rf_isa *out, rf_error *e) {
         *out = (rf_isa)i;
         return RF_OK;
     }
-    return rf_fail(e, RF_EARG, "RF_CPU=%.40s: unknown, expected scalar, avx2 or avx512", name);
+    return rf_fail(e, RF_EARG, "RF_CPU=%.40s: unknown, expected scalar, %s or %s", name,
+                   isa_names[1], isa_names[2]);
 }

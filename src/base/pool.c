@@ -151,9 +151,8 @@ static rf_status start_workers(rf_pool *p, rf_error *e) {
     }
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (error == 0) return RF_OK;
-    char words[128];
     return rf_fail(e, RF_ENOMEM, "cannot start thread %d of %d: %s; use fewer threads",
-                   p->n_started + 2, p->n_threads, strerror_r(error, words, sizeof words));
+                   p->n_started + 2, p->n_threads, strerror(error));
 }
 
 rf_status rf_pool_create(rf_pool **out, int n_threads, rf_error *e) {

@@ -505,11 +505,26 @@ static bool join(rf_cli *c, const char *dir, const char *name, const char *suffi
     return n > 0 && (size_t)n < sizeof c->model_path && access(c->model_path, F_OK) == 0;
 }
 
+bool rf_cli_models_dir(const rf_cli *c, char *out, size_t cap) {
+    const char *dir = rf_cli_str(c, RF_F_MODELS_DIR), *data = getenv("XDG_DATA_HOME");
+    const char *home = getenv("HOME");
+    int n = -1;
+    if (dir)
+        n = snprintf(out, cap, "%s", dir);
+    else if (data && data[0] == '/')
+        n = snprintf(out, cap, "%s/rocmforge/models", data);
+    else if (home && home[0] == '/')
+        n = snprintf(out, cap, "%s/.local/share/rocmforge/models", home);
+    return n > 0 && (size_t)n < cap;
+}
+
 rf_status rf_cli_model_path(rf_cli *c, const char **path, rf_error *e) {
-    const char *name = rf_cli_str(c, RF_F_MODEL), *dir = rf_cli_str(c, RF_F_MODELS_DIR);
+    const char *name = rf_cli_str(c, RF_F_MODEL);
+    char dir[4000];
     *path = name;
     if (name) {
-        if (strchr(name, '/') || access(name, F_OK) == 0 || !dir) return RF_OK;
+        if (strchr(name, '/') || access(name, F_OK) == 0 || !rf_cli_models_dir(c, dir, sizeof dir))
+            return RF_OK;
         if (join(c, dir, name, "") || join(c, dir, name, ".gguf")) *path = c->model_path;
         return RF_OK;
     }

@@ -106,6 +106,9 @@ void rf_cli_clear_interrupt(void);
 /* The model to use: -m, ROCMFORGE_GGUF, config, else the built-in demo model.  A bare name is also
  * looked for in the directory ROCMFORGE_MODELS.  *path is valid while the command runs. */
 RF_CHECKED rf_status rf_cli_model_path(rf_cli *c, const char **path, rf_error *e);
+/* Where models are kept: --models-dir, else ~/.local/share/rocmforge/models (XDG_DATA_HOME), whether
+ * it exists or not.  False without a home directory. */
+bool rf_cli_models_dir(const rf_cli *c, char *out, size_t cap);
 
 /* One per command, in cmd_<name>.c. */
 int rf_cmd_generate(rf_cli *c);
@@ -116,6 +119,7 @@ int rf_cmd_logits(rf_cli *c);
 int rf_cmd_embed(rf_cli *c);
 int rf_cmd_bench(rf_cli *c);
 int rf_cmd_models(rf_cli *c);
+int rf_cmd_pull(rf_cli *c);
 int rf_cmd_inspect(rf_cli *c);
 int rf_cmd_gguf_dump(rf_cli *c);
 int rf_cmd_gguf_verify(rf_cli *c);

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "cli/session.h"
 #include "gguf/gguf.h"
@@ -90,11 +91,15 @@ int rf_cmd_models(rf_cli *c) {
     rf_buf out = {0};
     rf_error e = {0};
     listing l = {.c = c, .out = &out, .json = rf_cli_bool(c, RF_F_JSON)};
-    const char *demo, *dir = rf_cli_str(c, RF_F_MODELS_DIR);
+    const char *demo;
+    char dir[4000];
+    /* The default directory need not exist; one that was named must. */
+    bool named = rf_cli_given(c, RF_F_MODELS_DIR);
+    bool listed = rf_cli_models_dir(c, dir, sizeof dir) && (named || access(dir, F_OK) == 0);
     if (l.json) rf_buf_puts(&out, "{\"models\":[");
     if (rf_cli_model_path(c, &demo, &e) == RF_OK) add_model(&l, demo, true);
     e = (rf_error){0};
-    rf_status s = dir ? add_dir(&l, dir, &e) : RF_OK;
+    rf_status s = listed ? add_dir(&l, dir, &e) : RF_OK;
     add_architectures(&l);
     if (s == RF_OK) rf_cli_write(c, &out);
     rf_buf_free(&out);

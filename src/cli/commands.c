@@ -55,6 +55,11 @@ const rf_command rf_commands[] = {
      rf_cmd_bench},
     {"models", "", 0, 0, FLAGS(RF_F_MODELS_DIR), "list models at hand and supported architectures",
      NULL, rf_cmd_models},
+    {"pull", "URL", 1, 1, FLAGS(RF_F_MODELS_DIR, RF_F_OUT, RF_F_SHA256), "fetch a model",
+     "Fetches a GGUF file into the directory of models (ROCMFORGE_MODELS, --models-dir, else "
+     "~/.local/share/rocmforge/models), or to --output.  Of a split model, name the first file: the "
+     "others follow.  After an interruption the same command goes on where it stopped.",
+     rf_cmd_pull},
     {"inspect", "FILE", 1, 1, FLAGS(RF_F_TENSORS), "show what a GGUF file holds", NULL,
      rf_cmd_inspect},
     {"gguf dump", "FILE", 1, 1, FLAGS(RF_F_ALL), "print every key and tensor of a GGUF file", NULL,

@@ -33,15 +33,6 @@ rf_status rf_session_open(rf_cli *c, uint32_t n_ctx_min, rf_engine **out, rf_err
     return rf_session_error(rf_engine_open(out, &o, &why), &why, e);
 }
 
-rf_status rf_session_open_vocab(rf_cli *c, rf_engine **out, rf_error *e) {
-    const char *path = rf_cli_str(c, RF_F_TOKENIZER);
-    *out = NULL;
-    if (!path) RF_TRY(rf_cli_model_path(c, &path, e));
-    rf_text why;
-    const rf_engine_opts o = {.model_path = path, .vocab_only = true};
-    return rf_session_error(rf_engine_open(out, &o, &why), &why, e);
-}
-
 static rf_status parse_bias(const char *text, rf_logit_bias *out, rf_error *e) {
     char *end;
     long id = strtol(text, &end, 10);

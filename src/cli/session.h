@@ -7,8 +7,6 @@
 
 /* An engine from the flags; n_ctx_min: raise the default context to at least this (0: no wish). */
 RF_CHECKED rf_status rf_session_open(rf_cli *c, uint32_t n_ctx_min, rf_engine **out, rf_error *e);
-/* Its vocabulary only: from --tokenizer, else from the model. */
-RF_CHECKED rf_status rf_session_open_vocab(rf_cli *c, rf_engine **out, rf_error *e);
 /* Sampling, stop and length flags into a request.  *bias is the memory behind logit_bias; free it
  * with rf_free once the request is submitted. */
 RF_CHECKED rf_status rf_session_request(rf_cli *c, rf_request_opts *o, rf_logit_bias **bias,

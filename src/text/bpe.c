@@ -8,6 +8,7 @@
 #include "base/os.h"
 #include "base/utf8.h"
 #include "text/merge.h"
+#include "text/pipeline.h"
 
 /* Printable bytes stand for themselves; the other 68 follow from U+0100 on, in byte order. */
 static bool stands_for_itself(unsigned byte) {
@@ -98,50 +99,53 @@ static bool parse_merge(rf_str line, rf_str *a, rf_str *b) {
     return true;
 }
 
-typedef struct merge_list {
-    const uint8_t *cursor;
-    uint32_t rank, last; /* of the next line; result of the last one */
-    uint32_t n_unknown;
-    rf_buf room;
-} merge_list;
-
-/* Adds n <= RF_INDEX_BATCH / 2 lines. */
-static rf_status add_batch(rf_tokenizer *t, merge_list *list, uint32_t n, rf_error *e) {
-    rf_str half[RF_INDEX_BATCH] = {{0}}; /* left and right by turns */
+void rf_bpe_add_pairs(rf_tokenizer *t, rf_merge_list *list, const rf_str *half, uint32_t n) {
     uint32_t id[RF_INDEX_BATCH];
     uint64_t pair[RF_INDEX_BATCH / 2];
-    for (uint32_t i = 0; i < n; i++) {
-        rf_str line = rf_gguf_next_str(&list->cursor);
-        if (parse_merge(line, &half[2 * i], &half[2 * i + 1])) continue;
-        return rf_fail(e, RF_EFORMAT,
-                       "tokenizer.ggml.merges[%u]: \"%.*s\": expected two token texts with a space "
-                       "between",
-                       list->rank + i, RF_STR_ARG(line));
-    }
     rf_index_get_many(&t->by_text, half, 2 * (size_t)n, id);
     for (uint32_t i = 0; i < n; i++) {
         pair[i] = (uint64_t)id[2 * i] << 32 | id[2 * i + 1];
         __builtin_prefetch(&t->merges[slot_of(t, pair[i])], 1);
     }
     for (uint32_t i = 0; i < n; i++, list->rank++) {
-        uint32_t whole = joined(t, half[2 * i], half[2 * i + 1], list->last, &list->room);
+        rf_str right = half[2 * i + 1];
+        uint32_t skip = list->skip < right.len ? list->skip : 0;
+        right = (rf_str){right.p + skip, right.len - skip};
+        uint32_t whole = joined(t, half[2 * i], right, list->last, &list->room);
         if (id[2 * i] == RF_INDEX_NONE || id[2 * i + 1] == RF_INDEX_NONE ||
             whole == RF_INDEX_NONE) {
-            list->n_unknown++;
+            if (list->n_unknown++ == 0) list->first_unknown = list->rank;
             continue;
         }
         put_merge(t, pair[i], list->rank, whole);
         list->last = whole;
     }
+}
+
+/* Adds n <= RF_INDEX_BATCH / 2 lines. */
+static rf_status add_lines(rf_tokenizer *t, rf_merge_list *list, const uint8_t **cursor, uint32_t n,
+                           rf_error *e) {
+    rf_str half[RF_INDEX_BATCH] = {{0}}; /* left and right by turns */
+    for (uint32_t i = 0; i < n; i++) {
+        rf_str line = rf_gguf_next_str(cursor);
+        if (parse_merge(line, &half[2 * i], &half[2 * i + 1])) continue;
+        return rf_fail(e, RF_EFORMAT,
+                       "tokenizer.ggml.merges[%u]: \"%.*s\": expected two token texts with a space "
+                       "between",
+                       list->rank + i, RF_STR_ARG(line));
+    }
+    rf_bpe_add_pairs(t, list, half, n);
     return RF_OK;
 }
 
 static rf_status add_merges(rf_tokenizer *t, const rf_gguf_kv *kv, rf_error *e) {
-    merge_list list = {.cursor = kv->data};
+    rf_merge_list list = {0};
+    const uint8_t *cursor = kv->data;
     rf_status s = RF_OK;
     while (s == RF_OK && list.rank < kv->n) {
         uint64_t left = kv->n - list.rank;
-        s = add_batch(t, &list, left < RF_INDEX_BATCH / 2 ? (uint32_t)left : RF_INDEX_BATCH / 2, e);
+        uint32_t n = left < RF_INDEX_BATCH / 2 ? (uint32_t)left : RF_INDEX_BATCH / 2;
+        s = add_lines(t, &list, &cursor, n, e);
     }
     if (s == RF_OK && list.room.failed) s = rf_fail_nomem(e, t->max_token_bytes);
     rf_buf_free(&list.room);
@@ -152,25 +156,31 @@ static rf_status add_merges(rf_tokenizer *t, const rf_gguf_kv *kv, rf_error *e) 
     return s;
 }
 
-rf_status rf_bpe_load(rf_tokenizer *t, const rf_gguf *g, rf_error *e) {
-    const rf_gguf_kv *kv;
-    RF_TRY(rf_gguf_get_array(g, "tokenizer.ggml.merges", RF_GGUF_STRING, &kv, e));
-    if (!kv) {
-        return rf_fail(e, RF_EFORMAT,
-                       "tokenizer.ggml.merges: missing; a \"gpt2\" tokenizer cannot work without");
-    }
-    if (kv->n >= INT32_MAX) {
-        return rf_fail(e, RF_EUNSUPPORTED, "tokenizer.ggml.merges: %llu entries, at most %d",
-                       (unsigned long long)kv->n, INT32_MAX - 1);
+rf_status rf_bpe_reserve(rf_tokenizer *t, uint64_t n, rf_error *e) {
+    if (n >= INT32_MAX) {
+        return rf_fail(e, RF_EUNSUPPORTED, "%llu merges: at most %d are allowed",
+                       (unsigned long long)n, INT32_MAX - 1);
     }
     uint64_t n_slots = 16;
-    while (n_slots < kv->n * 3 / 2) {
+    while (n_slots < n * 3 / 2) {
         n_slots *= 2;
     }
     t->merges = rf_arena_alloc(t->arena, (size_t)n_slots, sizeof *t->merges);
     if (!t->merges) return rf_fail_nomem(e, (size_t)n_slots * sizeof *t->merges);
     t->merge_mask = n_slots - 1;
     t->merge_seed = rf_random_u64();
+    return RF_OK;
+}
+
+rf_status rf_bpe_load(rf_tokenizer *t, const rf_gguf *g, rf_error *e) {
+    const rf_gguf_kv *kv;
+    RF_TRY(rf_gguf_get_array(g, "tokenizer.ggml.merges", RF_GGUF_STRING, &kv, e));
+    if (!kv) {
+        return rf_fail(e, RF_EFORMAT,
+                       "tokenizer.ggml.merges: missing; a \"%s\" tokenizer cannot work without",
+                       t->model);
+    }
+    RF_TRY(rf_bpe_reserve(t, kv->n, e));
     RF_TRY(add_merges(t, kv, e));
     for (unsigned byte = 0; byte < 256; byte++) {
         char letter[4];
@@ -217,6 +227,92 @@ rf_status rf_bpe_encode(const rf_tokenizer *t, rf_merger *m, rf_str piece, rf_id
         if (id == RF_TOKEN_NONE) continue; /* a few vocabularies lack control bytes: left out */
         if (rf_merger_push(m, (uint32_t)i, 1, id) != RF_OK) return rf_fail_nomem(e, piece.len);
     }
+    if (m->n == 0) return RF_OK;
+    if (rf_merger_run(m, t, piece.p, pair) != RF_OK) return rf_fail_nomem(e, piece.len);
+    for (uint32_t i = 0; i != RF_SYMBOL_END; i = m->symbols[i].next) {
+        rf_ids_push(ids, m->symbols[i].id);
+    }
+    return RF_OK;
+}
+
+/* --- over characters ------------------------------------------------------------------------- */
+
+static rf_status push(rf_merger *m, size_t at, size_t len, int32_t id, rf_error *e) {
+    if (rf_merger_push(m, (uint32_t)at, (uint32_t)len, id) == RF_OK) return RF_OK;
+    return rf_fail_nomem(e, len);
+}
+
+/* The token of one character, with what the vocabulary writes before it inside a word and behind it
+ * at the end of one. */
+static int32_t char_token(const rf_tokenizer *t, rf_str c, bool first, bool last) {
+    const rf_pipeline *p = t->pipe;
+    if ((first || p->part_prefix.len == 0) && (!last || p->end_suffix.len == 0)) {
+        return rf_token_find(t, c);
+    }
+    char text[256];
+    size_t n = 0;
+    if (p->part_prefix.len + p->end_suffix.len > sizeof text - 4) return RF_TOKEN_NONE;
+    if (!first) {
+        memcpy(text, p->part_prefix.p, p->part_prefix.len);
+        n = p->part_prefix.len;
+    }
+    memcpy(text + n, c.p, c.len);
+    n += c.len;
+    if (last) {
+        memcpy(text + n, p->end_suffix.p, p->end_suffix.len);
+        n += p->end_suffix.len;
+    }
+    return rf_token_find(t, (rf_str){text, n});
+}
+
+static bool has_bytes(const rf_tokenizer *t, rf_str c) {
+    for (size_t i = 0; i < c.len; i++) {
+        if (t->byte_token[(uint8_t)c.p[i]] == RF_TOKEN_NONE) return false;
+    }
+    return true;
+}
+
+/* Each character as a symbol: its token, its bytes' tokens, the unknown token, or nothing. */
+static rf_status push_chars(const rf_tokenizer *t, rf_merger *m, rf_str piece, rf_error *e) {
+    const rf_pipeline *p = t->pipe;
+    bool was_unknown = false;
+    for (size_t i = 0, len; i < piece.len; i += len) {
+        uint32_t cp;
+        int n = rf_utf8_decode(piece.p + i, piece.len - i, &cp);
+        len = n > 0 ? (size_t)n : 1;
+        rf_str c = {piece.p + i, len};
+        int32_t id = char_token(t, c, i == 0, i + len == piece.len);
+        bool known = id != RF_TOKEN_NONE;
+        if (known) {
+            RF_TRY(push(m, i, len, id, e));
+        } else if (p->byte_fallback && has_bytes(t, c)) {
+            for (size_t k = 0; k < len; k++) {
+                RF_TRY(push(m, i + k, 1, t->byte_token[(uint8_t)c.p[k]], e));
+            }
+        } else if (t->unk != RF_TOKEN_NONE) {
+            if (!was_unknown || !p->fuse_unk) RF_TRY(push(m, i, len, t->unk, e));
+            was_unknown = true;
+        }
+        if (known) was_unknown = false;
+    }
+    return RF_OK;
+}
+
+static bool may_be_whole(const rf_tokenizer *t, rf_str piece) {
+    return t->ignore_merges || (t->pipe->whole_newlines && piece.len && piece.p[0] == '\n');
+}
+
+rf_status rf_charbpe_encode(const rf_tokenizer *t, rf_merger *m, rf_str piece, rf_ids *ids,
+                            rf_error *e) {
+    if (may_be_whole(t, piece)) {
+        int32_t id = rf_token_find(t, piece);
+        if (id != RF_TOKEN_NONE) {
+            rf_ids_push(ids, id);
+            return RF_OK;
+        }
+    }
+    m->n = 0;
+    RF_TRY(push_chars(t, m, piece, e));
     if (m->n == 0) return RF_OK;
     if (rf_merger_run(m, t, piece.p, pair) != RF_OK) return rf_fail_nomem(e, piece.len);
     for (uint32_t i = 0; i != RF_SYMBOL_END; i = m->symbols[i].next) {

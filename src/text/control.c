@@ -68,12 +68,12 @@ static const char *const end_keys[] = {
     "tokenizer.ggml.fim_sep_token_id",
 };
 
-static void mark_by_text(rf_tokenizer *t) {
+void rf_control_mark_texts(rf_tokenizer *t, bool retype) {
     for (size_t i = 0; i < RF_COUNT(markers); i++) {
         int32_t id = rf_token_find(t, rf_str_of(markers[i].text));
         if (id == RF_TOKEN_NONE) continue;
         bool typed = t->kind[id] != RF_TOKEN_NORMAL;
-        if (typed || !(markers[i].flags & AS_TYPED)) t->kind[id] = RF_TOKEN_CONTROL;
+        if (retype && (typed || !(markers[i].flags & AS_TYPED))) t->kind[id] = RF_TOKEN_CONTROL;
         if (markers[i].flags & ENDS) t->is_end[id] = 1;
     }
     /* Where a turn ends with <|return|> or <|call|>, <|end|> only ends a message inside it. */
@@ -85,7 +85,7 @@ static void mark_by_text(rf_tokenizer *t) {
 }
 
 rf_status rf_control_mark(rf_tokenizer *t, const rf_gguf *g, rf_error *e) {
-    mark_by_text(t);
+    rf_control_mark_texts(t, true);
     for (size_t i = 0; i < RF_COUNT(end_keys); i++) {
         uint32_t id;
         bool found;

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/utf8.h"
-#include "text/vocab.h"
+#include "text/pipeline.h"
 
 static void put_spaced(rf_str text, rf_buf *out) {
     while (text.len) {
@@ -21,8 +21,33 @@ static void put_spaced(rf_str text, rf_buf *out) {
     }
 }
 
+/* The text of a token as a tokenizer.json's decoders see it: that of an added token as normalising
+ * left it.  Hugging Face no longer takes such a token for a special one, so it is never hidden. */
+static rf_str decoded_text(const rf_tokenizer *t, int32_t token, bool *is_hidden) {
+    const rf_pipeline *p = t->pipe;
+    rf_str text = t->text[token];
+    *is_hidden = t->kind[token] == RF_TOKEN_CONTROL;
+    if (!(p->added_flags[token] & RF_ADDED_NORMALIZED)) return text;
+    if (!rf_str_eq(text, p->added_text[token])) *is_hidden = false;
+    return p->added_text[token];
+}
+
+/* As a tokenizer.json says: all tokens alike, hidden ones not at all. */
+static rf_status put_decoded(const rf_tokenizer *t, int32_t token, bool with_special, bool *started,
+                             rf_buf *out) {
+    bool is_hidden;
+    rf_str text = decoded_text(t, token, &is_hidden);
+    if (is_hidden && !with_special) return RF_OK;
+    rf_pipeline_decode(t->pipe, text, !*started, out);
+    *started = true;
+    return out->failed ? RF_ENOMEM : RF_OK;
+}
+
 rf_status rf_token_bytes(const rf_tokenizer *t, int32_t token, bool with_special, rf_buf *out) {
     if (token < 0 || (uint32_t)token >= t->n_vocab) return RF_EARG;
+    if (t->pipe && t->pipe->decodes) {
+        return put_decoded(t, token, with_special, &(bool){true}, out);
+    }
     rf_str text = t->text[token];
     switch ((rf_token_kind)t->kind[token]) {
     case RF_TOKEN_CONTROL:
@@ -36,7 +61,7 @@ rf_status rf_token_bytes(const rf_tokenizer *t, int32_t token, bool with_special
         rf_buf_putc(out, (char)rf_spm_byte_value(text));
         break;
     case RF_TOKEN_NORMAL:
-        if (t->is_spm) {
+        if (t->writes_spaces) {
             put_spaced(text, out);
         } else if (!rf_bpe_decode(text, out)) {
             rf_buf_put(out, text.p, text.len); /* not spelt in the byte alphabet: as it is */
@@ -52,6 +77,9 @@ rf_status rf_token_bytes(const rf_tokenizer *t, int32_t token, bool with_special
 static rf_status put_token(const rf_tokenizer *t, int32_t token, bool with_special, bool *started,
                            rf_buf *out) {
     size_t before = out->len;
+    if (t->pipe && t->pipe->decodes && token >= 0 && (uint32_t)token < t->n_vocab) {
+        return put_decoded(t, token, with_special, started, out);
+    }
     RF_TRY(rf_token_bytes(t, token, with_special, out));
     if (*started || out->len == before) return RF_OK;
     *started = true;

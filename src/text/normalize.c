@@ -54,7 +54,9 @@ static rf_status repair(rf_str text, size_t valid, rf_buf *room) {
     return room->failed ? RF_ENOMEM : RF_OK;
 }
 
-static rf_status decompose(rf_str text, points *v) {
+static rf_status decompose(rf_str text, bool compat, points *v) {
+    utf8proc_option_t options =
+        UTF8PROC_STABLE | UTF8PROC_DECOMPOSE | (compat ? UTF8PROC_COMPAT : 0);
     while (text.len) {
         uint32_t cp;
         int len = rf_utf8_decode(text.p, text.len, &cp);
@@ -63,9 +65,8 @@ static rf_status decompose(rf_str text, points *v) {
         enum { LONGEST = 18 }; /* no character has a longer decomposition */
         if (!reserve(v, LONGEST)) return RF_ENOMEM;
         int unused_boundclass = 0;
-        utf8proc_ssize_t n =
-            utf8proc_decompose_char((utf8proc_int32_t)cp, v->p + v->n, LONGEST,
-                                    UTF8PROC_STABLE | UTF8PROC_DECOMPOSE, &unused_boundclass);
+        utf8proc_ssize_t n = utf8proc_decompose_char((utf8proc_int32_t)cp, v->p + v->n, LONGEST,
+                                                     options, &unused_boundclass);
         RF_ASSERT(n > 0 && n <= LONGEST); /* cp is a valid code point */
         v->n += (size_t)n;
     }
@@ -114,19 +115,19 @@ static rf_status sort_marks(points *v) {
     return RF_OK;
 }
 
-static rf_status to_nfc(rf_str text, rf_buf *room) {
+rf_status rf_normal_form(rf_str text, bool compat, bool compose, rf_buf *out) {
     points v = {0};
-    rf_status s = decompose(text, &v);
+    rf_status s = decompose(text, compat, &v);
     if (s == RF_OK) s = sort_marks(&v);
     if (s == RF_OK) {
-        utf8proc_ssize_t n = utf8proc_normalize_utf32(v.p, (utf8proc_ssize_t)v.n,
-                                                      UTF8PROC_STABLE | UTF8PROC_COMPOSE);
-        rf_buf_clear(room);
+        utf8proc_ssize_t n = (utf8proc_ssize_t)v.n;
+        if (compose) n = utf8proc_normalize_utf32(v.p, n, UTF8PROC_STABLE | UTF8PROC_COMPOSE);
+        rf_buf_clear(out);
         for (utf8proc_ssize_t i = 0; i < n; i++) {
             char bytes[4];
-            rf_buf_put(room, bytes, (size_t)rf_utf8_encode((uint32_t)v.p[i], bytes));
+            rf_buf_put(out, bytes, (size_t)rf_utf8_encode((uint32_t)v.p[i], bytes));
         }
-        if (room->failed) s = RF_ENOMEM;
+        if (out->failed) s = RF_ENOMEM;
     }
     rf_free(v.p);
     return s;
@@ -141,7 +142,7 @@ rf_status rf_normalize(rf_str text, bool nfc, rf_buf *room, rf_str *out) {
     }
     if (!nfc || is_plainly_nfc(*out)) return RF_OK;
     rf_buf composed = {0};
-    rf_status s = to_nfc(*out, &composed);
+    rf_status s = rf_normal_form(*out, false, true, &composed);
     if (s == RF_OK) {
         rf_buf_free(room);
         *room = composed;

@@ -5,8 +5,7 @@
  * PCRE2's \s has U+180E too; letters outside ASCII are written as code points. */
 #include "text/pretok.h"
 
-#define PCRE2_CODE_UNIT_WIDTH 8
-#include <pcre2.h>
+#include "text/pattern.h"
 
 #define WS "\\t-\\r\\x{85}\\p{Z}" /* inside a class: what \s means */
 #define S  "[" WS "]"
@@ -65,31 +64,108 @@
  * a long run elsewhere is scanned once and not once per character. */
 #define END_SPACES "(?<!" S ")" S "+\\z"
 
+/* A run of digits in threes from its right end, once it is a piece of its own.  The look-ahead runs
+ * once for a run, so that long ones cost linear time. */
+#define THREES(d) "\\A" d "{1,2}(?=(?:" d "{3})+\\z)|" d "{1,3}"
+/* The same, but digits that a letter follows stay as they are: only a piece of nothing else counts. */
+#define DIGIT_RUN      "(?<!\\p{Nd})\\p{Nd}++(?![\\p{L}\\p{M}\\p{N}\\p{Pc}])"
+#define ONLY_THREES    "\\A\\p{Nd}{1,3}(?=(?:\\p{Nd}{3})*+\\z)|(?!\\A)\\G\\p{Nd}{3}"
+#define LLAMA3_NUMBERS SUFFIXES "|" WORD "|\\p{N}+" TAIL
+#define CASCADE(n)     "|" S "{" n "}(?!" NS ")"
+#define JAIS2                                                                                      \
+    SUFFIXES "|" WORD "|\\p{N}{1,3}| ?[^" WS "\\p{L}\\p{N}]+[\\r\\n]*|" S                          \
+             "*[\\r\\n]+" CASCADE("512") CASCADE("256") CASCADE("128") CASCADE("64") CASCADE("32") \
+                 CASCADE("16") CASCADE("8") CASCADE("4") CASCADE("1,2") "|" S
+#define SENTENCES " ?[^(" WS "|.,!?\\x{2026}\\x{3002}\\x{FF0C}\\x{3001}\\x{964}\\x{6D4}\\x{60C})]+"
+#define BAILING                                                                             \
+    "'(?i:[sdmt]|ll|ve|re)|[^\\r\\n\\p{L}\\p{N}]?+\\p{L}+|\\p{N}| ?[^" WS "\\p{L}\\p{N}]++" \
+    "[\\r\\n]*|" S "*[\\r\\n]" SPACES
+#define SEED SUFFIXES "|" WORD "|\\p{N}| ?[^" WS "\\p{L}\\p{N}\\r\\n]+|" S "*[\\r\\n]+" SPACES
+#define EXAONE_MOE                                                                 \
+    SUFFIXES "|[^\\r\\n\\p{L}\\p{N}]?(?:\\p{L}\\p{M}*(?: \\p{L}\\p{M}*)*)+|\\p{N}" \
+             "| ?[^" WS "\\p{L}\\p{N}]+[\\r\\n/]?|" S "*[\\r\\n]" SPACES
+/* The same words without Chinese letters. */
+#define NO_HAN(class) "(?:(?!\\p{sc:Han})" class ")"
+#define KIMI                                                                            \
+    "\\p{sc:Han}+|" MARK NO_HAN(UPPER) "*" NO_HAN(LOWER) "+" SUFFIXES "?|" MARK NO_HAN( \
+        UPPER) "+" NO_HAN(LOWER) "*" SUFFIXES "?|\\p{N}{1,3}" TAIL
+#define YOUTU_MARKS                                                                            \
+    "[\\x{AC00}-\\x{D7A3}\\x{3131}-\\x{318E}]+|[\\x{FF01}\\x{2026}\\x{201C}\\x{201D}\\x{2018}" \
+    "\\x{2019}\\x{2014}\\x{FF1A}\\x{FF1B}\\x{FF0C}\\x{3001}-\\x{303F}\\x{FE30}-\\x{FE4F}]+"    \
+    "|[\\x{3105}-\\x{312F}]+|" CJK_KANA
+#define YOUTU \
+    MARK UPPER "*" LOWER "+" SUFFIXES "?|" MARK UPPER "+" LOWER "*" SUFFIXES "?|\\p{N}" TAIL_SLASH
+#define ASIAN                                                                       \
+    "[\\x{4E00}-\\x{9FFF}\\x{3400}-\\x{4DBF}\\x{F900}-\\x{FAFF}\\x{3040}-\\x{30FF}" \
+    "\\x{FF65}-\\x{FF9F}\\x{2F00}-\\x{2FDF}\\x{E40}-\\x{EFF}\\x{1780}-\\x{17FF}"    \
+    "\\x{1000}-\\x{109F}\\x{AA60}-\\x{AA7F}\\x{A9E0}-\\x{A9FF}\\x{AC00}-\\x{D7AF}"  \
+    "\\x{1100}-\\x{11FF}]+"
+
 static const rf_pretok_spec specs[] = {
     {.names = {"default"}, .steps = {"[\\p{P}$+<=>^~|]+", GPT2, "\\p{N}+", "[0-9][0-9][0-9]"}},
-    {.names = {"gpt-2", "phi-2"}, .steps = {GPT2}},
+    {.names = {"gpt-2", "phi-2", "jina-es", "jina-de", "gigachat", "jina-v2-es", "jina-v2-de",
+               "a.x-4.0", "mellum", "modern-bert", "exaone4", "jais", "trillion",
+               "granite-docling"},
+     .steps = {GPT2}},
+    {.names = {"jina-v1-en", "jina-v2-code", "roberta-bpe"}, .steps = {GPT2}},
     {.names = {"gpt-neox", "mpt", "olmo"}, .normalize = true, .steps = {GPT2}},
-    {.names = {"starcoder", "refact", "smollm"}, .steps = {"\\p{N}", GPT2}},
+    {.names = {"starcoder", "refact", "smollm", "codeshell", "exaone", "minerva-7b", "mellum2"},
+     .steps = {"\\p{N}", GPT2}},
     {.names = {"command-r"}, .normalize = true, .steps = {"\\p{N}", GPT2}},
     {.names = {"falcon"}, .steps = {"[\\p{P}$+<=>^~|`]+", GPT2, "[0-9][0-9][0-9]"}},
-    {.names = {"llama-bpe", "llama3", "llama-v3", "falcon3"},
+    {.names = {"llama-bpe", "llama3", "llama-v3", "falcon3", "falcon-h1", "pixtral", "midm-2.0",
+               "lfm2", "jina-v5-nano"},
      .ignore_merges = true,
      .add_bos = true,
      .steps = {LLAMA3}},
     {.names = {"dbrx", "smaug-bpe"}, .steps = {LLAMA3}},
-    {.names = {"glm4", "chatglm-bpe"}, .ignore_merges = true, .no_bos = true, .steps = {LLAMA3}},
-    {.names = {"qwen2"}, .normalize = true, .steps = {QWEN2}},
-    {.names = {"deepseek-r1-qwen"}, .steps = {QWEN2}},
+    {.names = {"glm4", "chatglm-bpe", "glm5"},
+     .ignore_merges = true,
+     .no_bos = true,
+     .steps = {LLAMA3}},
+    {.names = {"jais-2"}, .steps = {JAIS2}},
+    {.names = {"minicpm5"}, .ignore_merges = true, .steps = {"\\p{N}{1,3}", LLAMA3_NUMBERS}},
+    {.names = {"qwen2", "megrez"}, .normalize = true, .steps = {QWEN2}},
+    {.names = {"deepseek-r1-qwen", "kormo", "f2llmv2", "stablelm2", "hunyuan", "solar-open",
+               "grok-2"},
+     .steps = {QWEN2}},
     {.names = {"qwen35"}, .normalize = true, .steps = {QWEN35}},
-    {.names = {"gpt-4o", "llama4"}, .steps = {GPT4O}},
+    {.names = {"ufakzeka"}, .steps = {WORD "|\\p{N}" TAIL}},
+    {.names = {"gpt-4o", "llama4", "kanana2", "talkie", "minimax-m2"}, .steps = {GPT4O}},
+    {.names = {"granite-embed-multi-97m"}, .ignore_merges = true, .steps = {GPT4O}},
+    {.names = {"tiny_aya", "cohere2moe"}, .steps = {DIGIT_RUN, ONLY_THREES, GPT4O}},
     {.names = {"tekken"}, .ignore_merges = true, .add_bos = true, .steps = {TEKKEN}},
+    {.names = {"kimi-k2"}, .steps = {KIMI}},
+    {.names = {"youtu"}, .ignore_merges = true, .steps = {YOUTU_MARKS, YOUTU}},
     {.names = {"deepseek-llm"},
      .steps = {"[\\r\\n]", S "?[" CASED "]+", S "?[" MARKS_WIDE "]+", END_SPACES, CJK_WIDE,
                "\\p{N}+"}},
     {.names = {"deepseek-coder"},
      .steps = {"[\\r\\n]", S "?\\p{L}+", S "?\\p{P}+", CJK_WIDE, "\\p{N}"}},
-    {.names = {"deepseek-v3"}, .steps = {"\\p{N}{1,3}", CJK_KANA, DEEPSEEK3}},
+    {.names = {"deepseek-v3", "hunyuan-dense", "joyai-llm"},
+     .steps = {"\\p{N}{1,3}", CJK_KANA, DEEPSEEK3}},
+    {.names = {"afmoe"}, .steps = {"\\p{Nd}+", THREES("\\p{Nd}"), ASIAN, DEEPSEEK3}},
+    {.names = {"bailingmoe", "bailingmoe2", "llada-moe"}, .steps = {BAILING}},
+    {.names = {"seed-coder"}, .steps = {SEED}},
+    {.names = {"exaone-moe"}, .steps = {EXAONE_MOE}},
+    {.names = {"poro-chat", "bloom", "gpt3-finnish"}, .steps = {SENTENCES}},
+    {.names = {"viking"}, .steps = {SENTENCES, "\\p{N}"}},
+    {.names = {"chameleon"},
+     .add_bos = true,
+     .steps = {"<sentinel:[0-9]+>", "IMGIMG[A-I]{1,4}Z", "[\\t\\n]|    |  ", "\\p{N}",
+               "[\\p{P}!-/:-@\\[-`{-~]", GPT2}},
+    {.names = {"superbpe"}, .steps = {"\\p{N}+", THREES("\\p{N}")}},
+    {.names = {"gemma4", "granite-embed-multi-311m"},
+     .add_bos = true,
+     .no_bos = true,
+     .characters = true,
+     .writes_spaces = true,
+     .steps = {"[^\\n]+|\\n+"}},
+    {.names = {"sarvam-moe"}, .characters = true, .writes_spaces = true, .steps = {"[^\\n]+|\\n+"}},
+    {.names = {"whitespace"}, .characters = true, .drops_white = true, .steps = {NS "+"}},
 };
+
+const rf_pretok_spec *rf_pretok_at(size_t i) { return i < RF_COUNT(specs) ? &specs[i] : NULL; }
 
 const rf_pretok_spec *rf_pretok_find(rf_str wanted, const char **name) {
     for (size_t i = 0; i < RF_COUNT(specs); i++) {
@@ -113,49 +189,18 @@ void rf_pretok_list(rf_buf *out) {
 
 struct rf_pretok {
     size_t n_steps;
-    pcre2_code *steps[RF_PRETOK_MAX_STEPS];
+    rf_pattern *steps[RF_PRETOK_MAX_STEPS];
 };
-
-static void *take(size_t bytes, void *unused) {
-    (void)unused;
-    return rf_alloc(bytes, 1);
-}
-
-static void give(void *p, void *unused) {
-    (void)unused;
-    rf_free(p);
-}
-
-static rf_status compile(pcre2_code **out, const char *pattern, pcre2_compile_context *context,
-                         rf_error *e) {
-    int code;
-    PCRE2_SIZE offset;
-    pcre2_code *re =
-        pcre2_compile((PCRE2_SPTR)pattern, PCRE2_ZERO_TERMINATED,
-                      PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C, &code, &offset, context);
-    if (!re) {
-        char why[128] = "";
-        pcre2_get_error_message(code, (PCRE2_UCHAR *)why, sizeof why);
-        return rf_fail(e, RF_ENOMEM, "pre-tokenizer pattern: offset %zu: %s", (size_t)offset, why);
-    }
-    /* Where the system forbids run-time code the same pattern is interpreted, only slower. */
-    (void)pcre2_jit_compile(re, PCRE2_JIT_COMPLETE);
-    *out = re;
-    return RF_OK;
-}
 
 rf_status rf_pretok_create(rf_pretok **out, const rf_pretok_spec *spec, rf_error *e) {
     *out = NULL;
     rf_pretok *p = rf_alloc(1, sizeof *p);
-    pcre2_general_context *memory = pcre2_general_context_create(take, give, NULL);
-    pcre2_compile_context *context = memory ? pcre2_compile_context_create(memory) : NULL;
-    rf_status s = p && context ? RF_OK : rf_fail_nomem(e, sizeof *p);
+    if (!p) return rf_fail_nomem(e, sizeof *p);
+    rf_status s = RF_OK;
     while (s == RF_OK && spec->steps[p->n_steps]) {
-        s = compile(&p->steps[p->n_steps], spec->steps[p->n_steps], context, e);
+        s = rf_pattern_compile(&p->steps[p->n_steps], rf_str_of(spec->steps[p->n_steps]), e);
         if (s == RF_OK) p->n_steps++;
     }
-    pcre2_compile_context_free(context);
-    pcre2_general_context_free(memory);
     if (s != RF_OK) {
         rf_pretok_free(p);
         return s;
@@ -167,15 +212,14 @@ rf_status rf_pretok_create(rf_pretok **out, const rf_pretok_spec *spec, rf_error
 void rf_pretok_free(rf_pretok *p) {
     if (!p) return;
     for (size_t i = 0; i < p->n_steps; i++) {
-        pcre2_code_free(p->steps[i]);
+        rf_pattern_free(p->steps[i]);
     }
     rf_free(p);
 }
 
 struct rf_splitter {
     const rf_pretok *pretok;
-    pcre2_match_data *match;
-    pcre2_match_context *context;
+    rf_searcher *searcher;
     rf_piece_fn fn;
     void *ctx;
     rf_error *e;
@@ -184,15 +228,10 @@ struct rf_splitter {
 rf_status rf_splitter_create(rf_splitter **out, const rf_pretok *p) {
     *out = NULL;
     rf_splitter *s = rf_alloc(1, sizeof *s);
-    pcre2_general_context *memory = pcre2_general_context_create(take, give, NULL);
-    if (s && memory) {
-        s->pretok = p;
-        s->match = pcre2_match_data_create(1, memory);
-        s->context = pcre2_match_context_create(memory);
-    }
-    pcre2_general_context_free(memory);
-    if (!s || !s->match || !s->context) {
-        rf_splitter_free(s);
+    if (!s) return RF_ENOMEM;
+    s->pretok = p;
+    if (rf_searcher_create(&s->searcher) != RF_OK) {
+        rf_free(s);
         return RF_ENOMEM;
     }
     *out = s;
@@ -201,40 +240,27 @@ rf_status rf_splitter_create(rf_splitter **out, const rf_pretok *p) {
 
 void rf_splitter_free(rf_splitter *s) {
     if (!s) return;
-    pcre2_match_data_free(s->match);
-    pcre2_match_context_free(s->context);
+    rf_searcher_free(s->searcher);
     rf_free(s);
 }
 
 static rf_status split(rf_splitter *s, size_t step, rf_str text) {
     if (text.len == 0) return RF_OK;
     if (step == s->pretok->n_steps) return s->fn(s->ctx, text);
-    const PCRE2_SIZE *span = pcre2_get_ovector_pointer(s->match);
     size_t done = 0;
-    for (size_t at = 0; at < text.len;) {
-        int found = pcre2_match(s->pretok->steps[step], (PCRE2_SPTR)text.p, text.len, at,
-                                PCRE2_NO_UTF_CHECK, s->match, s->context);
-        if (found == PCRE2_ERROR_NOMATCH) break;
-        if (found < 0) {
-            char why[128] = "";
-            pcre2_get_error_message(found, (PCRE2_UCHAR *)why, sizeof why);
-            return rf_fail(s->e, found == PCRE2_ERROR_NOMEMORY ? RF_ENOMEM : RF_EUNSUPPORTED,
-                           "pre-tokenizer: pattern %zu at byte %zu of a piece of %zu bytes: %s",
-                           step, at, text.len, why);
-        }
-        size_t from = span[0], to = span[1]; /* the deeper call overwrites them */
-        RF_ASSERT(to > at);                  /* no pattern matches nothing */
-        RF_TRY(split(s, step + 1, (rf_str){text.p + done, from - done}));
-        RF_TRY(split(s, step + 1, (rf_str){text.p + from, to - from}));
-        done = at = to;
+    while (done < text.len) {
+        ptrdiff_t from, to;
+        RF_TRY(rf_searcher_find(s->searcher, s->pretok->steps[step], text, done, &from, &to, s->e));
+        if (from < 0) break;
+        RF_ASSERT((size_t)to > done); /* no pattern of the table matches nothing */
+        RF_TRY(split(s, step + 1, (rf_str){text.p + done, (size_t)from - done}));
+        RF_TRY(split(s, step + 1, (rf_str){text.p + from, (size_t)(to - from)}));
+        done = (size_t)to;
     }
     return split(s, step + 1, (rf_str){text.p + done, text.len - done});
 }
 
 rf_status rf_splitter_run(rf_splitter *s, rf_str text, rf_piece_fn fn, void *ctx, rf_error *e) {
-    /* Backtracking over a run is linear, so the limit is linear too: it stops bugs, not users. */
-    size_t limit = text.len * 16 + 1000000;
-    pcre2_set_match_limit(s->context, limit > UINT32_MAX ? UINT32_MAX : (uint32_t)limit);
     s->fn = fn;
     s->ctx = ctx;
     s->e = e;

@@ -9,16 +9,20 @@
 enum { RF_PRETOK_MAX_STEPS = 6 };
 
 typedef struct rf_pretok_spec {
-    const char *names[12];                      /* NULL-terminated */
+    const char *names[16];                      /* NULL-terminated */
     bool normalize;                             /* to NFC first */
     bool ignore_merges;                         /* a piece that is a token as a whole stays whole */
     bool add_bos;                               /* where the file does not say */
     bool no_bos;                                /* no default BOS */
+    bool characters;                            /* merges join characters, not bytes */
+    bool writes_spaces;                         /* as U+2581 */
+    bool drops_white;                           /* what lies between the matches is left out */
     const char *steps[RF_PRETOK_MAX_STEPS + 1]; /* PCRE2 patterns, NULL-terminated */
 } rf_pretok_spec;
 /* *name (may be NULL) becomes the table's spelling of it, static text.  NULL when unknown. */
 const rf_pretok_spec *rf_pretok_find(rf_str wanted, const char **name);
-void rf_pretok_list(rf_buf *out); /* all known names, for messages */
+void rf_pretok_list(rf_buf *out);             /* all known names, for messages */
+const rf_pretok_spec *rf_pretok_at(size_t i); /* rows of the table; NULL at its end */
 
 typedef struct rf_pretok rf_pretok; /* compiled; read-only, shared by threads */
 RF_CHECKED rf_status rf_pretok_create(rf_pretok **out, const rf_pretok_spec *spec, rf_error *e);

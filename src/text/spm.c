@@ -51,7 +51,6 @@ rf_status rf_spm_load(rf_tokenizer *t, const rf_gguf *g, rf_error *e) {
     }
     t->rank = rf_arena_alloc(t->arena, t->n_vocab, sizeof *t->rank);
     if (!t->rank) return rf_fail_nomem(e, t->n_vocab * sizeof *t->rank);
-    memset(t->byte_token, 0xFF, sizeof t->byte_token);
     t->splits_words = true;
     for (uint32_t id = 0; id < t->n_vocab; id++) {
         float score = (float)rf_gguf_elem_f64(kv, id);

@@ -5,9 +5,11 @@
 #include <string.h>
 
 #include "base/map.h"
+#include "base/utf8.h"
 #include "text/chat.h"
 #include "text/merge.h"
 #include "text/normalize.h"
+#include "text/pipeline.h"
 
 enum { CACHED_PIECE_MAX = 48, CACHE_MAX = 1 << 15 };
 
@@ -24,7 +26,8 @@ typedef struct job {
     rf_ids *ids;
     rf_error *e;
     rf_merger merger;
-    rf_splitter *splitter; /* NULL for SentencePiece */
+    rf_splitter *splitter; /* byte-level BPE of GGUF files, else NULL */
+    rf_run run;            /* pipelines */
     rf_buf room;           /* the fragment's text where it had to change */
     uint32_t generation;   /* of the text under way; 0 = the caller's */
     uint32_t n_changed;    /* generations so far */
@@ -33,6 +36,7 @@ typedef struct job {
 } job;
 
 static rf_status encode(job *j, rf_str piece) {
+    if (j->t->pipe) return j->t->pipe->encode(j->t, &j->merger, piece, j->ids, j->e);
     if (j->t->is_spm) return rf_spm_encode(j->t, &j->merger, piece, j->ids, j->e);
     return rf_bpe_encode(j->t, &j->merger, piece, j->ids, j->e);
 }
@@ -110,37 +114,148 @@ static rf_status spm_fragment(job *j, rf_str text, bool after_special) {
     return j->t->splits_words ? spm_words(j, escaped) : take_piece(j, escaped);
 }
 
-static rf_status fragment(job *j, rf_str text, bool after_special) {
+/* Which added tokens count: control ones on request only ... */
+static bool may_be_special(const rf_tokenizer *t, int32_t token, bool parse_special) {
+    return parse_special || t->kind[token] == RF_TOKEN_USER_DEFINED;
+}
+
+/* ... and in raw text those that are not sought after normalising. */
+static bool is_raw_special(const rf_tokenizer *t, int32_t token, bool parse_special) {
+    if (t->pipe && t->pipe->added_flags && t->pipe->added_flags[token] & RF_ADDED_NORMALIZED) {
+        return false;
+    }
+    return may_be_special(t, token, parse_special);
+}
+
+static unsigned flags_of(const rf_tokenizer *t, int32_t token) {
+    return t->pipe && t->pipe->added_flags ? t->pipe->added_flags[token] : 0;
+}
+
+static uint32_t char_at(rf_str s, size_t i) {
+    uint32_t cp;
+    (void)rf_utf8_decode(s.p + i, s.len - i, &cp);
+    return cp;
+}
+
+static size_t char_before(rf_str s, size_t i) {
+    size_t at = i - 1;
+    while (at > 0 && i - at < 4 && ((uint8_t)s.p[at] & 0xC0) == 0x80) {
+        at--;
+    }
+    return at;
+}
+
+/* Widens the match [*from, *to) over white space, not before low, as the token's flags say.  False:
+ * the token must stand alone as a word and does not. */
+static bool widen(const rf_tokenizer *t, int32_t token, rf_str text, size_t low, size_t *from,
+                  size_t *to) {
+    unsigned flags = flags_of(t, token);
+    if (flags & RF_ADDED_SINGLE_WORD) {
+        if (*from > 0 && rf_is_word(char_at(text, char_before(text, *from)))) return false;
+        if (*to < text.len && rf_is_word(char_at(text, *to))) return false;
+    }
+    while ((flags & RF_ADDED_LSTRIP) && *from > low) {
+        size_t at = char_before(text, *from);
+        if (!rf_is_white(char_at(text, at))) break;
+        *from = at < low ? low : at;
+    }
+    while ((flags & RF_ADDED_RSTRIP) && *to < text.len && rf_is_white(char_at(text, *to))) {
+        uint32_t cp;
+        int n = rf_utf8_decode(text.p + *to, text.len - *to, &cp);
+        *to += n > 0 ? (size_t)n : 1;
+    }
+    return true;
+}
+
+static rf_status pipeline_pieces(job *j, rf_str text, bool at_start) {
     if (text.len == 0) return RF_OK;
-    return j->t->is_spm ? spm_fragment(j, text, after_special) : bpe_fragment(j, text);
+    RF_TRY(rf_run_split(&j->run, text, at_start));
+    j->generation = ++j->n_changed;
+    rf_str all = rf_buf_str(&j->run.pieces.text);
+    for (size_t i = 0; i < j->run.pieces.n; i++) {
+        rf_span span = j->run.pieces.spans[i];
+        if (span.len) RF_TRY(take_piece(j, (rf_str){all.p + span.at, span.len}));
+    }
+    return RF_OK;
+}
+
+/* What is left between raw special tokens: normalised, cut at those that are sought only then. */
+static rf_status pipeline_fragment(job *j, rf_str text, bool at_start, bool parse_special) {
+    const rf_pipeline *p = j->t->pipe;
+    rf_str clean;
+    if (rf_normalize(text, false, &j->room, &clean) != RF_OK) {
+        return rf_fail_nomem(j->e, text.len);
+    }
+    RF_TRY(rf_run_normal(&j->run, clean, &clean));
+    size_t from = 0, seek = 0, at;
+    int32_t token;
+    while (
+        rf_special_find(j->t, &p->added, clean, seek, may_be_special, parse_special, &at, &token)) {
+        size_t start = at, stop = at + p->added_text[token].len;
+        seek = stop;
+        if (!widen(j->t, token, clean, from, &start, &stop)) continue;
+        RF_TRY(pipeline_pieces(j, (rf_str){clean.p + from, start - from}, at_start && from == 0));
+        rf_ids_push(j->ids, token);
+        from = seek = stop;
+    }
+    return pipeline_pieces(j, (rf_str){clean.p + from, clean.len - from}, at_start && from == 0);
 }
 
 static bool is_ascii_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 
-/* Special tokens are sought inside each piece alone; the text between two of them is one fragment,
- * however many pieces it spans. */
-static rf_status fragments(job *j, rf_str text, const rf_chat_piece *pieces, size_t n_pieces) {
+/* A text under way: special tokens are sought inside each piece alone; what lies between two of them
+ * is one fragment, however many pieces it spans. */
+typedef struct walk {
+    rf_str text;
+    size_t from;
+    bool after_special, parse_normalized;
+} walk;
+
+static rf_status fragment(job *j, const walk *w, size_t to) {
+    rf_str text = {w->text.p + w->from, to - w->from};
+    if (text.len == 0) return RF_OK;
+    if (j->t->pipe) return pipeline_fragment(j, text, w->from == 0, w->parse_normalized);
+    return j->t->is_spm ? spm_fragment(j, text, w->after_special) : bpe_fragment(j, text);
+}
+
+/* The special tokens of one piece that ends at until. */
+static rf_status special_tokens(job *j, walk *w, size_t seek, size_t until, bool parse_special,
+                                rf_special_filter wanted) {
     const rf_tokenizer *t = j->t;
-    size_t from = 0, at;
+    rf_str text = {w->text.p, until};
+    size_t at;
     int32_t token;
-    bool after_special = true;
-    for (size_t i = 0; i < n_pieces; i++) {
-        rf_str until = {text.p, pieces[i].start + pieces[i].len};
-        size_t seek = pieces[i].start > from ? pieces[i].start : from;
-        while (rf_special_find(t, until, seek, pieces[i].is_markup, &at, &token)) {
-            if (at > from) RF_TRY(fragment(j, (rf_str){text.p + from, at - from}, after_special));
-            rf_ids_push(j->ids, token);
-            after_special = true;
-            from = at + t->text[token].len;
-            if (t->strips_after && !t->keeps_space[token]) {
-                while (from < text.len && is_ascii_space(text.p[from])) {
-                    from++;
-                }
+    while (rf_special_find(t, &t->special, text, seek, wanted, parse_special, &at, &token)) {
+        size_t start = at, stop = at + t->text[token].len;
+        seek = stop;
+        if (!widen(t, token, w->text, w->from, &start, &stop)) continue;
+        RF_TRY(fragment(j, w, start > w->from ? start : w->from));
+        rf_ids_push(j->ids, token);
+        w->after_special = true;
+        w->from = stop;
+        if (t->strips_after && !t->keeps_space[token]) {
+            while (w->from < w->text.len && is_ascii_space(w->text.p[w->from])) {
+                w->from++;
             }
-            seek = from;
         }
+        seek = w->from;
     }
-    return fragment(j, (rf_str){text.p + from, text.len - from}, after_special);
+    return RF_OK;
+}
+
+static rf_status fragments(job *j, rf_str text, const rf_chat_piece *pieces, size_t n_pieces) {
+    walk w = {.text = text, .after_special = true};
+    w.parse_normalized = n_pieces == 1 && pieces[0].is_markup;
+    for (size_t i = 0; i < n_pieces; i++) {
+        size_t seek = pieces[i].start > w.from ? pieces[i].start : w.from;
+        /* Of several pieces only some may spell control tokens, and normalised text no longer says
+         * which is which: there they are sought in the raw text too. */
+        rf_special_filter wanted =
+            n_pieces > 1 && pieces[i].is_markup ? may_be_special : is_raw_special;
+        RF_TRY(special_tokens(j, &w, seek, pieces[i].start + pieces[i].len, pieces[i].is_markup,
+                              wanted));
+    }
+    return fragment(j, &w, text.len);
 }
 
 static rf_status prepare(job *j, rf_str text) {
@@ -151,7 +266,23 @@ static rf_status prepare(job *j, rf_str text) {
     j->cache = rf_alloc(n, sizeof *j->cache);
     if (!j->cache) return RF_ENOMEM;
     j->cache_mask = n - 1;
+    if (j->t->pipe) return rf_searcher_create(&j->run.searcher);
     return j->t->is_spm ? RF_OK : rf_splitter_create(&j->splitter, j->t->pretok);
+}
+
+static void frame_before(const rf_tokenizer *t, rf_ids *ids) {
+    for (uint32_t i = 0; t->pipe && i < t->pipe->n_before; i++) {
+        rf_ids_push(ids, t->pipe->before[i]);
+    }
+    if (t->add_bos) rf_ids_push(ids, t->bos);
+}
+
+static void frame_after(const rf_tokenizer *t, rf_ids *ids) {
+    for (uint32_t i = 0; t->pipe && i < t->pipe->n_after; i++) {
+        rf_ids_push(ids, t->pipe->after[i]);
+    }
+    if (t->add_eos) rf_ids_push(ids, t->eos);
+    if (t->add_sep) rf_ids_push(ids, t->sep);
 }
 
 static rf_status tokenize(const rf_tokenizer *t, rf_str text, const rf_chat_piece *pieces,
@@ -160,19 +291,20 @@ static rf_status tokenize(const rf_tokenizer *t, rf_str text, const rf_chat_piec
         return rf_fail(e, RF_EARG, "text of %zu bytes: at most %d are tokenized at once", text.len,
                        RF_TOKENIZE_MAX_BYTES);
     }
-    if (add_special && t->add_bos) rf_ids_push(ids, t->bos);
+    if (add_special) frame_before(t, ids);
     rf_status s = RF_OK;
     if (text.len) {
-        job j = {.t = t, .ids = ids, .e = e};
+        job j = {.t = t, .ids = ids, .e = e, .run = {.t = t, .e = e}};
         s = prepare(&j, text);
         if (s != RF_OK) rf_fail_nomem(e, CACHE_MAX * sizeof *j.cache);
         if (s == RF_OK) s = fragments(&j, text, pieces, n_pieces);
         rf_splitter_free(j.splitter);
+        rf_run_free(&j.run);
         rf_merger_free(&j.merger);
         rf_buf_free(&j.room);
         rf_free(j.cache);
     }
-    if (s == RF_OK && add_special && t->add_eos) rf_ids_push(ids, t->eos);
+    if (s == RF_OK && add_special) frame_after(t, ids);
     if (s == RF_OK && ids->failed) return rf_fail_nomem(e, ids->len * sizeof *ids->p);
     return s;
 }

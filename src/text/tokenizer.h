@@ -1,8 +1,8 @@
-/* tokenizer.h - text to token ids and back, from the metadata of a GGUF file.
+/* tokenizer.h - text to token ids and back, from the metadata of a GGUF file or from Hugging Face's
+ * tokenizer.json; once made nobody can tell which.
  *
- * Byte-level BPE ("gpt2": pre-tokenizer patterns through PCRE2, merges by rank) and SentencePiece BPE
- * ("llama": scores, byte fallback).  Linear time on any input.  A tokenizer is read-only once made
- * and may be used by many threads; it borrows the rf_gguf, which must outlive it. */
+ * Byte-level BPE, BPE over characters, SentencePiece BPE, WordPiece, Unigram, whole words.  A
+ * tokenizer is read-only once made and may be used by many threads. */
 #pragma once
 #include "base/base.h"
 #include "base/buf.h"
@@ -24,10 +24,15 @@ typedef enum rf_token_kind { /* tokenizer.ggml.token_type */
 } rf_token_kind;
 
 typedef struct rf_tokenizer rf_tokenizer;
+/* Borrows g, which must outlive it. */
 RF_CHECKED rf_status rf_tokenizer_from_gguf(rf_tokenizer **out, const rf_gguf *g, rf_error *e);
+/* From the text of a tokenizer.json; errors name the place by its JSON pointer. */
+RF_CHECKED rf_status rf_tokenizer_from_json(rf_tokenizer **out, rf_str json, rf_error *e);
+/* From a file of either kind; it needs nothing else. */
+RF_CHECKED rf_status rf_tokenizer_open(rf_tokenizer **out, const char *path, rf_error *e);
 void rf_tokenizer_free(rf_tokenizer *t); /* NULL is fine */
 
-const char *rf_tokenizer_model(const rf_tokenizer *t); /* "gpt2", "llama" */
+const char *rf_tokenizer_model(const rf_tokenizer *t); /* "gpt2", "llama", "bert", ... */
 const char *rf_tokenizer_pre(const rf_tokenizer *t);   /* pre-tokenizer's name, "" where none */
 uint32_t rf_tokenizer_n_vocab(const rf_tokenizer *t);
 int32_t rf_tokenizer_bos(const rf_tokenizer *t),

@@ -1,7 +1,7 @@
 /* vocab.c - a tokenizer from the metadata of a GGUF file: everything checked, then the accessors.
  *
  * Token texts stay in the file's map; 150,000 tokens cost a handful of allocations. */
-#include "text/vocab.h"
+#include "text/pipeline.h"
 
 #include <string.h>
 
@@ -9,8 +9,10 @@
 
 #define KEY "tokenizer.ggml."
 
-static const char supported_models[] =
-    "\"gpt2\" (byte-level BPE) and \"llama\" (SentencePiece BPE)";
+typedef struct rf_vocab_defaults {
+    int32_t bos, eos, sep, unk;
+    bool add_bos, add_eos, add_sep, space_prefix;
+} rf_vocab_defaults;
 
 static rf_status load_tokens(rf_tokenizer *t, const rf_gguf *g, rf_error *e) {
     const rf_gguf_kv *kv;
@@ -20,29 +22,37 @@ static rf_status load_tokens(rf_tokenizer *t, const rf_gguf *g, rf_error *e) {
         return rf_fail(e, RF_EFORMAT, KEY "tokens: %llu tokens, expected 1 to %d",
                        (unsigned long long)kv->n, INT32_MAX - 1);
     }
-    t->n_vocab = (uint32_t)kv->n;
-    rf_str *text = rf_arena_alloc(t->arena, t->n_vocab, sizeof *text);
-    if (!text) return rf_fail_nomem(e, t->n_vocab * sizeof *text);
+    uint32_t n = (uint32_t)kv->n;
+    rf_str *text = rf_arena_alloc(t->arena, n, sizeof *text);
+    if (!text) return rf_fail_nomem(e, n * sizeof *text);
     const uint8_t *cursor = kv->data;
-    for (uint32_t id = 0; id < t->n_vocab; id++) {
+    for (uint32_t id = 0; id < n; id++) {
         text[id] = rf_gguf_next_str(&cursor);
+    }
+    return rf_tokenizer_set_texts(t, text, n, e);
+}
+
+rf_status rf_tokenizer_set_texts(rf_tokenizer *t, const rf_str *text, uint32_t n, rf_error *e) {
+    t->n_vocab = n;
+    for (uint32_t id = 0; id < n; id++) {
         if (text[id].len > t->max_token_bytes) {
             t->max_token_bytes = text[id].len > UINT32_MAX ? UINT32_MAX : (uint32_t)text[id].len;
         }
     }
-    if (rf_index_build(&t->by_text, t->arena, text, t->n_vocab) != RF_OK) {
-        return rf_fail_nomem(e, t->n_vocab * sizeof(uint64_t));
+    if (rf_index_build(&t->by_text, t->arena, text, n) != RF_OK) {
+        return rf_fail_nomem(e, n * sizeof(uint64_t));
     }
     t->text = text;
+    t->kind = rf_arena_alloc(t->arena, n, 1);
+    t->is_end = rf_arena_alloc(t->arena, n, 1);
+    t->keeps_space = rf_arena_alloc(t->arena, n, 1);
+    if (!t->kind || !t->is_end || !t->keeps_space) return rf_fail_nomem(e, n);
+    memset(t->kind, RF_TOKEN_NORMAL, n);
+    memset(t->byte_token, 0xFF, sizeof t->byte_token);
     return RF_OK;
 }
 
 static rf_status load_kinds(rf_tokenizer *t, const rf_gguf *g, rf_error *e) {
-    t->kind = rf_arena_alloc(t->arena, t->n_vocab, 1);
-    t->is_end = rf_arena_alloc(t->arena, t->n_vocab, 1);
-    t->keeps_space = rf_arena_alloc(t->arena, t->n_vocab, 1);
-    if (!t->kind || !t->is_end || !t->keeps_space) return rf_fail_nomem(e, t->n_vocab);
-    memset(t->kind, RF_TOKEN_NORMAL, t->n_vocab);
     const rf_gguf_kv *kv;
     RF_TRY(rf_gguf_get_array(g, KEY "token_type", RF_GGUF_I32, &kv, e));
     if (!kv) return RF_OK;
@@ -81,20 +91,41 @@ static rf_status load_id(const rf_tokenizer *t, const rf_gguf *g, const char *ke
                    t->n_vocab);
 }
 
+/* What a model has where the file does not say. */
+static rf_vocab_defaults defaults_of(const rf_tokenizer *t, const rf_pretok_spec *spec) {
+    enum { BPE = 11, NONE = RF_TOKEN_NONE };
+    if (t->is_spm) return (rf_vocab_defaults){1, 2, NONE, 0, true, false, false, true};
+    if (strcmp(t->model, "bert") == 0) {
+        return (rf_vocab_defaults){101, NONE, 102, 100, true, false, true, true};
+    }
+    if (strcmp(t->model, "t5") == 0) {
+        return (rf_vocab_defaults){NONE, 1, NONE, 2, false, true, false, true};
+    }
+    int32_t eos = spec->characters ? NONE : BPE, bos = spec->no_bos ? NONE : eos;
+    return (rf_vocab_defaults){bos, eos, NONE, NONE, spec->add_bos, false, false, false};
+}
+
 static rf_status load_ids(rf_tokenizer *t, const rf_gguf *g, const rf_pretok_spec *spec,
                           rf_error *e) {
-    enum { BPE_DEFAULT = 11, SPM_BOS = 1, SPM_EOS = 2, SPM_UNK = 0 };
-    int32_t bos = t->is_spm ? SPM_BOS : spec->no_bos ? RF_TOKEN_NONE : BPE_DEFAULT;
-    RF_TRY(load_id(t, g, KEY "bos_token_id", bos, &t->bos, e));
-    RF_TRY(load_id(t, g, KEY "eos_token_id", t->is_spm ? SPM_EOS : BPE_DEFAULT, &t->eos, e));
-    RF_TRY(load_id(t, g, KEY "unknown_token_id", t->is_spm ? SPM_UNK : RF_TOKEN_NONE, &t->unk, e));
-    t->add_bos = t->is_spm || spec->add_bos;
+    rf_vocab_defaults d = defaults_of(t, spec);
+    t->add_bos = d.add_bos;
+    t->add_eos = d.add_eos;
+    t->add_sep = d.add_sep;
+    t->space_prefix = d.space_prefix;
     RF_TRY(rf_gguf_get_bool(g, KEY "add_bos_token", &t->add_bos, NULL, e));
     RF_TRY(rf_gguf_get_bool(g, KEY "add_eos_token", &t->add_eos, NULL, e));
-    t->space_prefix = t->is_spm;
+    if (d.add_sep) RF_TRY(rf_gguf_get_bool(g, KEY "add_sep_token", &t->add_sep, NULL, e));
     RF_TRY(rf_gguf_get_bool(g, KEY "add_space_prefix", &t->space_prefix, NULL, e));
+    RF_TRY(load_id(t, g, KEY "bos_token_id", d.bos, &t->bos, e));
+    RF_TRY(load_id(t, g, KEY "eos_token_id", d.eos, &t->eos, e));
+    RF_TRY(load_id(t, g, KEY "unknown_token_id", d.unk, &t->unk, e));
+    /* The key's own spelling. */
+    RF_TRY(load_id(t, g, KEY "seperator_token_id", d.sep, &t->sep, e));
     if (t->add_bos && t->bos == RF_TOKEN_NONE) {
         return rf_fail(e, RF_EFORMAT, KEY "add_bos_token: true, but there is no bos_token_id");
+    }
+    if (t->add_eos && t->eos == RF_TOKEN_NONE) {
+        return rf_fail(e, RF_EFORMAT, KEY "add_eos_token: true, but there is no eos_token_id");
     }
     return RF_OK;
 }
@@ -149,34 +180,109 @@ static rf_status choose_pre(rf_tokenizer *t, const rf_gguf *g, const rf_pretok_s
     return s;
 }
 
-static rf_status load(rf_tokenizer *t, const rf_gguf *g, rf_error *e) {
-    rf_str model = {0};
-    bool found;
-    RF_TRY(rf_gguf_get_str(g, KEY "model", &model, &found, e));
-    if (!found) return rf_fail(e, RF_EFORMAT, KEY "model: missing; the file has no tokenizer");
-    t->is_spm = rf_str_is(model, "llama");
-    if (!t->is_spm && !rf_str_is(model, "gpt2")) {
-        return rf_fail(e, RF_EUNSUPPORTED,
-                       KEY "model: unsupported tokenizer model \"%.*s\"; supported are %s",
-                       RF_STR_ARG(model), supported_models);
+static bool is_special(const rf_tokenizer *t, uint32_t id) {
+    return t->kind[id] == RF_TOKEN_CONTROL || t->kind[id] == RF_TOKEN_UNKNOWN ||
+           t->kind[id] == RF_TOKEN_USER_DEFINED;
+}
+
+static rf_status load_special(rf_tokenizer *t, rf_error *e) {
+    uint32_t *ids = rf_arena_alloc(t->arena, t->n_vocab, sizeof *ids), n = 0;
+    if (!ids) return rf_fail_nomem(e, t->n_vocab * sizeof *ids);
+    for (uint32_t id = 0; id < t->n_vocab; id++) {
+        if (is_special(t, id)) ids[n++] = id;
     }
+    return rf_special_build(&t->special, t->arena, t->text, ids, n, e);
+}
+
+/* The models of GGUF files. */
+typedef struct vocab_model {
+    const char *name, *what;
+    const char *pre; /* the only pre-tokenizer there is, or NULL */
+    bool has_pre;
+    rf_status (*load)(rf_tokenizer *t, const rf_gguf *g, const rf_pretok_spec *spec, rf_error *e);
+} vocab_model;
+
+static rf_status load_bpe(rf_tokenizer *t, const rf_gguf *g, const rf_pretok_spec *spec,
+                          rf_error *e) {
+    t->normalize = spec->normalize;
+    t->ignore_merges = spec->ignore_merges;
+    RF_TRY(rf_bpe_load(t, g, e));
+    if (spec->characters) return rf_pipeline_from_characters(t, spec, e);
+    return rf_pretok_create(&t->pretok, spec, e);
+}
+
+static rf_status load_spm(rf_tokenizer *t, const rf_gguf *g, const rf_pretok_spec *spec,
+                          rf_error *e) {
+    (void)spec;
+    t->is_spm = t->writes_spaces = true;
+    return rf_spm_load(t, g, e);
+}
+
+static rf_status load_wordpiece(rf_tokenizer *t, const rf_gguf *g, const rf_pretok_spec *spec,
+                                rf_error *e) {
+    (void)spec;
+    return rf_pipeline_from_bert(t, g, e);
+}
+
+static rf_status load_unigram(rf_tokenizer *t, const rf_gguf *g, const rf_pretok_spec *spec,
+                              rf_error *e) {
+    (void)spec;
+    return rf_pipeline_from_t5(t, g, e);
+}
+
+static const vocab_model models[] = {
+    {"gpt2", "byte-level BPE", NULL, true, load_bpe},
+    {"gemma4", "BPE over characters", "gemma4", true, load_bpe},
+    {"whitespace", "BPE over characters", "whitespace", true, load_bpe},
+    {"llama", "SentencePiece BPE", NULL, false, load_spm},
+    {"bert", "WordPiece", NULL, false, load_wordpiece},
+    {"t5", "Unigram", NULL, false, load_unigram},
+};
+
+static rf_status choose_model(rf_tokenizer *t, const rf_gguf *g, const vocab_model **out,
+                              rf_error *e) {
+    rf_str name = {0};
+    bool found;
+    RF_TRY(rf_gguf_get_str(g, KEY "model", &name, &found, e));
+    if (!found) return rf_fail(e, RF_EFORMAT, KEY "model: missing; the file has no tokenizer");
+    for (size_t i = 0; i < RF_COUNT(models); i++) {
+        if (!rf_str_is(name, models[i].name)) continue;
+        *out = &models[i];
+        t->model = models[i].name;
+        return RF_OK;
+    }
+    rf_buf known = {0};
+    for (size_t i = 0; i < RF_COUNT(models); i++) {
+        rf_buf_printf(&known, "%s\"%s\" (%s)", i ? ", " : "", models[i].name, models[i].what);
+    }
+    rf_status s = rf_fail(e, RF_EUNSUPPORTED,
+                          KEY "model: unsupported tokenizer model \"%.*s\"; supported are %s",
+                          RF_STR_ARG(name), known.failed ? "?" : known.p);
+    rf_buf_free(&known);
+    return s;
+}
+
+static rf_status load(rf_tokenizer *t, const rf_gguf *g, rf_error *e) {
+    const vocab_model *model = NULL;
+    RF_TRY(choose_model(t, g, &model, e));
+    t->is_spm = model->load == load_spm;
     const rf_pretok_spec *spec = NULL;
     t->pre = "";
-    if (!t->is_spm) RF_TRY(choose_pre(t, g, &spec, e));
+    if (model->pre) {
+        spec = rf_pretok_find(rf_str_of(model->pre), &t->pre);
+    } else if (model->has_pre) {
+        RF_TRY(choose_pre(t, g, &spec, e));
+    }
     RF_TRY(load_tokens(t, g, e));
     RF_TRY(load_kinds(t, g, e));
     RF_TRY(load_ids(t, g, spec, e));
     RF_TRY(rf_control_mark(t, g, e));
     RF_TRY(load_stripping(t, g, e));
-    RF_TRY(rf_special_build(t, e));
-    if (t->is_spm) return rf_spm_load(t, g, e);
-    t->normalize = spec->normalize;
-    t->ignore_merges = spec->ignore_merges;
-    RF_TRY(rf_bpe_load(t, g, e));
-    return rf_pretok_create(&t->pretok, spec, e);
+    RF_TRY(load_special(t, e));
+    return model->load(t, g, spec, e);
 }
 
-rf_status rf_tokenizer_from_gguf(rf_tokenizer **out, const rf_gguf *g, rf_error *e) {
+rf_status rf_tokenizer_create(rf_tokenizer **out, rf_error *e) {
     *out = NULL;
     rf_arena *arena;
     if (rf_arena_create(&arena) != RF_OK) return rf_fail_nomem(e, sizeof(rf_tokenizer));
@@ -186,6 +292,16 @@ rf_status rf_tokenizer_from_gguf(rf_tokenizer **out, const rf_gguf *g, rf_error 
         return rf_fail_nomem(e, sizeof *t);
     }
     t->arena = arena;
+    t->model = t->pre = "";
+    t->bos = t->eos = t->sep = t->unk = RF_TOKEN_NONE;
+    *out = t;
+    return RF_OK;
+}
+
+rf_status rf_tokenizer_from_gguf(rf_tokenizer **out, const rf_gguf *g, rf_error *e) {
+    rf_tokenizer *t;
+    *out = NULL;
+    RF_TRY(rf_tokenizer_create(&t, e));
     rf_status s = load(t, g, e);
     if (s != RF_OK) {
         rf_tokenizer_free(t);
@@ -198,10 +314,12 @@ rf_status rf_tokenizer_from_gguf(rf_tokenizer **out, const rf_gguf *g, rf_error 
 void rf_tokenizer_free(rf_tokenizer *t) {
     if (!t) return;
     rf_pretok_free(t->pretok);
+    rf_pipeline_close(t->pipe);
+    rf_gguf_close(t->file);
     rf_arena_free(t->arena);
 }
 
-const char *rf_tokenizer_model(const rf_tokenizer *t) { return t->is_spm ? "llama" : "gpt2"; }
+const char *rf_tokenizer_model(const rf_tokenizer *t) { return t->model; }
 
 const char *rf_tokenizer_pre(const rf_tokenizer *t) { return t->pre; }
 
@@ -211,9 +329,13 @@ int32_t rf_tokenizer_bos(const rf_tokenizer *t) { return t->bos; }
 
 int32_t rf_tokenizer_eos(const rf_tokenizer *t) { return t->eos; }
 
-bool rf_tokenizer_adds_bos(const rf_tokenizer *t) { return t->add_bos; }
+bool rf_tokenizer_adds_bos(const rf_tokenizer *t) {
+    return t->add_bos || (t->pipe && t->pipe->n_before);
+}
 
-bool rf_tokenizer_adds_eos(const rf_tokenizer *t) { return t->add_eos; }
+bool rf_tokenizer_adds_eos(const rf_tokenizer *t) {
+    return t->add_eos || (t->pipe && t->pipe->n_after);
+}
 
 static bool in_vocab(const rf_tokenizer *t, int32_t token) {
     return token >= 0 && (uint32_t)token < t->n_vocab;

@@ -301,7 +301,7 @@ static void print_levels(void) {
     print_message("levels of instructions compared:");
     for (int isa = RF_ISA_SCALAR; isa <= (int)rf_isa_best(); isa++)
         print_message(" %s", rf_isa_name((rf_isa)isa));
-    print_message("%s\n", rf_isa_best() < RF_ISA_AVX512 ? " (this CPU has no more)" : "");
+    print_message("%s\n", rf_isa_best() + 1 < RF_ISA_COUNT ? " (this CPU has no more)" : "");
 }
 
 /* req: C-08, C-14, B-48, B-57 - every format multiplies, by every kernel, to the same bits for any

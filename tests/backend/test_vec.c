@@ -18,6 +18,8 @@ static rf_cpu_kernels level_kernels(rf_isa isa) {
 #if defined(__x86_64__)
     if (isa >= RF_ISA_AVX2) rf_cpu_vec_avx2(&k);
     if (isa >= RF_ISA_AVX512) rf_cpu_vec_avx512(&k);
+#elif defined(__aarch64__)
+    if (isa >= RF_ISA_NEON) rf_cpu_vec_neon(&k);
 #endif
     return k;
 }
@@ -90,7 +92,7 @@ static void test_rms_norm(void **state) {
             assert_close((double)want[i], exact, 1e-6 * fabs(exact) + 1e-12, "rms_norm");
         }
         check_fence(want + n);
-        for (rf_isa isa = RF_ISA_AVX2; isa <= rf_isa_best(); isa++) {
+        for (rf_isa isa = RF_ISA_SCALAR + 1; isa <= rf_isa_best(); isa++) {
             rf_cpu_kernels k = level_kernels(isa);
             k.rms_norm(got, floats(&x), floats(&w), n, 1e-5f);
             assert_same(got, want, n, rf_isa_name(isa), n);
@@ -157,7 +159,7 @@ static void test_rope(void **state) {
                 assert_close((double)want[h * dim + i], exact[i], 5e-7, "rope");
             }
         }
-        for (rf_isa isa = RF_ISA_AVX2; isa <= rf_isa_best(); isa++) {
+        for (rf_isa isa = RF_ISA_SCALAR + 1; isa <= rf_isa_best(); isa++) {
             rf_cpu_kernels k = level_kernels(isa);
             memcpy(got, x.p, x.n);
             k.rope(got, heads, dim, &rope, floats(&cs));
@@ -536,7 +538,7 @@ static void check_case(attend_case *c, size_t id) {
     check_exact(c, want);
     check_fence(want + n);
     c->a.dst = got;
-    for (rf_isa isa = RF_ISA_AVX2; isa <= rf_isa_best(); isa++) {
+    for (rf_isa isa = RF_ISA_SCALAR + 1; isa <= rf_isa_best(); isa++) {
         rf_cpu_kernels k = level_kernels(isa);
         k.attend(&c->a);
         assert_same(got, want, n, rf_isa_name(isa), id);
@@ -614,7 +616,7 @@ static void test_attend_rising(void **state) {
             scalar.attend(&c.a);
             for (size_t i = 0; i < 256; i++)
                 assert_true(isfinite(want[i]));
-            for (rf_isa isa = RF_ISA_AVX2; isa <= rf_isa_best(); isa++) {
+            for (rf_isa isa = RF_ISA_SCALAR + 1; isa <= rf_isa_best(); isa++) {
                 rf_cpu_kernels k = level_kernels(isa);
                 c.a.dst = got;
                 k.attend(&c.a);

@@ -552,8 +552,13 @@ static void the_processor_count_follows_the_affinity(void **state) {
 static void the_instruction_set_can_be_lowered(void **state) {
     (void)state;
     assert_string_equal(rf_isa_name(RF_ISA_SCALAR), "scalar");
+#if defined(__aarch64__)
+    assert_string_equal(rf_isa_name(RF_ISA_NEON), "neon");
+    assert_string_equal(rf_isa_name(RF_ISA_I8MM), "i8mm");
+#else
     assert_string_equal(rf_isa_name(RF_ISA_AVX2), "avx2");
     assert_string_equal(rf_isa_name(RF_ISA_AVX512), "avx512");
+#endif
     assert_string_equal(rf_isa_name(RF_ISA_COUNT), "unknown");
     const char *saved = getenv("RF_CPU");
     char *kept = saved ? strdup(saved) : NULL;
@@ -579,7 +584,7 @@ static void the_instruction_set_can_be_lowered(void **state) {
     setenv("RF_CPU", "AVX2", 1);
     e = (rf_error){0};
     assert_int_equal(rf_isa_choose(&isa, &e), RF_EARG);
-    assert_error(&e, RF_EARG, "RF_CPU=AVX2", "expected scalar, avx2 or avx512");
+    assert_error(&e, RF_EARG, "RF_CPU=AVX2", "expected scalar, ");
     if (kept) {
         setenv("RF_CPU", kept, 1);
     } else {

@@ -9,22 +9,20 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static const char *const paths[] = {
-    RF_TEST_DATA_DIR "/text/bpe-gpt-2.gguf",
-    RF_TEST_DATA_DIR "/text/bpe-qwen2.gguf",
-    RF_TEST_DATA_DIR "/text/bpe-llama-bpe.gguf",
-    RF_TEST_DATA_DIR "/text/spm.gguf",
+    RF_TEST_DATA_DIR "/text/bpe-gpt-2.gguf",        RF_TEST_DATA_DIR "/text/bpe-qwen2.gguf",
+    RF_TEST_DATA_DIR "/text/bpe-llama-bpe.gguf",    RF_TEST_DATA_DIR "/text/spm.gguf",
+    RF_TEST_DATA_DIR "/text/wordpiece.gguf",        RF_TEST_DATA_DIR "/text/unigram.gguf",
+    RF_TEST_DATA_DIR "/text/hf/byte-fallback.json", RF_TEST_DATA_DIR "/text/hf/nfkd.json",
 };
-enum { GPT2 = 0, LLAMA3 = 2 };
+enum { GPT2 = 0, LLAMA3 = 2, SPM = 3 };
 
 /* Loaded at the first input and kept for all. */
 static rf_tokenizer *tokenizers[RF_COUNT(paths)];
 
 static void load_all(void) {
-    static rf_gguf *files[RF_COUNT(paths)];
     for (size_t i = 0; i < RF_COUNT(paths) && !tokenizers[i]; i++) {
         rf_error e = {0};
-        RF_ASSERT(rf_gguf_open(&files[i], paths[i], &e) == RF_OK);
-        RF_ASSERT(rf_tokenizer_from_gguf(&tokenizers[i], files[i], &e) == RF_OK);
+        RF_ASSERT(rf_tokenizer_open(&tokenizers[i], paths[i], &e) == RF_OK);
     }
 }
 
@@ -58,7 +56,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     RF_ASSERT(rf_tokenize(t, text, o, &ids, &e) == RF_OK);
     for (size_t i = 0; i < ids.len; i++) {
         RF_ASSERT(ids.p[i] >= 0 && (uint32_t)ids.p[i] < rf_tokenizer_n_vocab(t));
-        RF_ASSERT(parse || add || rf_token_kind_of(t, ids.p[i]) != RF_TOKEN_CONTROL);
+        /* Behind these four an unknown character may be a control token. */
+        RF_ASSERT(parse || add || k > SPM || rf_token_kind_of(t, ids.p[i]) != RF_TOKEN_CONTROL);
     }
     RF_ASSERT(rf_detokenize(t, ids.p, ids.len, false, &back, &e) == RF_OK);
     check_stream(t, &ids, &back);

@@ -351,23 +351,6 @@ static void test_hf_text(void **state) {
     }
 }
 
-/* The model this program does not know is refused in words that help. */
-static void test_refused_model(void **state) {
-    (void)state;
-    RF_SKIP_WITHOUT(rf_test_shared("tokenizers"), "a WordPiece vocabulary");
-    rf_gguf *g = NULL;
-    rf_tokenizer *t = NULL;
-    rf_error e = {0};
-    const char *path = shared("gguf", "ggml-vocab-bert-bge", ".gguf");
-    assert_int_equal(rf_gguf_open(&g, path, &e), RF_OK);
-    assert_int_equal(rf_tokenizer_from_gguf(&t, g, &e), RF_EUNSUPPORTED);
-    assert_null(t);
-    assert_non_null(strstr(e.text, "unsupported tokenizer model \"bert\""));
-    assert_non_null(strstr(e.text, "\"gpt2\""));
-    assert_non_null(strstr(e.text, "\"llama\""));
-    rf_gguf_close(g);
-}
-
 static int free_strings(void **state) {
     (void)state;
     for (size_t i = 0; i < n_strings; i++) {
@@ -378,9 +361,10 @@ static int free_strings(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_ids),           cmocka_unit_test(test_upstream_ids),
-        cmocka_unit_test(test_text),          cmocka_unit_test(test_hf_text),
-        cmocka_unit_test(test_refused_model),
+        cmocka_unit_test(test_ids),
+        cmocka_unit_test(test_upstream_ids),
+        cmocka_unit_test(test_text),
+        cmocka_unit_test(test_hf_text),
     };
     return cmocka_run_group_tests(tests, NULL, free_strings);
 }

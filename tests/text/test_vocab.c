@@ -113,8 +113,14 @@ static void test_refused(void **state) {
     draft d = bpe;
     d.model = NULL;
     refuse(&d, RF_EFORMAT, "tokenizer.ggml.model: missing");
-    d.model = "t5";
-    refuse(&d, RF_EUNSUPPORTED, "unsupported tokenizer model \"t5\"; supported are \"gpt2\"");
+    static const char *const models[] = {"rwkv", "plamo2", "hybriddna", "no_vocab"};
+    for (size_t i = 0; i < RF_COUNT(models); i++) {
+        char words[100];
+        snprintf(words, sizeof words, "unsupported tokenizer model \"%s\"; supported are \"gpt2\"",
+                 models[i]);
+        d.model = models[i];
+        refuse(&d, RF_EUNSUPPORTED, words);
+    }
     d = bpe;
     d.pre = "gpt-3";
     refuse(&d, RF_EUNSUPPORTED, "unknown pre-tokenizer \"gpt-3\"; known: default, gpt-2");
@@ -372,6 +378,51 @@ static void test_strips_after(void **state) {
     close_vocabulary(&v);
 }
 
+/* Spaces as U+2581, merges over characters, bytes for what no token spells, line ends as one. */
+static void test_characters(void **state) {
+    (void)state;
+    draft d = {
+        .model = "gemma4",
+        .tokens = {"<bos>", "a", "b", "ab", SPACE, SPACE "a", "\n", "\n\n", "<0xC3>", "<0xA9>",
+                   SPACE "ab"},
+        .n_tokens = 11,
+        .merges = {SPACE " a", "a b", SPACE " ab"},
+        .n_merges = 3,
+        .id_keys = {"tokenizer.ggml.bos_token_id"},
+        .ids = {0},
+    };
+    vocabulary v = accept(&d);
+    assert_string_equal(rf_tokenizer_pre(v.t), "gemma4");
+    assert_true(rf_tokenizer_adds_bos(v.t));
+    EXPECT_IDS(v.t, "ab ab", 3, 5, 2);
+    EXPECT_IDS(v.t, "b\n\na", 2, 7, 1);
+    EXPECT_IDS(v.t, "a\xC3\xA9?", 1, 8, 9);
+    close_vocabulary(&v);
+    d.id_keys[0] = NULL;
+    refuse(&d, RF_EFORMAT, "add_bos_token: true, but there is no bos_token_id");
+    d.model = "whitespace";
+    d.tokens[4] = "c";
+    d.merges[0] = "b a";
+    d.n_merges = 1;
+    d.tokens[5] = "ba";
+    v = accept(&d);
+    EXPECT_IDS(v.t, " ba  \tb ", 5, 2);
+    close_vocabulary(&v);
+}
+
+static void test_refused_pipelines(void **state) {
+    (void)state;
+    draft d = spm;
+    d.model = "bert";
+    refuse(&d, RF_EFORMAT, "tokenizer.ggml.bos_token_id: missing, and the default 101");
+    d.model = "t5";
+    d.n_scores = 0;
+    refuse(&d, RF_EFORMAT, "tokenizer.ggml.scores: expected 7, one a token, got 0");
+    d.n_scores = 7;
+    d.scores[3] = INFINITY;
+    refuse(&d, RF_EFORMAT, "tokenizer.ggml.scores[3]: not a finite number");
+}
+
 /* The shared collection: each file has the outcome that its manifest names. */
 static void test_bad_files(void **state) {
     (void)state;
@@ -425,6 +476,8 @@ int main(void) {
         cmocka_unit_test(test_odd_tokens),
         cmocka_unit_test(test_end_inside_a_turn),
         cmocka_unit_test(test_strips_after),
+        cmocka_unit_test(test_characters),
+        cmocka_unit_test(test_refused_pipelines),
         cmocka_unit_test(test_bad_files),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,7 +1,8 @@
 /* kernels.c - builds the tables of CPU kernels, once per process.
  *
  * A level starts from the level below it, so that a kernel exists in the best form written so far;
- * all of them give the same bits.  Other processors than x86-64 have the scalar table only. */
+ * all of them give the same bits.  Processors other than x86-64 and 64-bit ARM have the scalar
+ * table only. */
 #include "backend/cpu/kernels.h"
 
 #include <pthread.h>
@@ -25,6 +26,14 @@ static void fill_tables(void) {
     rf_cpu_mm_avx512(&k);
     rf_cpu_vec_avx512(&k);
     tables[RF_ISA_AVX512] = k;
+#elif defined(__aarch64__)
+    k.isa = RF_ISA_NEON;
+    rf_cpu_mm_neon(&k);
+    rf_cpu_vec_neon(&k);
+    tables[RF_ISA_NEON] = k;
+    k.isa = RF_ISA_I8MM;
+    rf_cpu_mm_i8mm(&k);
+    tables[RF_ISA_I8MM] = k;
 #endif
 }
 

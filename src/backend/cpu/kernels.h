@@ -82,9 +82,12 @@ size_t rf_mm_scratch_bytes(uint32_t max_act_rows, uint32_t max_cols);
 void rf_cpu_mm_scalar(rf_cpu_kernels *k); /* quant_32, quant_256, matmul */
 void rf_cpu_mm_avx2(rf_cpu_kernels *k);
 void rf_cpu_mm_avx512(rf_cpu_kernels *k);
+void rf_cpu_mm_neon(rf_cpu_kernels *k);
+void rf_cpu_mm_i8mm(rf_cpu_kernels *k);
 void rf_cpu_vec_scalar(rf_cpu_kernels *k); /* everything else */
 void rf_cpu_vec_avx2(rf_cpu_kernels *k);
 void rf_cpu_vec_avx512(rf_cpu_kernels *k);
+void rf_cpu_vec_neon(rf_cpu_kernels *k);
 
 #ifdef __cplusplus
 }

@@ -4,9 +4,24 @@
  * blocks (mm_rows_avx2.c).  More rows go through a panel: a stretch of some output rows is
  * unpacked once, transposed so that output rows lie in vector lanes (mm_pack_avx2.c), and
  * multiplied with all activation rows in register tiles (mm_avx2.c, mm_avx512.c).  Both give the
- * bits of mm_scalar.c. */
+ * bits of mm_scalar.c.  NEON does the same with a panel of its own (mm_neon.c). */
 #pragma once
 #include "backend/cpu/kernels.h"
+
+#define RF_INLINE static inline __attribute__((always_inline))
+#if defined(__has_feature)
+#define RF_HAS_FEATURE(f) __has_feature(f)
+#else
+#define RF_HAS_FEATURE(f) 0
+#endif
+#if RF_HAS_FEATURE(address_sanitizer) || RF_HAS_FEATURE(thread_sanitizer) || \
+    defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define RF_UNROLL /* instrumented code takes minutes to compile when unrolled */
+#elif defined(__clang__)
+#define RF_UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define RF_UNROLL _Pragma("GCC unroll 16")
+#endif
 
 #ifdef __cplusplus
 extern "C" {
@@ -94,6 +109,7 @@ void rf_mm_rows_avx2(const rf_mm *mm, uint32_t begin, uint32_t end, void *scratc
 /* Float formats, and those decoded to floats; scratch as for matmul. */
 void rf_mm_float_avx2(const rf_mm *mm, uint32_t begin, uint32_t end, void *scratch);
 void rf_mm_float_avx512(const rf_mm *mm, uint32_t begin, uint32_t end, void *scratch);
+void rf_mm_float_neon(const rf_mm *mm, uint32_t begin, uint32_t end, void *scratch);
 
 /* The activations' sums of 16 as i16 (|sum| <= 2032), [n_rows][n_cols / 16], for RF_INT_256. */
 void rf_mm_sums16_avx2(const rf_mm_input *a, int16_t *dst);

@@ -1,4 +1,4 @@
-/* mm_float_avx.h - products of float weights, written over a vector of sixteen lanes; private to
+/* mm_float.h - products of float weights, written over a vector of sixteen lanes; private to
  * mm_*.c.
  *
  * The including file defines before it: lanes (sixteen f32), lanes_zero(), lanes_load(p) and
@@ -6,7 +6,9 @@
  * lanes_fma(a, b, c), lanes_tree16(s), and the register tile TILE_NR x TILE_NT (weight rows by
  * activation rows, for T >= RF_MM_TILE_MIN).  Fewer activation rows read F32, F16 and BF16 weights
  * in place; otherwise rows are decoded to f32 first. */
-#include "backend/cpu/mm_avx2.h"
+#include <string.h>
+
+#include "backend/cpu/mm.h"
 
 typedef enum float_kind { KIND_F32, KIND_F16, KIND_BF16 } float_kind;
 

@@ -1,0 +1,277 @@
+/* vec_neon.c - every kernel but the matrix product, for 64-bit ARM.
+ *
+ * Sixteen canonical lanes are four vectors of four.  Where the order of a comparison decides about
+ * a NaN it is written as compare and select: the maximum instructions of ARM treat them otherwise. */
+#include <arm_neon.h>
+#include <math.h>
+#include <string.h>
+
+#include "backend/cpu/attend.h"
+#include "backend/cpu/kernels.h"
+#include "base/fmath.h"
+
+typedef float32x4_t f32x4;
+
+/* a > b ? a : b, so b where either is a NaN. */
+static inline f32x4 larger(f32x4 a, f32x4 b) { return vbslq_f32(vcgtq_f32(a, b), a, b); }
+
+/* rf_expf on four lanes, the same operations in the same order. */
+static inline f32x4 expf4(f32x4 x) {
+    const f32x4 most = vdupq_n_f32(RF_EXPF_MAX);
+    x = larger(vdupq_n_f32(RF_EXPF_MIN), x);
+    x = vbslq_f32(vcgtq_f32(x, most), most, x);
+    f32x4 n = vrndnq_f32(vmulq_n_f32(x, RF_EXPF_LOG2E));
+    f32x4 r = vfmaq_f32(x, n, vdupq_n_f32(-RF_EXPF_LN2_HI));
+    r = vfmaq_f32(r, n, vdupq_n_f32(-RF_EXPF_LN2_LO));
+    f32x4 p = vdupq_n_f32(RF_EXPF_C6);
+    p = vfmaq_f32(vdupq_n_f32(RF_EXPF_C5), p, r);
+    p = vfmaq_f32(vdupq_n_f32(RF_EXPF_C4), p, r);
+    p = vfmaq_f32(vdupq_n_f32(RF_EXPF_C3), p, r);
+    p = vfmaq_f32(vdupq_n_f32(RF_EXPF_C2), p, r);
+    p = vfmaq_f32(vdupq_n_f32(RF_EXPF_C1), p, r);
+    p = vfmaq_f32(vdupq_n_f32(RF_EXPF_C0), p, r);
+    int32x4_t e = vshlq_n_s32(vcvtq_s32_f32(n), 23); /* 0 of a NaN, which p then is */
+    return vreinterpretq_f32_s32(vaddq_s32(vreinterpretq_s32_f32(p), e));
+}
+
+/* The last two steps of tree16 on a vector whose lanes hold the sums of four. */
+static inline float tree4(f32x4 v) {
+    float32x2_t h = vadd_f32(vget_low_f32(v), vget_high_f32(v));
+    return vget_lane_f32(h, 0) + vget_lane_f32(h, 1);
+}
+
+static inline float tree16(const f32x4 s[4]) {
+    return tree4(vaddq_f32(vaddq_f32(s[0], s[2]), vaddq_f32(s[1], s[3])));
+}
+
+/* The last n < 16 floats at p, continued with zeros. */
+static inline void load_end(f32x4 out[4], const float *p, size_t n) {
+    float end[16] = {0};
+    memcpy(end, p, n * sizeof *p);
+    for (int i = 0; i < 4; i++)
+        out[i] = vld1q_f32(end + 4 * i);
+}
+
+static void rms_norm_neon(float *dst, const float *x, const float *w, size_t n, float eps) {
+    f32x4 s[4] = {vdupq_n_f32(0), vdupq_n_f32(0), vdupq_n_f32(0), vdupq_n_f32(0)};
+    size_t k = 0;
+    for (; k + 16 <= n; k += 16) {
+        for (int i = 0; i < 4; i++) {
+            f32x4 v = vld1q_f32(x + k + 4 * (size_t)i);
+            s[i] = vfmaq_f32(s[i], v, v);
+        }
+    }
+    if (k < n) {
+        f32x4 v[4];
+        load_end(v, x + k, n - k);
+        for (int i = 0; i < 4; i++)
+            s[i] = vfmaq_f32(s[i], v[i], v[i]);
+    }
+    float r = 1.0f / sqrtf(tree16(s) / (float)n + eps);
+    for (k = 0; k + 4 <= n; k += 4)
+        vst1q_f32(dst + k, vmulq_f32(vmulq_n_f32(vld1q_f32(x + k), r), vld1q_f32(w + k)));
+    for (; k < n; k++)
+        dst[k] = (x[k] * r) * w[k];
+}
+
+/* (x0, x1) turned by angles with cosines c and sines s. */
+static inline void rotate4(f32x4 *x0, f32x4 *x1, f32x4 c, f32x4 s) {
+    f32x4 a = *x0, b = *x1;
+    *x0 = vfmaq_f32(vnegq_f32(vmulq_f32(b, s)), a, c);
+    *x1 = vfmaq_f32(vmulq_f32(b, c), a, s);
+}
+
+static void rotate(float *p0, float *p1, float c, float s) {
+    float x0 = *p0, x1 = *p1;
+    *p0 = fmaf(x0, c, -(x1 * s));
+    *p1 = fmaf(x0, s, x1 * c);
+}
+
+static void rope_neon(float *x, uint32_t n_heads, uint32_t head_dim, const rf_rope *rope,
+                      const float *cos_sin) {
+    if (rope->kind == RF_ROPE_NONE) return;
+    const uint32_t half = rope->n_dims / 2;
+    const bool neox = rope->kind == RF_ROPE_NEOX;
+    for (uint32_t h = 0; h < n_heads; h++, x += head_dim) {
+        uint32_t i = 0;
+        for (; i + 4 <= half; i += 4) {
+            float32x4x2_t cs = vld2q_f32(cos_sin + 2 * i);
+            float32x4x2_t v;
+            if (neox) {
+                v.val[0] = vld1q_f32(x + i);
+                v.val[1] = vld1q_f32(x + half + i);
+            } else {
+                v = vld2q_f32(x + 2 * i);
+            }
+            rotate4(&v.val[0], &v.val[1], cs.val[0], cs.val[1]);
+            if (neox) {
+                vst1q_f32(x + i, v.val[0]);
+                vst1q_f32(x + half + i, v.val[1]);
+            } else {
+                vst2q_f32(x + 2 * i, v);
+            }
+        }
+        for (; i < half; i++)
+            rotate(x + (neox ? i : 2 * i), x + (neox ? half + i : 2 * i + 1), cos_sin[2 * i],
+                   cos_sin[2 * i + 1]);
+    }
+}
+
+static void silu_mul_neon(float *dst, const float *gate, const float *up, size_t n) {
+    size_t i = 0;
+    for (; i + 4 <= n; i += 4) {
+        f32x4 g = vld1q_f32(gate + i);
+        f32x4 e = vaddq_f32(vdupq_n_f32(1.0f), expf4(vnegq_f32(g)));
+        vst1q_f32(dst + i, vmulq_f32(vdivq_f32(g, e), vld1q_f32(up + i)));
+    }
+    for (; i < n; i++)
+        dst[i] = gate[i] / (1.0f + rf_expf(-gate[i])) * up[i];
+}
+
+static void add_neon(float *dst, const float *a, const float *b, size_t n) {
+    size_t i = 0;
+    for (; i + 4 <= n; i += 4)
+        vst1q_f32(dst + i, vaddq_f32(vld1q_f32(a + i), vld1q_f32(b + i)));
+    for (; i < n; i++)
+        dst[i] = a[i] + b[i];
+}
+
+static void f32_to_f16_neon(uint16_t *dst, const float *x, size_t n) {
+    size_t i = 0;
+    for (; i + 4 <= n; i += 4)
+        vst1_u16(dst + i, vreinterpret_u16_f16(vcvt_f16_f32(vld1q_f32(x + i))));
+    for (; i < n; i++)
+        dst[i] = rf_f32_to_f16(x[i]);
+}
+
+/* ---- attention ---- */
+
+static void widen_neon(float *dst, const uint8_t *src, uint32_t n) {
+    uint32_t i = 0;
+    for (; i + 4 <= n; i += 4)
+        vst1q_f32(dst + i, vcvt_f32_f16(vreinterpret_f16_u8(vld1_u8(src + 2 * (size_t)i))));
+    for (; i < n; i++) {
+        uint16_t h;
+        memcpy(&h, src + 2 * (size_t)i, sizeof h);
+        dst[i] = rf_f16_to_f32(h);
+    }
+}
+
+static void dot8_neon(float dst[8], const float *q, const float *k, size_t stride, uint32_t n) {
+    for (uint32_t j = 0; j < 8; j += 2, k += 2 * stride) {
+        f32x4 a[4], b[4];
+        uint32_t i = 0;
+        for (int l = 0; l < 4; l++)
+            a[l] = b[l] = vdupq_n_f32(0);
+        for (; i + 16 <= n; i += 16) {
+            for (uint32_t l = 0; l < 4; l++) {
+                f32x4 ql = vld1q_f32(q + i + 4 * l);
+                a[l] = vfmaq_f32(a[l], ql, vld1q_f32(k + i + 4 * l));
+                b[l] = vfmaq_f32(b[l], ql, vld1q_f32(k + stride + i + 4 * l));
+            }
+        }
+        if (i < n) {
+            f32x4 qe[4], ae[4], be[4];
+            load_end(qe, q + i, n - i);
+            load_end(ae, k + i, n - i);
+            load_end(be, k + stride + i, n - i);
+            for (int l = 0; l < 4; l++) {
+                a[l] = vfmaq_f32(a[l], qe[l], ae[l]);
+                b[l] = vfmaq_f32(b[l], qe[l], be[l]);
+            }
+        }
+        dst[j] = tree16(a);
+        dst[j + 1] = tree16(b);
+    }
+}
+
+static void scale_by(float *x, uint32_t n, float c) {
+    uint32_t i = 0;
+    for (; i + 4 <= n; i += 4)
+        vst1q_f32(x + i, vmulq_n_f32(vld1q_f32(x + i), c));
+    for (; i < n; i++)
+        x[i] *= c;
+}
+
+static inline uint32x4_t lanes_of(uint32_t bits4) {
+    static const uint32_t bit[4] = {1, 2, 4, 8};
+    return vtstq_u32(vdupq_n_u32(bits4), vld1q_u32(bit));
+}
+
+static void soften_neon(const rf_attend_head *h, uint32_t bits, float scale, const float *mask) {
+    const f32x4 none = vdupq_n_f32(-INFINITY);
+    f32x4 s[8], best = none;
+    uint32x4_t seen[8];
+    for (uint32_t i = 0; i < 8; i++) {
+        s[i] = vmulq_n_f32(vld1q_f32(h->p + 4 * i), scale);
+        if (mask) s[i] = vaddq_f32(s[i], vld1q_f32(mask + 4 * i));
+        seen[i] = lanes_of(bits >> (4 * i) & 15);
+        best = larger(vbslq_f32(seen[i], s[i], none), best);
+    }
+    float lane[4], top = -INFINITY;
+    vst1q_f32(lane, best);
+    for (int i = 0; i < 4; i++)
+        top = lane[i] > top ? lane[i] : top;
+    if (top > *h->m) {
+        if (*h->m > -INFINITY) {
+            float c = rf_expf(*h->m - top);
+            *h->l *= c;
+            scale_by(h->acc, h->head_dim, c);
+        }
+        *h->m = top;
+    }
+    f32x4 m = vdupq_n_f32(*h->m);
+    for (uint32_t i = 0; i < 8; i++) {
+        uint32x4_t p = vreinterpretq_u32_f32(expf4(vsubq_f32(s[i], m)));
+        s[i] = vreinterpretq_f32_u32(vandq_u32(p, seen[i]));
+        vst1q_f32(h->p + 4 * i, s[i]);
+    }
+    for (int i = 0; i < 4; i++)
+        s[i] = vaddq_f32(s[i], s[i + 4]);
+    *h->l += tree16(s);
+}
+
+static void accumulate_neon(float *acc, const float *p, uint32_t bits, const float *v,
+                            size_t stride, uint32_t n) {
+    uint32_t d = 0;
+    for (; d + 32 <= n; d += 32) {
+        f32x4 s[8];
+        for (uint32_t i = 0; i < 8; i++)
+            s[i] = vld1q_f32(acc + d + 4 * i);
+        for (uint32_t left = bits; left; left &= left - 1) {
+            uint32_t j = (uint32_t)__builtin_ctz(left);
+            const float *row = v + j * stride + d;
+            for (uint32_t i = 0; i < 8; i++)
+                s[i] = vfmaq_n_f32(s[i], vld1q_f32(row + 4 * i), p[j]);
+        }
+        for (uint32_t i = 0; i < 8; i++)
+            vst1q_f32(acc + d + 4 * i, s[i]);
+    }
+    for (; d + 4 <= n; d += 4) {
+        f32x4 s = vld1q_f32(acc + d);
+        for (uint32_t left = bits; left; left &= left - 1) {
+            uint32_t j = (uint32_t)__builtin_ctz(left);
+            s = vfmaq_n_f32(s, vld1q_f32(v + j * stride + d), p[j]);
+        }
+        vst1q_f32(acc + d, s);
+    }
+    for (; d < n; d++)
+        for (uint32_t left = bits; left; left &= left - 1) {
+            uint32_t j = (uint32_t)__builtin_ctz(left);
+            acc[d] = fmaf(p[j], v[j * stride + d], acc[d]);
+        }
+}
+
+static void attend_neon(const rf_attend *a) {
+    static const rf_attend_parts parts = {widen_neon, dot8_neon, soften_neon, accumulate_neon};
+    rf_attend_walk(a, &parts);
+}
+
+void rf_cpu_vec_neon(rf_cpu_kernels *k) {
+    k->rms_norm = rms_norm_neon;
+    k->rope = rope_neon;
+    k->silu_mul = silu_mul_neon;
+    k->add = add_neon;
+    k->f32_to_f16 = f32_to_f16_neon;
+    k->attend = attend_neon;
+}
