@@ -27,10 +27,12 @@ static void fill_tables(void) {
     rf_cpu_vec_avx512(&k);
     tables[RF_ISA_AVX512] = k;
 #elif defined(__aarch64__)
+    if (rf_isa_best() < RF_ISA_NEON) return;
     k.isa = RF_ISA_NEON;
     rf_cpu_mm_neon(&k);
     rf_cpu_vec_neon(&k);
     tables[RF_ISA_NEON] = k;
+    if (rf_isa_best() < RF_ISA_I8MM) return;
     k.isa = RF_ISA_I8MM;
     rf_cpu_mm_i8mm(&k);
     tables[RF_ISA_I8MM] = k;

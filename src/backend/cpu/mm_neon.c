@@ -153,7 +153,7 @@ RF_INLINE float32x4_t group_256(const four_groups *w, bool has_min, const int8_t
 /* Four rows from `row`, of which the last may be missing: they repeat the one before. */
 static void four_rows(const rf_mm *mm, const rf_dtype_info *info, uint32_t row, uint32_t n,
                       float32x4_t acc[MAX_T]) {
-    const rf_act *a = mm->act;
+    const rf_mm_input *a = mm->act;
     const bool is_256 = info->view == RF_INT_256;
     const size_t group = is_256 ? 256 : 32, n_groups = a->n_cols / group;
     for (size_t g = 0; g < n_groups; g++) {

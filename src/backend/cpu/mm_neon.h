@@ -224,7 +224,7 @@ static void run_tiles(tile a, bool is_256, uint32_t n_act) {
 }
 
 static void matmul_panels(const rf_mm *mm, uint32_t begin, uint32_t end, void *scratch) {
-    const rf_act *act = mm->act;
+    const rf_mm_input *act = mm->act;
     const rf_dtype_info *info = rf_dtype_get(mm->w->type);
     const bool is_256 = info->view == RF_INT_256;
     const size_t group = is_256 ? 256 : 32, n_groups = act->n_cols / group;

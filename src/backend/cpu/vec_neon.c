@@ -1,48 +1,11 @@
 /* vec_neon.c - every kernel but the matrix product, for 64-bit ARM.
  *
- * Sixteen canonical lanes are four vectors of four.  Where the order of a comparison decides about
- * a NaN it is written as compare and select: the maximum instructions of ARM treat them otherwise. */
-#include <arm_neon.h>
+ * Sixteen canonical lanes are four vectors of four. */
 #include <math.h>
-#include <string.h>
 
 #include "backend/cpu/attend.h"
-#include "backend/cpu/kernels.h"
-#include "base/fmath.h"
-
-typedef float32x4_t f32x4;
-
-/* a > b ? a : b, so b where either is a NaN. */
-static inline f32x4 larger(f32x4 a, f32x4 b) { return vbslq_f32(vcgtq_f32(a, b), a, b); }
-
-/* rf_expf on four lanes, the same operations in the same order. */
-static inline f32x4 expf4(f32x4 x) {
-    const f32x4 most = vdupq_n_f32(RF_EXPF_MAX);
-    x = larger(vdupq_n_f32(RF_EXPF_MIN), x);
-    x = vbslq_f32(vcgtq_f32(x, most), most, x);
-    f32x4 n = vrndnq_f32(vmulq_n_f32(x, RF_EXPF_LOG2E));
-    f32x4 r = vfmaq_f32(x, n, vdupq_n_f32(-RF_EXPF_LN2_HI));
-    r = vfmaq_f32(r, n, vdupq_n_f32(-RF_EXPF_LN2_LO));
-    f32x4 p = vdupq_n_f32(RF_EXPF_C6);
-    p = vfmaq_f32(vdupq_n_f32(RF_EXPF_C5), p, r);
-    p = vfmaq_f32(vdupq_n_f32(RF_EXPF_C4), p, r);
-    p = vfmaq_f32(vdupq_n_f32(RF_EXPF_C3), p, r);
-    p = vfmaq_f32(vdupq_n_f32(RF_EXPF_C2), p, r);
-    p = vfmaq_f32(vdupq_n_f32(RF_EXPF_C1), p, r);
-    p = vfmaq_f32(vdupq_n_f32(RF_EXPF_C0), p, r);
-    int32x4_t e = vshlq_n_s32(vcvtq_s32_f32(n), 23); /* 0 of a NaN, which p then is */
-    return vreinterpretq_f32_s32(vaddq_s32(vreinterpretq_s32_f32(p), e));
-}
-
-/* The last two steps of tree16 on a vector whose lanes hold the sums of four. */
-static inline float tree4(f32x4 v) {
-    float32x2_t h = vadd_f32(vget_low_f32(v), vget_high_f32(v));
-    return vget_lane_f32(h, 0) + vget_lane_f32(h, 1);
-}
-
-static inline float tree16(const f32x4 s[4]) {
-    return tree4(vaddq_f32(vaddq_f32(s[0], s[2]), vaddq_f32(s[1], s[3])));
-}
+#include "backend/cpu/lanes_neon.h"
+#include "backend/cpu/vec_rows.h"
 
 /* The last n < 16 floats at p, continued with zeros. */
 static inline void load_end(f32x4 out[4], const float *p, size_t n) {
@@ -50,28 +13,6 @@ static inline void load_end(f32x4 out[4], const float *p, size_t n) {
     memcpy(end, p, n * sizeof *p);
     for (int i = 0; i < 4; i++)
         out[i] = vld1q_f32(end + 4 * i);
-}
-
-static void rms_norm_neon(float *dst, const float *x, const float *w, size_t n, float eps) {
-    f32x4 s[4] = {vdupq_n_f32(0), vdupq_n_f32(0), vdupq_n_f32(0), vdupq_n_f32(0)};
-    size_t k = 0;
-    for (; k + 16 <= n; k += 16) {
-        for (int i = 0; i < 4; i++) {
-            f32x4 v = vld1q_f32(x + k + 4 * (size_t)i);
-            s[i] = vfmaq_f32(s[i], v, v);
-        }
-    }
-    if (k < n) {
-        f32x4 v[4];
-        load_end(v, x + k, n - k);
-        for (int i = 0; i < 4; i++)
-            s[i] = vfmaq_f32(s[i], v[i], v[i]);
-    }
-    float r = 1.0f / sqrtf(tree16(s) / (float)n + eps);
-    for (k = 0; k + 4 <= n; k += 4)
-        vst1q_f32(dst + k, vmulq_f32(vmulq_n_f32(vld1q_f32(x + k), r), vld1q_f32(w + k)));
-    for (; k < n; k++)
-        dst[k] = (x[k] * r) * w[k];
 }
 
 /* (x0, x1) turned by angles with cosines c and sines s. */
@@ -115,25 +56,6 @@ static void rope_neon(float *x, uint32_t n_heads, uint32_t head_dim, const rf_ro
             rotate(x + (neox ? i : 2 * i), x + (neox ? half + i : 2 * i + 1), cos_sin[2 * i],
                    cos_sin[2 * i + 1]);
     }
-}
-
-static void silu_mul_neon(float *dst, const float *gate, const float *up, size_t n) {
-    size_t i = 0;
-    for (; i + 4 <= n; i += 4) {
-        f32x4 g = vld1q_f32(gate + i);
-        f32x4 e = vaddq_f32(vdupq_n_f32(1.0f), expf4(vnegq_f32(g)));
-        vst1q_f32(dst + i, vmulq_f32(vdivq_f32(g, e), vld1q_f32(up + i)));
-    }
-    for (; i < n; i++)
-        dst[i] = gate[i] / (1.0f + rf_expf(-gate[i])) * up[i];
-}
-
-static void add_neon(float *dst, const float *a, const float *b, size_t n) {
-    size_t i = 0;
-    for (; i + 4 <= n; i += 4)
-        vst1q_f32(dst + i, vaddq_f32(vld1q_f32(a + i), vld1q_f32(b + i)));
-    for (; i < n; i++)
-        dst[i] = a[i] + b[i];
 }
 
 static void f32_to_f16_neon(uint16_t *dst, const float *x, size_t n) {
@@ -198,12 +120,24 @@ static inline uint32x4_t lanes_of(uint32_t bits4) {
     return vtstq_u32(vdupq_n_u32(bits4), vld1q_u32(bit));
 }
 
-static void soften_neon(const rf_attend_head *h, uint32_t bits, float scale, const float *mask) {
+/* softcap * tanh(s / softcap) of 32 scores; out of line, for few models have it. */
+static __attribute__((noinline)) void cap_scores(f32x4 s[8], float softcap) {
+    for (int i = 0; i < 8; i += 4) {
+        lanes x = soft_capped((lanes){{s[i], s[i + 1], s[i + 2], s[i + 3]}}, softcap);
+        for (int j = 0; j < 4; j++)
+            s[i + j] = x.val[j];
+    }
+}
+
+static void soften_neon(const rf_attend_head *h, uint32_t bits, float scale, float softcap,
+                        const float *mask) {
     const f32x4 none = vdupq_n_f32(-INFINITY);
     f32x4 s[8], best = none;
     uint32x4_t seen[8];
-    for (uint32_t i = 0; i < 8; i++) {
+    for (uint32_t i = 0; i < 8; i++)
         s[i] = vmulq_n_f32(vld1q_f32(h->p + 4 * i), scale);
+    if (softcap > 0) cap_scores(s, softcap);
+    for (uint32_t i = 0; i < 8; i++) {
         if (mask) s[i] = vaddq_f32(s[i], vld1q_f32(mask + 4 * i));
         seen[i] = lanes_of(bits >> (4 * i) & 15);
         best = larger(vbslq_f32(seen[i], s[i], none), best);
@@ -216,7 +150,7 @@ static void soften_neon(const rf_attend_head *h, uint32_t bits, float scale, con
         if (*h->m > -INFINITY) {
             float c = rf_expf(*h->m - top);
             *h->l *= c;
-            scale_by(h->acc, h->head_dim, c);
+            scale_by(h->acc, h->value_dim, c);
         }
         *h->m = top;
     }
@@ -268,10 +202,8 @@ static void attend_neon(const rf_attend *a) {
 }
 
 void rf_cpu_vec_neon(rf_cpu_kernels *k) {
-    k->rms_norm = rms_norm_neon;
+    set_row_kernels(k);
     k->rope = rope_neon;
-    k->silu_mul = silu_mul_neon;
-    k->add = add_neon;
     k->f32_to_f16 = f32_to_f16_neon;
     k->attend = attend_neon;
 }

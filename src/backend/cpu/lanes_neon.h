@@ -1,0 +1,121 @@
+/* lanes_neon.h - the sixteen canonical lanes as four vectors of four; see lanes_scalar.h.
+ *
+ * Where the order of a comparison decides about a NaN it is written as compare and select: the maximum
+ * instructions of ARM treat them otherwise than those the lanes are defined by. */
+#pragma once
+#include <arm_neon.h>
+#include <string.h>
+
+#include "base/fmath.h"
+
+#define LANES_INLINE static inline __attribute__((always_inline))
+
+typedef float32x4_t f32x4;
+typedef float32x4x4_t lanes;
+
+/* a > b ? a : b and a < b ? a : b, so b where either is a NaN. */
+LANES_INLINE f32x4 larger(f32x4 a, f32x4 b) { return vbslq_f32(vcgtq_f32(a, b), a, b); }
+LANES_INLINE f32x4 smaller(f32x4 a, f32x4 b) { return vbslq_f32(vcltq_f32(a, b), a, b); }
+
+/* rf_expf on four lanes, the same operations in the same order. */
+LANES_INLINE f32x4 expf4(f32x4 x) {
+    const f32x4 most = vdupq_n_f32(RF_EXPF_MAX);
+    x = larger(vdupq_n_f32(RF_EXPF_MIN), x);
+    x = vbslq_f32(vcgtq_f32(x, most), most, x);
+    f32x4 n = vrndnq_f32(vmulq_n_f32(x, RF_EXPF_LOG2E));
+    f32x4 r = vfmaq_f32(x, n, vdupq_n_f32(-RF_EXPF_LN2_HI));
+    r = vfmaq_f32(r, n, vdupq_n_f32(-RF_EXPF_LN2_LO));
+    f32x4 p = vdupq_n_f32(RF_EXPF_C6);
+    p = vfmaq_f32(vdupq_n_f32(RF_EXPF_C5), p, r);
+    p = vfmaq_f32(vdupq_n_f32(RF_EXPF_C4), p, r);
+    p = vfmaq_f32(vdupq_n_f32(RF_EXPF_C3), p, r);
+    p = vfmaq_f32(vdupq_n_f32(RF_EXPF_C2), p, r);
+    p = vfmaq_f32(vdupq_n_f32(RF_EXPF_C1), p, r);
+    p = vfmaq_f32(vdupq_n_f32(RF_EXPF_C0), p, r);
+    int32x4_t e = vshlq_n_s32(vcvtq_s32_f32(n), 23); /* 0 of a NaN, which p then is */
+    return vreinterpretq_f32_s32(vaddq_s32(vreinterpretq_s32_f32(p), e));
+}
+
+/* The last two steps of tree16 on a vector whose lanes hold the sums of four. */
+LANES_INLINE float tree4(f32x4 v) {
+    float32x2_t h = vadd_f32(vget_low_f32(v), vget_high_f32(v));
+    return vget_lane_f32(h, 0) + vget_lane_f32(h, 1);
+}
+
+LANES_INLINE float tree16(const f32x4 s[4]) {
+    return tree4(vaddq_f32(vaddq_f32(s[0], s[2]), vaddq_f32(s[1], s[3])));
+}
+
+LANES_INLINE lanes lanes_set(float x) {
+    f32x4 v = vdupq_n_f32(x);
+    return (lanes){{v, v, v, v}};
+}
+LANES_INLINE lanes lanes_zero(void) { return lanes_set(0); }
+LANES_INLINE lanes lanes_load(const void *p) {
+    const uint8_t *b = p; /* no alignment is promised */
+    lanes s;
+    for (int i = 0; i < 4; i++)
+        s.val[i] = vreinterpretq_f32_u8(vld1q_u8(b + 16 * i));
+    return s;
+}
+LANES_INLINE void lanes_store(float *p, lanes s) {
+    for (int i = 0; i < 4; i++)
+        vst1q_f32(p + 4 * i, s.val[i]);
+}
+LANES_INLINE lanes lanes_load_n(const float *p, size_t n) {
+    if (n >= 16) return lanes_load(p);
+    float end[16] = {0};
+    memcpy(end, p, n * sizeof *p);
+    return lanes_load(end);
+}
+LANES_INLINE void lanes_store_n(float *p, lanes s, size_t n) {
+    if (n >= 16) {
+        lanes_store(p, s);
+        return;
+    }
+    float end[16];
+    lanes_store(end, s);
+    memcpy(p, end, n * sizeof *p);
+}
+#define LANES_PAIR(name, op)                    \
+    LANES_INLINE lanes name(lanes a, lanes b) { \
+        for (int i = 0; i < 4; i++)             \
+            a.val[i] = op(a.val[i], b.val[i]);  \
+        return a;                               \
+    }
+LANES_PAIR(lanes_add, vaddq_f32)
+LANES_PAIR(lanes_sub, vsubq_f32)
+LANES_PAIR(lanes_mul, vmulq_f32)
+LANES_PAIR(lanes_div, vdivq_f32)
+LANES_PAIR(lanes_max, larger)
+LANES_PAIR(lanes_min, smaller)
+#undef LANES_PAIR
+LANES_INLINE lanes lanes_neg(lanes x) {
+    for (int i = 0; i < 4; i++)
+        x.val[i] = vnegq_f32(x.val[i]);
+    return x;
+}
+LANES_INLINE lanes lanes_fma(lanes a, lanes b, lanes c) {
+    for (int i = 0; i < 4; i++)
+        c.val[i] = vfmaq_f32(c.val[i], a.val[i], b.val[i]);
+    return c;
+}
+LANES_INLINE lanes lanes_exp(lanes x) {
+    for (int i = 0; i < 4; i++)
+        x.val[i] = expf4(x.val[i]);
+    return x;
+}
+LANES_INLINE float lanes_tree16(lanes s) { return tree16(s.val); }
+
+LANES_INLINE lanes lanes_load_f16(const uint8_t *p) {
+    lanes s;
+    for (int i = 0; i < 4; i++)
+        s.val[i] = vcvt_f32_f16(vreinterpret_f16_u8(vld1_u8(p + 8 * i)));
+    return s;
+}
+LANES_INLINE lanes lanes_load_bf16(const uint8_t *p) {
+    lanes s;
+    for (int i = 0; i < 4; i++)
+        s.val[i] = vreinterpretq_f32_u32(vshll_n_u16(vreinterpret_u16_u8(vld1_u8(p + 8 * i)), 16));
+    return s;
+}
