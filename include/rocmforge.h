@@ -199,7 +199,7 @@ typedef struct rf_request_opts {
     size_t n_stop;
     int32_t n_logprobs; /* -1: none; else that many likeliest tokens beside the chosen one, <= 20 */
     bool ignore_eos;
-    bool with_special; /* control tokens appear in the text */
+    bool with_special;   /* control tokens appear in the text */
     rf_grammar *grammar; /* the answer matches it and ends when it must; NULL: any text */
     rf_event_fn on_event;
     void *user;
@@ -219,9 +219,9 @@ RF_API void rf_engine_wake(rf_engine *e); /* any thread */
 
 /* What goes on; any thread. */
 typedef struct rf_engine_stats {
-    uint32_t n_waiting, n_running;  /* requests */
-    uint32_t max_running;           /* requests worked on at once */
-    uint32_t kv_blocks, kv_free;    /* free ones included that hold a reusable prefix: kv_cached */
+    uint32_t n_waiting, n_running; /* requests */
+    uint32_t max_running;          /* requests worked on at once */
+    uint32_t kv_blocks, kv_free;   /* free ones included that hold a reusable prefix: kv_cached */
     uint32_t kv_cached;
     uint64_t kv_hits, kv_misses, kv_evictions; /* blocks, since the start */
 } rf_engine_stats;

@@ -113,6 +113,7 @@ bool rf_cli_models_dir(const rf_cli *c, char *out, size_t cap);
 /* One per command, in cmd_<name>.c. */
 int rf_cmd_generate(rf_cli *c);
 int rf_cmd_chat(rf_cli *c);
+int rf_cmd_serve(rf_cli *c);
 int rf_cmd_tokenize(rf_cli *c);
 int rf_cmd_detokenize(rf_cli *c);
 int rf_cmd_logits(rf_cli *c);

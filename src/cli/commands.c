@@ -27,6 +27,15 @@ const rf_command rf_commands[] = {
      "ends the program, /help lists the other commands.  When standard input is no terminal each "
      "line of it is one message.",
      rf_cmd_chat},
+    {"serve", "", 0, 0,
+     FLAGS(ENGINE, RF_F_ADDR, RF_F_ALIAS, RF_F_PARALLEL, RF_F_KV_TOKENS, RF_F_QUEUE, RF_F_FORMAT,
+           RF_F_KEYS, RF_F_TLS_CERT, RF_F_TLS_KEY, RF_F_CORS, RF_F_CONNECTIONS, RF_F_MAX_BODY,
+           RF_F_IDLE_S, RF_F_REQUEST_S, RF_F_DRAIN_S, RF_F_PING_S),
+     "answer requests over HTTP",
+     "Serves OpenAI's API (/v1/chat/completions, /v1/completions, /v1/models) and its own, which "
+     "/openapi.json describes.  Prints its address when it listens.  SIGTERM and Ctrl-C finish what "
+     "was accepted and end the program with 0; a second one ends it at once.",
+     rf_cmd_serve},
     {"tokenize", "[TEXT]", 0, 1, FLAGS(VOCAB, RF_F_ADD_SPECIAL, RF_F_PARSE_SPECIAL, RF_F_FILE),
      "turn text into token ids",
      "TEXT - reads standard input as bytes.  With --json prints an array of ids, without it one "

@@ -64,7 +64,7 @@ struct rf_engine {
     bool woken;
     pthread_mutex_t index_lock;  /* guards token_index until it is made */
     rf_token_index *token_index; /* of the grammars; NULL until the first one */
-    rf_kv_stats kv_stats; /* as of the latest step */
+    rf_kv_stats kv_stats;        /* as of the latest step */
 };
 
 const char *rf_version(void) { return RF_VERSION; }

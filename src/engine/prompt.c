@@ -91,7 +91,8 @@ static rf_status render_plain(const rf_prompter *p, const char *format, const rf
     const rf_chat_format *f = NULL;
     RF_TRY(built_in(p, format, &f, e));
     if (r->tools || r->documents)
-        return rf_fail(e, RF_EUNSUPPORTED, "tools and documents need the model's own chat template");
+        return rf_fail(e, RF_EUNSUPPORTED,
+                       "tools and documents need the model's own chat template");
     if (rf_json_kind(r->messages) != RF_JSON_ARRAY)
         return rf_fail(e, RF_EARG, "messages: expected an array of objects");
     size_t n = rf_json_len(r->messages);

@@ -27,8 +27,7 @@ RF_CHECKED rf_status rf_prompter_tokens(const rf_prompter *p, const char *format
 /* The same for messages with more than a role and a text, tools and variables; these need the
  * model's own template.  The request's bos_token and eos_token are not read. */
 RF_CHECKED rf_status rf_prompter_request_tokens(const rf_prompter *p, const char *format,
-                                                const rf_chat_request *r, rf_ids *ids,
-                                                rf_error *e);
+                                                const rf_chat_request *r, rf_ids *ids, rf_error *e);
 
 #ifdef __cplusplus
 }
