@@ -19,7 +19,7 @@ class EngineOpts(c.Structure):
     _fields_ = [("model_path", c.c_char_p), ("backend", c.c_char_p), ("kv_type", c.c_char_p),
                 ("n_threads", c.c_int), ("n_ctx", c.c_uint32), ("max_seqs", c.c_uint32),
                 ("batch_tokens", c.c_uint32), ("n_kv_blocks", c.c_uint32),
-                ("vocab_only", c.c_bool)]
+                ("vocab_only", c.c_bool), ("keep_activations", c.c_bool)]
 
 
 class Sampling(c.Structure):
@@ -47,6 +47,7 @@ class RequestOpts(c.Structure):
                 ("max_tokens", c.c_int32), ("min_tokens", c.c_int32),
                 ("stop", c.c_void_p), ("n_stop", c.c_size_t), ("n_logprobs", c.c_int32),
                 ("ignore_eos", c.c_bool), ("with_special", c.c_bool),
+                ("grammar", c.c_void_p),
                 ("on_event", OnEvent), ("user", c.c_void_p)]
 
 

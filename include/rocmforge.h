@@ -60,6 +60,7 @@ typedef struct rf_engine_opts {
     uint32_t batch_tokens;  /* rows of one step; 0: 256 */
     uint32_t n_kv_blocks;   /* KV blocks of 32 tokens in all; 0: max(n_ctx, 4096) tokens' worth */
     bool vocab_only;        /* tokenizer only: no weights, no requests */
+    bool keep_activations;  /* for rf_engine_activations: slower, more memory per row */
 } rf_engine_opts;
 
 /* How the hidden states of a text's tokens become one vector. */
@@ -108,7 +109,38 @@ typedef struct rf_message {
 RF_API int rf_engine_chat_tokens(const rf_engine *e, const char *format, const rf_message *messages,
                                  size_t n_messages, int32_t *out, size_t cap, size_t *n,
                                  rf_text *why);
+typedef struct rf_conversation {
+    const char *format; /* as above; only the model's own template knows tools and variables */
+    /* JSON texts of len bytes each.  messages: an array of objects with role and content, and
+     * whatever else the template reads; tools, documents: arrays; vars: an object of further
+     * variables (enable_thinking, ...).  NULL: none. */
+    const char *messages, *tools, *documents, *vars;
+    size_t messages_len, tools_len, documents_len, vars_len;
+    bool is_open; /* the last message stays open: no turn of the assistant is begun */
+} rf_conversation;
+RF_API int rf_engine_conversation_tokens(const rf_engine *e, const rf_conversation *c, int32_t *out,
+                                         size_t cap, size_t *n, rf_text *why);
 RF_API bool rf_engine_is_end(const rf_engine *e, int32_t token); /* ends a text or a turn */
+/* The bytes of one token, which may be a part of a character; control tokens give their name.
+ * Writes at most cap bytes and the full length to *len. */
+RF_API int rf_engine_token_bytes(const rf_engine *e, int32_t token, char *out, size_t cap,
+                                 size_t *len, rf_text *why);
+
+/* ---- structured output ---- */
+
+/* What an answer must match, compiled once and used by any number of requests at a time. */
+typedef struct rf_grammar rf_grammar;
+typedef enum rf_grammar_kind {
+    RF_GRAMMAR_GBNF,        /* llama.cpp's notation; the answer matches rule root */
+    RF_GRAMMAR_JSON_SCHEMA, /* the answer is JSON that is valid for it */
+    RF_GRAMMAR_REGEX,       /* the whole answer matches */
+    RF_GRAMMAR_CHOICE,      /* a JSON array of strings: the answer is one of them */
+} rf_grammar_kind;
+/* Any thread.  EFORMAT: malformed; EUNSUPPORTED: outside what docs/structured-output.md lists, or
+ * over a limit; why says where.  Close before the engine; requests that run keep it alive. */
+RF_API int rf_grammar_open(rf_engine *e, rf_grammar_kind kind, const char *text, size_t len,
+                           rf_grammar **out, rf_text *why);
+RF_API void rf_grammar_close(rf_grammar *g); /* NULL is fine */
 
 /* ---- requests ---- */
 
@@ -178,7 +210,8 @@ typedef struct rf_request_opts {
     size_t n_stop;
     int32_t n_logprobs; /* -1: none; else that many likeliest tokens beside the chosen one, <= 20 */
     bool ignore_eos;
-    bool with_special; /* control tokens appear in the text */
+    bool with_special;   /* control tokens appear in the text */
+    rf_grammar *grammar; /* the answer matches it and ends when it must; NULL: any text */
     rf_event_fn on_event;
     void *user;
 } rf_request_opts;
@@ -190,12 +223,42 @@ RF_API void rf_engine_cancel(rf_engine *e, uint64_t id);
 /* One batch.  1: worked; 0: nothing to do; below 0: the negated status of a failure that ended all
  * running requests (each got its event). */
 RF_API int rf_engine_step(rf_engine *e);
+/* For the stepping thread when a step returned 0: sleeps until there is a request, or until
+ * rf_engine_wake is or was called (each wake ends one wait). */
+RF_API void rf_engine_wait(rf_engine *e);
+RF_API void rf_engine_wake(rf_engine *e); /* any thread */
+
+/* What goes on; any thread. */
+typedef struct rf_engine_stats {
+    uint32_t n_waiting, n_running; /* requests */
+    uint32_t max_running;          /* requests worked on at once */
+    uint32_t kv_blocks, kv_free;   /* free ones included that hold a reusable prefix: kv_cached */
+    uint32_t kv_cached;
+    uint64_t kv_hits, kv_misses, kv_evictions; /* blocks, since the start */
+} rf_engine_stats;
+RF_API void rf_engine_get_stats(rf_engine *e, rf_engine_stats *out);
+/* True when the request is being worked on; false while it waits or when it is over. */
+RF_API bool rf_engine_is_running(rf_engine *e, uint64_t id);
 
 /* The logits of every position of one sequence, without sampling: sink gets [n][n_vocab] floats in
  * pieces, in order; returning false stops.  Not while requests run. */
 typedef bool (*rf_logits_fn)(void *user, size_t first, size_t n, const float *logits);
 RF_API int rf_engine_logits(rf_engine *e, const int32_t *tokens, size_t n, rf_logits_fn sink,
                             void *user, rf_text *why);
+
+/* What went into the matrix products of one sequence, to measure which columns matter. */
+typedef struct rf_activation {
+    const char *weight; /* the tensor's name, weight_len bytes */
+    size_t weight_len;
+    uint32_t matrix, n_matrices; /* which of the tensor's matrices (experts) these rows met */
+    size_t n, cols;
+    const float *x; /* [n][cols], valid during the call */
+} rf_activation;
+typedef bool (*rf_activation_fn)(void *user, const rf_activation *a); /* false stops */
+/* Calls sink for every matrix product, for batch_tokens rows at a time.  Only on an engine opened
+ * with keep_activations, and not while requests run. */
+RF_API int rf_engine_activations(rf_engine *e, const int32_t *tokens, size_t n,
+                                 rf_activation_fn sink, void *user, rf_text *why);
 
 /* ---- embeddings ---- */
 

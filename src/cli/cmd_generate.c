@@ -132,6 +132,7 @@ int rf_cmd_generate(rf_cli *c) {
     if (s == RF_OK) s = read_prompt(c, &prompt, &e);
     if (s == RF_OK) s = rf_session_open(c, 0, &out.en, &e);
     if (s == RF_OK) s = prompt_tokens(c, out.en, &prompt, &ids, &e);
+    if (s == RF_OK) s = rf_session_grammar(c, out.en, &o.grammar, &e);
     if (s == RF_OK) {
         o.tokens = ids.p;
         o.n_tokens = ids.len;
@@ -153,6 +154,7 @@ int rf_cmd_generate(rf_cli *c) {
         code = rf_cli_fail(c, &e);
     else if (rf_cli_interrupted())
         code = RF_EXIT_INTERRUPTED;
+    if (out.en) rf_grammar_close(o.grammar);
     rf_engine_close(out.en);
     rf_free(bias);
     rf_ids_free(&ids);

@@ -6,13 +6,13 @@
 #include <inttypes.h>
 #include <stdatomic.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "base/os.h"
 #include "base/pool.h"
 #include "cli/cli.h"
+#include "cli/gguf_copy.h"
 #include "cli/gguf_text.h"
-#include "gguf/writer.h"
+#include "gguf/imatrix.h"
 #include "quant/mix.h"
 
 enum { SLAB_ELEMS = 4 << 20 }; /* rows of about this many values are done between two writes */
@@ -22,13 +22,14 @@ typedef struct item {
     const rf_gguf_tensor *t;
     rf_dtype type;
     uint64_t n_rows, n_bytes;
-    const rf_gguf_tensor *sums, *counts; /* of the importance matrix; NULL: none */
-    bool is_weight;                      /* up for quantisation at all */
+    rf_importance importance;
+    bool is_weight; /* up for quantisation at all */
 } item;
 
 typedef struct job {
     rf_cli *c;
-    rf_gguf *in, *imatrix; /* imatrix may be NULL */
+    rf_gguf *in;
+    rf_imatrix *imatrix; /* may be NULL */
     const rf_mix *mix;
     rf_mix_model model;
     item *items; /* [n_items] */
@@ -91,28 +92,6 @@ static void look_at_model(job *j) {
     }
 }
 
-/* The tensors "NAME.in_sum2" and "NAME.counts" of an importance matrix, when it knows the tensor. */
-static rf_status find_importance(const job *j, item *it, rf_error *e) {
-    char name[RF_GGUF_MAX_NAME + 16];
-    const rf_gguf_tensor *t = it->t;
-    snprintf(name, sizeof name, "%.*s.in_sum2", RF_STR_ARG(t->name));
-    it->sums = rf_gguf_find_tensor(j->imatrix, name);
-    snprintf(name, sizeof name, "%.*s.counts", RF_STR_ARG(t->name));
-    it->counts = rf_gguf_find_tensor(j->imatrix, name);
-    if (!it->sums && !it->counts) return RF_OK;
-    uint64_t n_mats = t->ne[2] * t->ne[3];
-    if (it->sums && it->counts && it->sums->type == RF_DT_F32 && it->counts->type == RF_DT_F32 &&
-        it->sums->ne[0] == t->ne[0] && rf_gguf_tensor_elems(it->sums) == t->ne[0] * n_mats &&
-        rf_gguf_tensor_elems(it->counts) == n_mats) {
-        return RF_OK;
-    }
-    return rf_fail(e, RF_EFORMAT,
-                   "%s: tensor '%.*s': expected in_sum2 of %" PRIu64 " x %" PRIu64
-                   " and counts of %" PRIu64
-                   ", both F32, got other shapes or types; was it made for another model?",
-                   rf_gguf_path(j->imatrix), RF_STR_ARG(t->name), n_mats, t->ne[0], n_mats);
-}
-
 /* --tensor-type PATTERN=TYPE, the first that matches; *used counts the matches of each. */
 static rf_status apply_patterns(const job *j, item *it, bool *used, rf_error *e) {
     const char *const *list = NULL;
@@ -173,10 +152,14 @@ static rf_status plan_item(job *j, item *it, bool *used, rf_error *e) {
     if (it->is_weight) {
         it->type = rf_mix_type(j->mix, &j->model, t->name, t->ne[0]);
         RF_TRY(apply_patterns(j, it, used, e));
-        if (j->imatrix) RF_TRY(find_importance(j, it, e));
+        if (j->imatrix) {
+            RF_TRY(rf_imatrix_find(j->imatrix, t->name, t->ne[0], t->ne[2] * t->ne[3],
+                                   &it->importance, e));
+        }
         if (it->type != t->type) {
             j->n_requantised += rf_dtype_get(t->type)->is_block;
-            j->n_without_importance += j->imatrix && !it->sums && rf_mix_layer(t->name) >= 0;
+            j->n_without_importance +=
+                j->imatrix && !it->importance.sums && rf_mix_layer(t->name) >= 0;
         }
     }
     size_t bytes = 0;
@@ -222,12 +205,13 @@ typedef struct slab {
 /* Sums of squares over the tokens that reached the matrix; only their proportions matter, so the
  * division by the count only guards against matrices that no token reached. */
 static const float *importance_of(const item *it, uint64_t row, float *buffer) {
-    if (!it->sums) return NULL;
+    if (!it->importance.sums) return NULL;
     uint64_t n = it->t->ne[0], mat = row / it->t->ne[1];
-    float count;
-    memcpy(&count, it->counts->data + mat * sizeof count, sizeof count);
+    float count = 1;
+    if (it->importance.counts)
+        memcpy(&count, it->importance.counts + mat * sizeof count, sizeof count);
     if (!(count > 0)) return NULL;
-    memcpy(buffer, it->sums->data + mat * n * sizeof *buffer, n * sizeof *buffer);
+    memcpy(buffer, it->importance.sums + mat * n * sizeof *buffer, n * sizeof *buffer);
     return buffer;
 }
 
@@ -307,25 +291,10 @@ static rf_status convert(job *j, const item *it, rf_gguf_writer *w, rf_error *e)
     return status;
 }
 
-static rf_status copy(job *j, const item *it, rf_gguf_writer *w, rf_error *e) {
-    for (uint64_t done = 0, n; done < it->t->n_bytes; done += n) {
-        n = it->t->n_bytes - done < SLAB_ELEMS ? it->t->n_bytes - done : SLAB_ELEMS;
-        RF_TRY(rf_gguf_writer_data(w, it->t->data + done, (size_t)n, e));
-        rf_progress_step(&j->progress, j->done_bytes + done + n);
-        RF_TRY(stop_if_asked(e));
-    }
-    return RF_OK;
-}
-
 static rf_status put_keys(const job *j, rf_gguf_writer *w, rf_error *e) {
-    for (size_t i = 0; i < rf_gguf_n_kv(j->in); i++) {
-        const rf_gguf_kv *kv = rf_gguf_kv_at(j->in, i);
-        if (rf_str_starts(kv->key, "split.") || rf_str_is(kv->key, "general.file_type") ||
-            rf_str_is(kv->key, "general.quantization_version")) {
-            continue;
-        }
-        RF_TRY(rf_gguf_put_kv(w, kv, e));
-    }
+    static const char *const dropped[] = {"general.file_type", "general.quantization_version",
+                                          NULL};
+    RF_TRY(rf_gguf_copy_keys(j->in, w, dropped, e));
     if (j->mix->file_type != RF_MIX_NO_FILE_TYPE) {
         RF_TRY(rf_gguf_put_u32(w, "general.file_type", (uint32_t)j->mix->file_type, e));
     }
@@ -340,7 +309,8 @@ static rf_status write_all(job *j, rf_gguf_writer *w, rf_error *e) {
     }
     for (size_t i = 0; i < j->n_items; i++) {
         const item *it = &j->items[i];
-        RF_TRY(it->type == it->t->type ? copy(j, it, w, e) : convert(j, it, w, e));
+        RF_TRY(it->type == it->t->type ? rf_gguf_copy_data(it->t, w, &j->progress, j->done_bytes, e)
+                                       : convert(j, it, w, e));
         j->done_bytes += it->t->n_bytes;
     }
     return RF_OK;
@@ -352,7 +322,8 @@ static rf_status write_file(job *j, const char *path, rf_error *e) {
     RF_TRY(rf_pool_create(&j->pool, n_threads ? n_threads : rf_cpu_count(), e));
     RF_TRY(rf_gguf_writer_open(&w, path, rf_gguf_alignment(j->in), e));
     rf_progress_start(&j->progress, j->c, "quantising", j->old_bytes);
-    rf_status s = write_all(j, w, e);
+    rf_status s = rf_gguf_copy_split(j->c, w, e);
+    if (s == RF_OK) s = write_all(j, w, e);
     rf_progress_end(&j->progress);
     if (s == RF_OK) return rf_gguf_writer_finish(w, e);
     rf_gguf_writer_abort(w);
@@ -417,21 +388,15 @@ static void report(const job *j, const char *path, bool is_dry) {
 
 /* ---- the command ---- */
 
-static bool is_same_file(const char *a, const char *b) {
-    struct stat sa, sb;
-    return stat(a, &sa) == 0 && stat(b, &sb) == 0 && S_ISREG(sb.st_mode) &&
-           sa.st_dev == sb.st_dev && sa.st_ino == sb.st_ino;
-}
-
 static rf_status quantize(job *j, const char *in, const char *out, rf_error *e) {
     const char *imatrix = rf_cli_str(j->c, RF_F_IMATRIX);
     bool is_dry = rf_cli_bool(j->c, RF_F_DRY_RUN);
     RF_TRY(rf_gguf_open(&j->in, in, e));
-    if (is_same_file(in, out)) {
+    if (rf_is_same_file(in, out)) {
         return rf_fail(e, RF_EARG, "%s: expected another file to write than the one that is read",
                        out);
     }
-    if (imatrix) RF_TRY(rf_gguf_open(&j->imatrix, imatrix, e));
+    if (imatrix) RF_TRY(rf_imatrix_open(&j->imatrix, imatrix, e));
     RF_TRY(plan(j, e));
     if (!is_dry) RF_TRY(write_file(j, out, e));
     report(j, out, is_dry);
@@ -459,7 +424,7 @@ int rf_cmd_quantize(rf_cli *c) {
     rf_status s = quantize(&j, rf_cli_arg(c, 0), rf_cli_arg(c, 1), &e);
     rf_pool_free(j.pool);
     rf_free(j.items);
-    rf_gguf_close(j.imatrix);
+    rf_imatrix_close(j.imatrix);
     rf_gguf_close(j.in);
     return s == RF_OK ? RF_EXIT_OK : rf_cli_fail(c, &e);
 }

@@ -16,7 +16,7 @@
 const rf_command rf_commands[] = {
     {"generate", "[PROMPT]", 0, 1,
      FLAGS(ENGINE, SAMPLING, RF_F_PROMPT, RF_F_FILE, RF_F_TOKENS, RF_F_LOGPROBS, RF_F_ECHO,
-           RF_F_PARSE_SPECIAL),
+           RF_F_PARSE_SPECIAL, RF_F_GRAMMAR, RF_F_SCHEMA, RF_F_REGEX, RF_F_CHOICE),
      "continue a text",
      "Prints the text as it is generated.  With --json prints one object with the text, the "
      "tokens, "
@@ -27,6 +27,15 @@ const rf_command rf_commands[] = {
      "ends the program, /help lists the other commands.  When standard input is no terminal each "
      "line of it is one message.",
      rf_cmd_chat},
+    {"serve", "", 0, 0,
+     FLAGS(ENGINE, RF_F_ADDR, RF_F_ALIAS, RF_F_PARALLEL, RF_F_KV_TOKENS, RF_F_QUEUE, RF_F_FORMAT,
+           RF_F_KEYS, RF_F_TLS_CERT, RF_F_TLS_KEY, RF_F_CORS, RF_F_CONNECTIONS, RF_F_MAX_BODY,
+           RF_F_IDLE_S, RF_F_REQUEST_S, RF_F_DRAIN_S, RF_F_PING_S),
+     "answer requests over HTTP",
+     "Serves OpenAI's API (/v1/chat/completions, /v1/completions, /v1/models) and its own, which "
+     "/openapi.json describes.  Prints its address when it listens.  SIGTERM and Ctrl-C finish what "
+     "was accepted and end the program with 0; a second one ends it at once.",
+     rf_cmd_serve},
     {"tokenize", "[TEXT]", 0, 1, FLAGS(VOCAB, RF_F_ADD_SPECIAL, RF_F_PARSE_SPECIAL, RF_F_FILE),
      "turn text into token ids",
      "TEXT - reads standard input as bytes.  With --json prints an array of ids, without it one "
@@ -68,16 +77,46 @@ const rf_command rf_commands[] = {
      rf_cmd_gguf_verify},
     {"gguf dequant", "FILE TENSOR", 2, 2, FLAGS(RF_F_OUT), "write one tensor as 32-bit floats",
      NULL, rf_cmd_gguf_dequant},
+    {"gguf split", "IN OUT", 2, 2, FLAGS(RF_F_SPLIT_SIZE, RF_F_SPLIT_TENSORS),
+     "cut a GGUF file into parts",
+     "OUT.gguf becomes OUT-00001-of-0000N.gguf and so on; metadata is in the first part.  One part "
+     "alone is called OUT.gguf.  A tensor larger than the limit is a part of its own.",
+     rf_cmd_gguf_split},
+    {"gguf merge", "IN OUT", 2, 2, NULL, "make one GGUF file of its parts",
+     "IN is any of the parts; the others are found beside it.", rf_cmd_gguf_merge},
+    {"gguf diff", "A B", 2, 2, NULL, "compare the keys and values of two GGUF files",
+     "Lists keys and tensors that only one file has or that differ, with the root mean square of "
+     "what differs in values.  Exit codes are those of diff(1): 0 the same, 1 different, more for "
+     "trouble.",
+     rf_cmd_gguf_diff},
     {"quantize", "IN OUT TYPE", 3, 3,
-     FLAGS(RF_F_THREADS, RF_F_TENSOR_TYPE, RF_F_IMATRIX, RF_F_DRY_RUN), "make a GGUF file smaller",
-     "TYPE is a mix: Q2_K, Q3_K_S, Q3_K_M, Q3_K_L, Q4_K_S, Q4_K_M, Q5_K_S, Q5_K_M, Q6_K, IQ4_XS or "
-     "IQ4_NL, or one format for (nearly) all weights: F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, "
-     "Q8_0, "
-     "TQ1_0, TQ2_0, MXFP4, and MXFP6_E2M3 and MXFP6_E3M2, which are private to this program: "
-     "others "
-     "refuse such files.  --tensor-type also takes Q2_K to Q6_K as plain formats.  Norms and other "
-     "small tensors stay as they are.",
+     FLAGS(RF_F_THREADS, RF_F_TENSOR_TYPE, RF_F_IMATRIX, RF_F_SPLIT_SIZE, RF_F_SPLIT_TENSORS,
+           RF_F_DRY_RUN),
+     "make a GGUF file smaller",
+     "TYPE is a mix: IQ2_XXS, IQ2_XS, IQ2_S, IQ2_M, Q2_K_S, Q2_K, IQ3_XXS, IQ3_XS, IQ3_S, IQ3_M, "
+     "Q3_K_S, Q3_K_M, Q3_K_L, IQ4_XS, IQ4_NL, Q4_K_S, Q4_K_M, Q5_K_S, Q5_K_M or Q6_K, or one "
+     "format for (nearly) all weights: F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, TQ1_0, TQ2_0, "
+     "MXFP4, and MXFP6_E2M3 and MXFP6_E3M2, which are private to this program: others refuse such "
+     "files.  --tensor-type also takes Q2_K to Q6_K as plain formats.  Norms and other small "
+     "tensors stay as they are.",
      rf_cmd_quantize},
+    {"imatrix", "", 0, 0,
+     FLAGS(RF_F_MODEL, RF_F_MODELS_DIR, RF_F_THREADS, RF_F_CTX, RF_F_BATCH, RF_F_BACKEND,
+           RF_F_KV_TYPE, RF_F_FILE, RF_F_OUT, RF_F_CHUNKS, RF_F_PARSE_SPECIAL),
+     "measure which columns of a model's weights matter",
+     "Runs the model over the text of --file in chunks of --ctx tokens (0: 512) and writes the sums "
+     "of squares of what went into each matrix product to --output, for quantize --imatrix.",
+     rf_cmd_imatrix},
+    {"perplexity", "", 0, 0,
+     FLAGS(RF_F_MODEL, RF_F_MODELS_DIR, RF_F_THREADS, RF_F_CTX, RF_F_BATCH, RF_F_BACKEND,
+           RF_F_KV_TYPE, RF_F_FILE, RF_F_CHUNKS, RF_F_SAVE_LOGITS, RF_F_KL_BASE, RF_F_REFERENCE,
+           RF_F_PARSE_SPECIAL),
+     "measure how well a model predicts a text",
+     "The text of --file is cut into chunks of --ctx tokens (0: 512); the second half of each is "
+     "scored.  With --kl-base or --reference it also prints how far the model's probabilities are "
+     "from those of another: Kullback-Leibler divergence, changes of the right token's probability, "
+     "and how often the likeliest token is the same.",
+     rf_cmd_perplexity},
     {"doctor", "", 0, 0, FLAGS(RF_F_THREADS), "check this machine and say what will be used", NULL,
      rf_cmd_doctor},
     {"version", "", 0, 0, NULL, "print version and build", NULL, rf_cmd_version},

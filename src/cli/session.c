@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/os.h"
+#include "base/utf8.h"
 
 enum { MAX_PROMPT_BYTES = 256 << 20 };
 
@@ -15,22 +16,29 @@ rf_status rf_session_error(int status, const rf_text *why, rf_error *e) {
                    why->text[0] ? why->text : rf_status_name((rf_status)status));
 }
 
-rf_status rf_session_open(rf_cli *c, uint32_t n_ctx_min, rf_engine **out, rf_error *e) {
-    const char *path;
+rf_status rf_session_open_path(rf_cli *c, const char *path, uint32_t n_ctx, uint32_t keep_batch,
+                               rf_engine **out, rf_error *e) {
     *out = NULL;
-    RF_TRY(rf_cli_model_path(c, &path, e));
     rf_text why;
-    rf_engine_opts o = {
+    const rf_engine_opts o = {
         .model_path = path,
         .backend = rf_cli_str(c, RF_F_BACKEND),
         .kv_type = rf_cli_str(c, RF_F_KV_TYPE),
         .n_threads = (int)rf_cli_int(c, RF_F_THREADS),
-        .n_ctx = (uint32_t)rf_cli_int(c, RF_F_CTX),
-        .batch_tokens = (uint32_t)rf_cli_int(c, RF_F_BATCH),
+        .n_ctx = n_ctx,
+        .batch_tokens = keep_batch ? keep_batch : (uint32_t)rf_cli_int(c, RF_F_BATCH),
         .max_seqs = 1,
+        .keep_activations = keep_batch != 0,
     };
-    if (n_ctx_min > o.n_ctx) o.n_ctx = n_ctx_min;
     return rf_session_error(rf_engine_open(out, &o, &why), &why, e);
+}
+
+rf_status rf_session_open(rf_cli *c, uint32_t n_ctx_min, rf_engine **out, rf_error *e) {
+    const char *path;
+    uint32_t n_ctx = (uint32_t)rf_cli_int(c, RF_F_CTX);
+    *out = NULL;
+    RF_TRY(rf_cli_model_path(c, &path, e));
+    return rf_session_open_path(c, path, n_ctx_min > n_ctx ? n_ctx_min : n_ctx, 0, out, e);
 }
 
 static rf_status parse_bias(const char *text, rf_logit_bias *out, rf_error *e) {
@@ -98,6 +106,58 @@ rf_status rf_session_request(rf_cli *c, rf_request_opts *o, rf_logit_bias **bias
     o->sampling.logit_bias = *bias;
     o->sampling.n_logit_bias = n;
     return RF_OK;
+}
+
+/* The texts between commas, as a JSON array. */
+static void put_choices(rf_buf *out, const char *list) {
+    rf_buf_putc(out, '[');
+    for (const char *end; *list || out->len == 1; list = *end ? end + 1 : end) {
+        end = strchrnul(list, ',');
+        rf_buf_puts(out, out->len > 1 ? "," : "");
+        rf_buf_json_str(out, (rf_str){list, (size_t)(end - list)});
+    }
+    rf_buf_putc(out, ']');
+}
+
+rf_status rf_session_grammar(rf_cli *c, rf_engine *en, rf_grammar **out, rf_error *e) {
+    static const struct {
+        rf_flag_id flag;
+        rf_grammar_kind kind;
+        bool from_file; /* @FILE */
+    } kinds[] = {{RF_F_GRAMMAR, RF_GRAMMAR_GBNF, true},
+                 {RF_F_SCHEMA, RF_GRAMMAR_JSON_SCHEMA, true},
+                 {RF_F_REGEX, RF_GRAMMAR_REGEX, false},
+                 {RF_F_CHOICE, RF_GRAMMAR_CHOICE, false}};
+    size_t n_given = 0, k = 0;
+    *out = NULL;
+    for (size_t i = 0; i < RF_COUNT(kinds); i++) {
+        if (!rf_cli_given(c, kinds[i].flag)) continue;
+        n_given++;
+        k = i;
+    }
+    if (n_given == 0) return RF_OK;
+    if (n_given > 1)
+        return rf_fail(e, RF_EARG,
+                       "give one of --grammar, --json-schema, --regex and --choice only");
+    const char *given = rf_cli_str(c, kinds[k].flag);
+    if (rf_utf8_valid_prefix(given, strlen(given)) != strlen(given))
+        return rf_fail(e, RF_EARG, "--%s: not UTF-8", rf_flag_get(kinds[k].flag)->name);
+    rf_buf text = {0};
+    rf_text why;
+    rf_status s = RF_OK;
+    if (kinds[k].kind == RF_GRAMMAR_CHOICE)
+        put_choices(&text, given);
+    else if (kinds[k].from_file && given[0] == '@')
+        s = rf_session_read(given + 1, NULL, &text, e);
+    else
+        rf_buf_puts(&text, given);
+    if (s == RF_OK && text.failed) s = rf_fail_nomem(e, strlen(given));
+    if (s == RF_OK)
+        s = rf_session_error(rf_grammar_open(en, kinds[k].kind, rf_buf_str(&text).p, text.len, out,
+                                             &why),
+                             &why, e);
+    rf_buf_free(&text);
+    return s;
 }
 
 rf_status rf_session_tokenize(const rf_engine *en, rf_str text, bool add_special,

@@ -7,10 +7,16 @@
 
 /* An engine from the flags; n_ctx_min: raise the default context to at least this (0: no wish). */
 RF_CHECKED rf_status rf_session_open(rf_cli *c, uint32_t n_ctx_min, rf_engine **out, rf_error *e);
+/* The same for a given file and context.  keep_batch: keep the activations of so many rows; 0: of
+ * none, and rows as --batch says. */
+RF_CHECKED rf_status rf_session_open_path(rf_cli *c, const char *path, uint32_t n_ctx,
+                                          uint32_t keep_batch, rf_engine **out, rf_error *e);
 /* Sampling, stop and length flags into a request.  *bias is the memory behind logit_bias; free it
  * with rf_free once the request is submitted. */
 RF_CHECKED rf_status rf_session_request(rf_cli *c, rf_request_opts *o, rf_logit_bias **bias,
                                         rf_error *e);
+/* What the flags ask the answer to match; *out NULL: nothing.  Close it before the engine. */
+RF_CHECKED rf_status rf_session_grammar(rf_cli *c, rf_engine *en, rf_grammar **out, rf_error *e);
 /* Text into ids, as the flags say. */
 RF_CHECKED rf_status rf_session_tokenize(const rf_engine *en, rf_str text, bool add_special,
                                          bool parse_special, rf_ids *ids, rf_error *e);

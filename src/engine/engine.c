@@ -15,6 +15,7 @@
 #include "engine/prompt.h"
 #include "engine/request.h"
 #include "engine/sched.h"
+#include "grammar/grammar.h"
 
 enum {
     DEFAULT_CTX = 8192,
@@ -58,9 +59,14 @@ struct rf_engine {
     rf_prompter prompter;
     rf_buf name, arch, chat_template;
     char backend_text[128];
-    pthread_mutex_t lock; /* guards first and next_id */
+    pthread_mutex_t lock; /* guards what follows */
+    pthread_cond_t work;  /* a request came, or woken was set */
     rf_request *first;
     uint64_t next_id;
+    bool woken;
+    pthread_mutex_t index_lock;  /* guards token_index until it is made */
+    rf_token_index *token_index; /* of the grammars; NULL until the first one */
+    rf_kv_stats kv_stats;        /* as of the latest step */
 };
 
 const char *rf_version(void) { return RF_VERSION; }
@@ -118,7 +124,7 @@ static rf_status choose_limits(rf_engine *en, const rf_engine_opts *o, rf_error 
                        l->max_seqs, l->max_tokens, MAX_SEQS, MAX_BATCH);
     if (l->max_tokens < l->max_seqs) l->max_tokens = l->max_seqs;
     l->max_outputs = l->max_seqs > MIN_OUTPUTS ? l->max_seqs : MIN_OUTPUTS;
-    if (l->max_outputs > l->max_tokens) l->max_outputs = l->max_tokens;
+    if (l->max_outputs > l->max_tokens || o->keep_activations) l->max_outputs = l->max_tokens;
     en->table_stride = (en->n_ctx + RF_KV_BLOCK - 1) / RF_KV_BLOCK;
     uint32_t usual = MIN_KV_TOKENS / RF_KV_BLOCK;
     l->n_kv_blocks = o->n_kv_blocks             ? o->n_kv_blocks
@@ -174,8 +180,9 @@ static rf_status open_embedder(rf_engine *en, rf_error *e) {
 }
 
 /* What requests need. */
-static rf_status open_generation(rf_engine *en, rf_error *e) {
-    RF_TRY(rf_plan_build(&en->plan, en->model, &(rf_plan_opts){.n_ctx = en->n_ctx}, e));
+static rf_status open_generation(rf_engine *en, const rf_engine_opts *o, rf_error *e) {
+    const rf_plan_opts po = {.keep_values = o->keep_activations, .n_ctx = en->n_ctx};
+    RF_TRY(rf_plan_build(&en->plan, en->model, &po, e));
     RF_TRY(en->ops->compile(&en->exec, en->backend, en->plan, &en->limits, e));
     if (rf_kv_create(&en->kv, en->limits.n_kv_blocks, RF_KV_BLOCK) != RF_OK)
         return rf_fail_nomem(e, en->limits.n_kv_blocks);
@@ -190,7 +197,7 @@ static rf_status open_weights(rf_engine *en, const rf_engine_opts *o, rf_error *
     const rf_backend_opts bo = {.n_threads = o->n_threads};
     RF_TRY(en->ops->open(&en->backend, &bo, e));
     en->ops->describe(en->backend, en->backend_text, sizeof en->backend_text);
-    return en->model->arch->encoder ? open_embedder(en, e) : open_generation(en, e);
+    return en->model->arch->encoder ? open_embedder(en, e) : open_generation(en, o, e);
 }
 
 int rf_engine_open(rf_engine **out, const rf_engine_opts *o, rf_text *why) {
@@ -200,6 +207,8 @@ int rf_engine_open(rf_engine **out, const rf_engine_opts *o, rf_text *why) {
     rf_engine *en = rf_alloc(1, sizeof *en);
     if (!en) return give(rf_fail_nomem(&e, sizeof *en), &e, why);
     pthread_mutex_init(&en->lock, NULL);
+    pthread_cond_init(&en->work, NULL);
+    pthread_mutex_init(&en->index_lock, NULL);
     en->next_id = 1;
     rf_status s = rf_gguf_open(&en->file, o->model_path, &e);
     if (s == RF_OK) s = rf_tokenizer_from_gguf(&en->tokenizer, en->file, &e);
@@ -224,6 +233,7 @@ void rf_engine_close(rf_engine *en) {
     if (en->backend) en->ops->close(en->backend);
     rf_plan_free(en->plan);
     rf_kv_free(en->kv);
+    rf_token_index_free(en->token_index);
     rf_tokenizer_free(en->tokenizer);
     if (en->model)
         rf_model_close(en->model);
@@ -238,6 +248,8 @@ void rf_engine_close(rf_engine *en) {
     rf_buf_free(&en->name);
     rf_buf_free(&en->arch);
     rf_buf_free(&en->chat_template);
+    pthread_cond_destroy(&en->work);
+    pthread_mutex_destroy(&en->index_lock);
     pthread_mutex_destroy(&en->lock);
     rf_free(en);
 }
@@ -326,9 +338,78 @@ int rf_engine_chat_tokens(const rf_engine *en, const char *format, const rf_mess
     return give(s != RF_OK ? s : kept, &e, why);
 }
 
+static rf_status parse_part(rf_json **out, const char *text, size_t len, const char *name,
+                            rf_error *e) {
+    rf_error own = {0};
+    *out = NULL;
+    if (!text) return RF_OK;
+    rf_status s = rf_json_parse(out, (rf_str){text, len}, &own);
+    return s == RF_OK ? s : rf_fail(e, s, "%s: %s", name, own.text);
+}
+
+int rf_engine_conversation_tokens(const rf_engine *en, const rf_conversation *c, int32_t *out,
+                                  size_t cap, size_t *n, rf_text *why) {
+    rf_error e = {0};
+    rf_ids ids = {0};
+    rf_json *part[4] = {0};
+    const char *const text[] = {c->messages, c->tools, c->documents, c->vars};
+    const size_t len[] = {c->messages_len, c->tools_len, c->documents_len, c->vars_len};
+    static const char *const name[] = {"messages", "tools", "documents", "vars"};
+    rf_status s = RF_OK;
+    for (size_t i = 0; s == RF_OK && i < RF_COUNT(part); i++)
+        s = parse_part(&part[i], text[i], len[i], name[i], &e);
+    const rf_chat_request r = {.messages = part[0],
+                               .tools = part[1],
+                               .documents = part[2],
+                               .kwargs = part[3],
+                               .add_generation_prompt = !c->is_open};
+    if (s == RF_OK) s = rf_prompter_request_tokens(&en->prompter, c->format, &r, &ids, &e);
+    for (size_t i = 0; i < RF_COUNT(part); i++)
+        rf_json_free(part[i]);
+    rf_status kept = give_ids(&ids, out, cap, n);
+    return give(s != RF_OK ? s : kept, &e, why);
+}
+
 bool rf_engine_is_end(const rf_engine *en, int32_t token) {
     return rf_token_is_end(en->tokenizer, token);
 }
+
+int rf_engine_token_bytes(const rf_engine *en, int32_t token, char *out, size_t cap, size_t *len,
+                          rf_text *why) {
+    rf_error e = {0};
+    rf_buf text = {0};
+    rf_status s = rf_token_bytes(en->tokenizer, token, true, &text);
+    if (s != RF_OK) rf_fail(&e, s, "token %d is not in the vocabulary", token);
+    *len = text.len;
+    if (out && text.len) memcpy(out, text.p, text.len < cap ? text.len : cap);
+    rf_buf_free(&text);
+    return give(s, &e, why);
+}
+
+/* ---- grammars ---- */
+
+_Static_assert((int)RF_GRAMMAR_GBNF == (int)RF_LANGUAGE_GBNF &&
+                   (int)RF_GRAMMAR_JSON_SCHEMA == (int)RF_LANGUAGE_SCHEMA &&
+                   (int)RF_GRAMMAR_REGEX == (int)RF_LANGUAGE_REGEX &&
+                   (int)RF_GRAMMAR_CHOICE == (int)RF_LANGUAGE_CHOICE,
+               "public and internal languages are the same numbers");
+
+int rf_grammar_open(rf_engine *en, rf_grammar_kind kind, const char *text, size_t len,
+                    rf_grammar **out, rf_text *why) {
+    rf_error e = {0};
+    rf_status s = RF_OK;
+    *out = NULL;
+    if ((unsigned)kind > RF_GRAMMAR_CHOICE)
+        return give(rf_fail(&e, RF_EARG, "there is no kind %d of grammars", (int)kind), &e, why);
+    pthread_mutex_lock(&en->index_lock);
+    if (!en->token_index) s = rf_token_index_create(&en->token_index, en->tokenizer, &e);
+    pthread_mutex_unlock(&en->index_lock);
+    if (s == RF_OK)
+        s = rf_grammar_compile(out, (rf_language)kind, (rf_str){text, len}, en->token_index, &e);
+    return give(s, &e, why);
+}
+
+void rf_grammar_close(rf_grammar *g) { rf_grammar_unref(g); }
 
 /* ---- requests ---- */
 
@@ -336,6 +417,8 @@ int rf_engine_submit(rf_engine *en, const rf_request_opts *o, uint64_t *id, rf_t
     rf_error e = {0};
     rf_request *r;
     rf_status s = can_generate(en, &e);
+    if (s == RF_OK && o->grammar && rf_grammar_index(o->grammar) != en->token_index)
+        s = rf_fail(&e, RF_EARG, "the grammar was opened for another engine");
     if (s == RF_OK) s = rf_request_create(&r, o, en->tokenizer, en->n_ctx, &e);
     if (s != RF_OK) return give(s, &e, why);
     pthread_mutex_lock(&en->lock);
@@ -345,6 +428,7 @@ int rf_engine_submit(rf_engine *en, const rf_request_opts *o, uint64_t *id, rf_t
     while (*at)
         at = &(*at)->next;
     *at = r;
+    pthread_cond_signal(&en->work);
     pthread_mutex_unlock(&en->lock);
     return give(RF_OK, &e, why);
 }
@@ -360,6 +444,49 @@ static void note_free_blocks(rf_engine *en) {
     rf_kv_stats stats;
     rf_kv_get_stats(en->kv, &stats);
     atomic_store(&en->kv_free, stats.n_free);
+    pthread_mutex_lock(&en->lock);
+    en->kv_stats = stats;
+    pthread_mutex_unlock(&en->lock);
+}
+
+void rf_engine_wait(rf_engine *en) {
+    pthread_mutex_lock(&en->lock);
+    while (!en->first && !en->woken)
+        pthread_cond_wait(&en->work, &en->lock);
+    en->woken = false;
+    pthread_mutex_unlock(&en->lock);
+}
+
+void rf_engine_wake(rf_engine *en) {
+    pthread_mutex_lock(&en->lock);
+    en->woken = true;
+    pthread_cond_signal(&en->work);
+    pthread_mutex_unlock(&en->lock);
+}
+
+void rf_engine_get_stats(rf_engine *en, rf_engine_stats *out) {
+    *out = (rf_engine_stats){.max_running = en->limits.max_seqs,
+                             .kv_blocks = en->limits.n_kv_blocks,
+                             .kv_free = atomic_load(&en->kv_free)};
+    pthread_mutex_lock(&en->lock);
+    for (const rf_request *r = en->first; r; r = r->next) {
+        out->n_running += r->running;
+        out->n_waiting += !r->running;
+    }
+    out->kv_cached = en->kv_stats.n_cached;
+    out->kv_hits = en->kv_stats.hits;
+    out->kv_misses = en->kv_stats.misses;
+    out->kv_evictions = en->kv_stats.evictions;
+    pthread_mutex_unlock(&en->lock);
+}
+
+bool rf_engine_is_running(rf_engine *en, uint64_t id) {
+    bool running = false;
+    pthread_mutex_lock(&en->lock);
+    for (const rf_request *r = en->first; r; r = r->next)
+        if (r->id == id) running = r->running;
+    pthread_mutex_unlock(&en->lock);
+    return running;
 }
 
 /* Takes the request off the list, gives its blocks back and tells its owner. */
@@ -472,7 +599,12 @@ static void advance(rf_engine *en, const rf_batch *b, const float *logits) {
                                          en->end_tokens.len, &why);
         if (s == RF_EARG)
             finish(en, r, RF_FINISH_ERROR,
-                   "no token can be chosen: every logit is -inf or not a number");
+                   r->matcher ? "no token can be chosen: the vocabulary, the model or the options "
+                                "leave none of those that the grammar allows"
+                              : "no token can be chosen: every logit is -inf or not a number");
+        else if (s == RF_EFULL)
+            finish(en, r, RF_FINISH_ERROR,
+                   "the grammar is too ambiguous, or the text is nested too deeply, to follow");
         else if (s != RF_OK)
             finish(en, r, RF_FINISH_ERROR, "out of memory");
         else if (why != RF_FINISH_NONE)
@@ -509,10 +641,42 @@ int rf_engine_step(rf_engine *en) {
     return worked;
 }
 
-/* ---- logits of a whole sequence ---- */
+/* ---- a whole sequence, without sampling ---- */
 
-static rf_status logits_of(rf_engine *en, rf_kv_seq *seq, const int32_t *tokens, size_t n,
-                           rf_logits_fn sink, void *user, rf_error *e) {
+/* Who looks at what a piece of the sequence gave: one of the two functions is set. */
+typedef struct viewer {
+    rf_logits_fn logits;
+    rf_activation_fn activation;
+    void *user;
+    float *x; /* [max_tokens][widest input of a product], for activation */
+} viewer;
+
+/* One product at a time; neighbours that share their input get it from one look. */
+static rf_status show_activations(rf_engine *en, const viewer *v, size_t n, rf_error *e) {
+    rf_val shown = 0;
+    for (uint32_t i = 0; i < en->plan->n_steps; i++) {
+        const rf_step *step = &en->plan->steps[i];
+        if (step->op != RF_OP_MATMUL) continue;
+        size_t cols = en->plan->vals[step->a].cols;
+        const rf_tensor *w = en->plan->vals[step->w].weight;
+        if (step->a != shown) {
+            rf_status s = en->ops->peek(en->exec, step->a, v->x, n * cols);
+            if (s != RF_OK) return rf_fail(e, s, "the backend cannot show its activations");
+        }
+        shown = step->a;
+        const rf_activation a = {.weight = w->name.p,
+                                 .weight_len = w->name.len,
+                                 .n_matrices = 1,
+                                 .n = n,
+                                 .cols = cols,
+                                 .x = v->x};
+        if (!v->activation(v->user, &a)) return rf_fail(e, RF_ECANCELLED, "stopped");
+    }
+    return RF_OK;
+}
+
+static rf_status evaluate(rf_engine *en, rf_kv_seq *seq, const int32_t *tokens, size_t n,
+                          const viewer *v, rf_error *e) {
     arrays *a = &en->a;
     rf_status s = rf_kv_reserve(en->kv, seq, (uint32_t)n);
     if (s != RF_OK) return rf_fail(e, s, "no room in the KV cache for %zu tokens", n);
@@ -534,7 +698,11 @@ static rf_status logits_of(rf_engine *en, rf_kv_seq *seq, const int32_t *tokens,
         RF_TRY(en->ops->run(en->exec, &b, e));
         s = en->ops->wait(en->exec, &logits);
         if (s != RF_OK) return rf_fail(e, s, "the backend failed: %s", rf_status_name(s));
-        if (!sink(user, first, b.n_tokens, logits)) return rf_fail(e, RF_ECANCELLED, "stopped");
+        if (v->activation) {
+            RF_TRY(show_activations(en, v, b.n_tokens, e));
+        } else if (!v->logits(v->user, first, b.n_tokens, logits)) {
+            return rf_fail(e, RF_ECANCELLED, "stopped");
+        }
         first += b.n_tokens;
     }
     return RF_OK;
@@ -549,8 +717,7 @@ static bool is_busy(rf_engine *en) {
     return busy;
 }
 
-int rf_engine_logits(rf_engine *en, const int32_t *tokens, size_t n, rf_logits_fn sink, void *user,
-                     rf_text *why) {
+static int view(rf_engine *en, const int32_t *tokens, size_t n, const viewer *v, rf_text *why) {
     rf_error e = {0};
     rf_kv_seq seq = {0};
     rf_status s = can_generate(en, &e);
@@ -569,9 +736,35 @@ int rf_engine_logits(rf_engine *en, const int32_t *tokens, size_t n, rf_logits_f
             return give(rf_fail(&e, RF_EARG, "token %zu is %d, not below the vocabulary's %u", i,
                                 tokens[i], en->model->n_vocab),
                         &e, why);
-    s = logits_of(en, &seq, tokens, n, sink, user, &e);
+    s = evaluate(en, &seq, tokens, n, v, &e);
     rf_kv_release(en->kv, &seq);
     return give(s, &e, why);
+}
+
+int rf_engine_logits(rf_engine *en, const int32_t *tokens, size_t n, rf_logits_fn sink, void *user,
+                     rf_text *why) {
+    return view(en, tokens, n, &(viewer){.logits = sink, .user = user}, why);
+}
+
+int rf_engine_activations(rf_engine *en, const int32_t *tokens, size_t n, rf_activation_fn sink,
+                          void *user, rf_text *why) {
+    rf_error e = {0};
+    if (can_generate(en, &e) != RF_OK) return give(e.status, &e, why);
+    if (!en->plan->opts.keep_values)
+        return give(rf_fail(&e, RF_EARG, "the engine was opened without keep_activations"), &e,
+                    why);
+    size_t widest = 1, n_floats;
+    for (uint32_t i = 0; i < en->plan->n_steps; i++) {
+        const rf_step *step = &en->plan->steps[i];
+        size_t cols = step->op == RF_OP_MATMUL ? en->plan->vals[step->a].cols : 0;
+        widest = cols > widest ? cols : widest;
+    }
+    if (!rf_mul_ok(widest, en->limits.max_tokens, &n_floats)) n_floats = SIZE_MAX;
+    viewer v = {.activation = sink, .user = user, .x = rf_alloc(n_floats, sizeof *v.x)};
+    if (!v.x) return give(rf_fail_nomem(&e, n_floats), &e, why);
+    int status = view(en, tokens, n, &v, why);
+    rf_free(v.x);
+    return status;
 }
 
 /* ---- embeddings ---- */

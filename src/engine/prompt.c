@@ -69,13 +69,54 @@ static bool needs_bos(const rf_prompter *p, const rf_chat_text *text) {
     return text->text.len < p->bos.len || memcmp(text->text.p, p->bos.p, p->bos.len) != 0;
 }
 
+static rf_status tokens_of(const rf_prompter *p, const rf_chat_text *text, rf_ids *ids,
+                           rf_error *e) {
+    if (needs_bos(p, text)) rf_ids_push(ids, rf_tokenizer_bos(p->tokenizer));
+    rf_status s = rf_chat_tokenize(p->tokenizer, text, false, ids, e);
+    return s == RF_OK && ids->failed ? rf_fail_nomem(e, ids->len * sizeof *ids->p) : s;
+}
+
 rf_status rf_prompter_tokens(const rf_prompter *p, const char *format, const rf_chat_message *m,
                              size_t n, rf_ids *ids, rf_error *e) {
     rf_chat_text text = {0};
     rf_status s = render(p, format, m, n, &text, e);
-    if (s == RF_OK && needs_bos(p, &text)) rf_ids_push(ids, rf_tokenizer_bos(p->tokenizer));
-    if (s == RF_OK) s = rf_chat_tokenize(p->tokenizer, &text, false, ids, e);
-    if (s == RF_OK && ids->failed) s = rf_fail_nomem(e, ids->len * sizeof *ids->p);
+    if (s == RF_OK) s = tokens_of(p, &text, ids, e);
+    rf_chat_text_free(&text);
+    return s;
+}
+
+/* What a built-in format understands of a request: roles and texts. */
+static rf_status render_plain(const rf_prompter *p, const char *format, const rf_chat_request *r,
+                              rf_chat_text *text, rf_error *e) {
+    const rf_chat_format *f = NULL;
+    RF_TRY(built_in(p, format, &f, e));
+    if (r->tools || r->documents)
+        return rf_fail(e, RF_EUNSUPPORTED,
+                       "tools and documents need the model's own chat template");
+    if (rf_json_kind(r->messages) != RF_JSON_ARRAY)
+        return rf_fail(e, RF_EARG, "messages: expected an array of objects");
+    size_t n = rf_json_len(r->messages);
+    rf_chat_message *m = rf_alloc(n, sizeof *m);
+    if (!m) return rf_fail_nomem(e, n * sizeof *m);
+    for (size_t i = 0; i < n; i++) {
+        const rf_json *message = rf_json_at(r->messages, i);
+        m[i] = (rf_chat_message){rf_json_str(rf_json_get(message, "role")),
+                                 rf_json_str(rf_json_get(message, "content"))};
+    }
+    rf_status s = rf_chat_render(f, m, n, r->add_generation_prompt, text, e);
+    rf_free(m);
+    return s;
+}
+
+rf_status rf_prompter_request_tokens(const rf_prompter *p, const char *format,
+                                     const rf_chat_request *r, rf_ids *ids, rf_error *e) {
+    rf_chat_text text = {0};
+    rf_chat_request with = *r;
+    with.bos_token = rf_buf_str(&p->bos);
+    with.eos_token = rf_buf_str(&p->eos);
+    rf_status s = !format && p->own ? rf_chat_render_template(p->own, &with, &text, e)
+                                    : render_plain(p, format, r, &text, e);
+    if (s == RF_OK) s = tokens_of(p, &text, ids, e);
     rf_chat_text_free(&text);
     return s;
 }

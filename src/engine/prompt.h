@@ -24,6 +24,10 @@ void rf_prompter_close(rf_prompter *p);
 RF_CHECKED rf_status rf_prompter_tokens(const rf_prompter *p, const char *format,
                                         const rf_chat_message *m, size_t n, rf_ids *ids,
                                         rf_error *e);
+/* The same for messages with more than a role and a text, tools and variables; these need the
+ * model's own template.  The request's bos_token and eos_token are not read. */
+RF_CHECKED rf_status rf_prompter_request_tokens(const rf_prompter *p, const char *format,
+                                                const rf_chat_request *r, rf_ids *ids, rf_error *e);
 
 #ifdef __cplusplus
 }

@@ -76,6 +76,16 @@ static rf_status set_breakers(rf_request *r, uint32_t n_vocab) {
     return s;
 }
 
+/* The text must match the grammar byte for byte, so that its first space is kept too. */
+static rf_status follow_grammar(rf_request *r, uint32_t n_vocab, rf_error *e) {
+    uint32_t n_words = (n_vocab + 31) / 32;
+    r->mask = rf_alloc(n_words, sizeof *r->mask);
+    if (!r->mask) return rf_fail_nomem(e, n_words * sizeof *r->mask);
+    rf_sampler_set_mask(r->sampler, r->mask);
+    r->detok.started = true;
+    return rf_matcher_create(&r->matcher, r->o.grammar, e);
+}
+
 rf_status rf_request_create(rf_request **out, const rf_request_opts *o, const rf_tokenizer *t,
                             uint32_t n_ctx, rf_error *e) {
     *out = NULL;
@@ -93,6 +103,7 @@ rf_status rf_request_create(rf_request **out, const rf_request_opts *o, const rf
     if (o->max_tokens > 0 && (uint32_t)o->max_tokens < n_ctx - r->n_prompt)
         r->max_total = r->n_prompt + (uint32_t)o->max_tokens;
     rf_status s = rf_sampler_create(&r->sampler, &o->sampling, n_vocab, e);
+    if (s == RF_OK && o->grammar) s = follow_grammar(r, n_vocab, e);
     if (s == RF_OK && (s = copy_options(r, o)) != RF_OK)
         rf_fail_nomem(e, o->n_tokens * sizeof(int32_t));
     if (s == RF_OK && (s = set_breakers(r, n_vocab)) != RF_OK) rf_fail_nomem(e, n_vocab);
@@ -111,6 +122,9 @@ void rf_request_free(rf_request *r) {
         rf_buf_free(&r->stops[i]);
     rf_free(r->stops);
     rf_sampler_free(r->sampler);
+    rf_matcher_free(r->matcher);
+    rf_free(r->mask);
+    rf_buf_free(&r->fed);
     rf_ids_free(&r->tokens);
     rf_buf_free(&r->detok.pending);
     rf_buf_free(&r->held);
@@ -191,9 +205,26 @@ static rf_status append_text(rf_request *r, int32_t token, bool ends) {
     return rf_detok_push(&r->detok, r->tokenizer, token, &r->held);
 }
 
+/* What may come next: what the grammar allows, and the end where the text is whole. */
+static rf_status prepare_mask(rf_request *r, const int32_t *end_tokens, size_t n_end) {
+    RF_TRY(rf_matcher_mask(r->matcher, r->mask));
+    bool may_end = rf_matcher_can_end(r->matcher) && !r->o.ignore_eos;
+    for (size_t i = 0; may_end && i < n_end; i++)
+        r->mask[(uint32_t)end_tokens[i] / 32] |= 1u << (uint32_t)end_tokens[i] % 32;
+    return RF_OK;
+}
+
+static rf_status feed_matcher(rf_request *r, int32_t token, bool ends) {
+    if (!r->matcher || ends) return RF_OK;
+    rf_buf_clear(&r->fed);
+    RF_TRY(rf_token_bytes(r->tokenizer, token, false, &r->fed));
+    return rf_matcher_feed(r->matcher, rf_buf_str(&r->fed));
+}
+
 /* The token's place in the text, and what is told of it; the event's text stays to be decided. */
 static rf_status describe(rf_request *r, const float *logits, uint32_t n_vocab, int32_t token,
                           bool ends, rf_token_prob *top, rf_event *event) {
+    RF_TRY(feed_matcher(r, token, ends));
     RF_TRY(rf_sampler_accept(r->sampler, token));
     RF_TRY(append_text(r, token, ends));
     if (r->tokens.failed || r->held.failed) return RF_ENOMEM;
@@ -213,6 +244,7 @@ rf_status rf_request_advance(rf_request *r, const float *logits, uint32_t n_voca
     bool too_early = r->o.min_tokens > 0 && n_generated < (uint32_t)r->o.min_tokens;
     int32_t token;
     *finish = RF_FINISH_NONE;
+    if (r->matcher) RF_TRY(prepare_mask(r, end_tokens, n_end));
     RF_TRY(rf_sampler_pick(r->sampler, logits, end_tokens, too_early ? n_end : 0, n_generated,
                            &token));
     rf_ids_push(&r->tokens, token);
@@ -230,7 +262,7 @@ rf_status rf_request_advance(rf_request *r, const float *logits, uint32_t n_voca
     bool stopped = find_stop(r) < r->held.len;
     event.text_len = stopped ? 0 : certain(r);
     emit(r, &event);
-    if (ends || stopped)
+    if (ends || stopped || (r->matcher && rf_matcher_is_over(r->matcher)))
         *finish = RF_FINISH_STOP;
     else if (r->tokens.len >= r->max_total)
         *finish = RF_FINISH_LENGTH;

@@ -8,6 +8,7 @@
 #include "base/buf.h"
 #include "engine/kv.h"
 #include "engine/sampler.h"
+#include "grammar/grammar.h"
 #include "text/tokenizer.h"
 
 #ifdef __cplusplus
@@ -21,8 +22,11 @@ typedef struct rf_request {
     bool running; /* holds KV blocks */
     const rf_tokenizer *tokenizer;
     rf_sampler *sampler;
-    rf_request_opts o; /* tokens, stop and logit_bias are not valid in here: copied below */
-    rf_ids tokens;     /* prompt, then answer */
+    rf_request_opts o;   /* tokens, stop and logit_bias are not valid in here: copied below */
+    rf_matcher *matcher; /* NULL: no grammar */
+    uint32_t *mask;      /* [(n_vocab + 31) / 32] with a grammar */
+    rf_buf fed;          /* the bytes of the latest token, for the matcher */
+    rf_ids tokens;       /* prompt, then answer */
     uint32_t n_prompt, n_cached, n_done, max_total;
     rf_kv_seq kv;
     rf_buf *stops; /* [n_stops] */
@@ -37,7 +41,8 @@ RF_CHECKED rf_status rf_request_create(rf_request **out, const rf_request_opts *
                                        const rf_tokenizer *t, uint32_t n_ctx, rf_error *e);
 void rf_request_free(rf_request *r); /* the KV blocks must be released before; NULL is fine */
 
-/* Chooses the next token from a row of logits [n_vocab], appends it and tells the callback.
+/* Chooses the next token from a row of logits [n_vocab], appends it and tells the callback.  RF_EARG:
+ * no token can be chosen; RF_EFULL: the grammar's matcher met a limit.
  * end_tokens: [n_end].  *finish says whether and why the request is over. */
 RF_CHECKED rf_status rf_request_advance(rf_request *r, const float *logits, uint32_t n_vocab,
                                         const int32_t *end_tokens, size_t n_end, rf_finish *finish);

@@ -30,10 +30,11 @@ struct rf_sampler {
     rf_logit_bias *bias;
     uint32_t n_vocab;
     rf_ids history;
-    bool *breaker;      /* [n_vocab] tokens that end a DRY match; NULL: none */
-    candidate *scratch; /* [n_vocab] */
-    uint32_t *counts;   /* [n_vocab] occurrences among recent tokens; also DRY's match lengths */
-    double mu;          /* mirostat's running bound, in bits */
+    bool *breaker;        /* [n_vocab] tokens that end a DRY match; NULL: none */
+    candidate *scratch;   /* [n_vocab] */
+    const uint32_t *mask; /* borrowed; NULL: every token may be chosen */
+    uint32_t *counts;     /* [n_vocab] occurrences among recent tokens; also DRY's match lengths */
+    double mu;            /* mirostat's running bound, in bits */
 };
 
 /* ---- creation ---- */
@@ -378,6 +379,8 @@ static void divide_by_temperature(candidates *l, double temperature) {
 
 /* ---- the choice ---- */
 
+void rf_sampler_set_mask(rf_sampler *s, const uint32_t *mask) { s->mask = mask; }
+
 /* All tokens that may be chosen; fewer than n_vocab when some are forbidden or not numbers. */
 static size_t compact(candidate *c, size_t n) {
     size_t kept = 0;
@@ -399,6 +402,8 @@ rf_status rf_sampler_pick(rf_sampler *s, const float *logits, const int32_t *ban
     for (size_t i = 0; i < n_banned; i++)
         if (banned[i] >= 0 && (uint32_t)banned[i] < s->n_vocab)
             l.c[banned[i]].logit = (double)-INFINITY;
+    for (uint32_t i = 0; s->mask && i < s->n_vocab; i++)
+        if (!(s->mask[i / 32] >> i % 32 & 1)) l.c[i].logit = (double)-INFINITY;
     l.n = compact(l.c, s->n_vocab);
     if (l.n == 0) return RF_EARG;
     if (o->temperature <= 0) {

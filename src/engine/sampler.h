@@ -21,6 +21,9 @@ void rf_sampler_free(rf_sampler *s);
 RF_CHECKED rf_status rf_sampler_accept(rf_sampler *s, int32_t token);
 /* Tokens that end a DRY match (newlines, quotes, ...); ids are copied. */
 RF_CHECKED rf_status rf_sampler_set_breakers(rf_sampler *s, const int32_t *ids, size_t n);
+/* From now on only tokens whose bit is set can be chosen (token i: bit i % 32 of word i / 32);
+ * borrowed; NULL: all. */
+void rf_sampler_set_mask(rf_sampler *s, const uint32_t *mask);
 /* The next token.  logits: [n_vocab], left unchanged.  Banned tokens (n_banned ids, e.g. end tokens
  * before min_tokens) cannot be chosen.  RF_EARG when nothing can be chosen (all -inf or NaN).
  * counter: the index of this draw. */

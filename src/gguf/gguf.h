@@ -105,6 +105,7 @@ uint64_t rf_gguf_elem_u64(const rf_gguf_kv *kv,
                           uint64_t i); /* integer types and bool; negative values wrap */
 double rf_gguf_elem_f64(const rf_gguf_kv *kv, uint64_t i); /* any number */
 rf_str rf_gguf_next_str(const uint8_t **cursor);
+bool rf_gguf_kv_equal(const rf_gguf_kv *a, const rf_gguf_kv *b); /* type and value */
 
 #ifdef __cplusplus
 }

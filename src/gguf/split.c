@@ -85,7 +85,7 @@ static bool is_per_part(rf_str key) {
     return rf_str_starts(key, "split.") || rf_str_is(key, "general.alignment");
 }
 
-static bool same_value(const rf_gguf_kv *a, const rf_gguf_kv *b) {
+bool rf_gguf_kv_equal(const rf_gguf_kv *a, const rf_gguf_kv *b) {
     if (a->type != b->type || a->elem_type != b->elem_type || a->n != b->n) return false;
     size_t bytes = rf_gguf_value_bytes(a);
     return bytes == rf_gguf_value_bytes(b) && (!bytes || memcmp(a->data, b->data, bytes) == 0);
@@ -97,7 +97,7 @@ static rf_status merge_keys(rf_gguf *g, const rf_gguf_keys *keys, const char *pa
         uint32_t old;
         if (is_per_part(kv->key)) continue;
         known = rf_gguf_keys_find(&g->keys, kv->key);
-        if (known && !same_value(kv, known)) {
+        if (known && !rf_gguf_kv_equal(kv, known)) {
             return rf_gguf_fail(e, RF_EFORMAT, path, kv->offset, (rf_gguf_place){"key", kv->key, 0},
                                 "expected the same value in every part, got another one than in an "
                                 "earlier part; the files are of different models");

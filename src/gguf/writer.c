@@ -1,6 +1,7 @@
 /* writer.c - writes GGUF v3: keys and tensor directory are gathered in memory, data is streamed.
  *
- * The writer refuses what our reader would refuse (wrong names, dimensions, duplicates), so a file
+ * With the first data the tensors are dealt out to files, in order: one, or several when limits are
+ * set.  All files get their names at the end.  The writer refuses what our reader would refuse (wrong names, dimensions, duplicates), so a file
  * that it finished can be read.  It owns copies of all names; values are encoded at once. */
 #include "gguf/writer.h"
 
@@ -15,25 +16,34 @@
 typedef struct out_tensor {
     rf_str name;
     uint64_t n_bytes;
+    size_t dir_end; /* its entry in dir, which lacks the offset, ends here */
+    uint32_t part;
 } out_tensor;
 
 struct rf_gguf_writer {
-    rf_outfile *file;
+    char *path;
+    rf_outfile **files;                   /* [n_files] begun so far, of cap_files */
+    uint32_t n_files, cap_files, n_begun; /* n_begun: have their head on disk */
+    uint32_t n_parts;                     /* 0: not yet dealt out */
+    bool is_split;
+    uint64_t max_bytes, max_tensors; /* of a part; 0: no limit */
     rf_arena *names;
     rf_map *keys, *tensor_names;
     uint64_t n_keys;
-    rf_buf kv, dir;      /* encoded keys; encoded directory */
+    rf_buf kv, dir;      /* encoded keys; encoded directory without offsets */
     out_tensor *tensors; /* [n_tensors], of cap_tensors */
     size_t n_tensors, cap_tensors;
     uint64_t data_bytes; /* declared so far, padding included */
     uint32_t alignment;
-    bool has_data;  /* the header is on disk */
     size_t current; /* the tensor that the next bytes belong to */
     uint64_t done;  /* its bytes so far */
 };
 
 static void writer_free(rf_gguf_writer *w) {
-    rf_outfile_abort(w->file);
+    for (uint32_t i = 0; i < w->n_files; i++)
+        rf_outfile_abort(w->files[i]);
+    rf_free(w->files);
+    rf_free(w->path);
     rf_map_free(w->keys);
     rf_map_free(w->tensor_names);
     rf_arena_free(w->names);
@@ -47,12 +57,28 @@ void rf_gguf_writer_abort(rf_gguf_writer *w) {
     if (w) writer_free(w);
 }
 
+/* Makes room for one more file and opens it there. */
+static rf_status add_file(rf_gguf_writer *w, const char *path, rf_error *e) {
+    if (w->n_files == w->cap_files) {
+        uint32_t cap = w->cap_files ? 2 * w->cap_files : 4;
+        void *p = rf_realloc(w->files, w->cap_files, cap, sizeof w->files[0]);
+        if (!p) return rf_fail_nomem(e, cap * sizeof w->files[0]);
+        w->files = p;
+        w->cap_files = cap;
+    }
+    RF_TRY(rf_outfile_open(&w->files[w->n_files], path, e));
+    w->n_files++;
+    return RF_OK;
+}
+
 static rf_status open_parts(rf_gguf_writer *w, const char *path, rf_error *e) {
+    w->path = rf_gguf_strdup(path);
+    if (!w->path) return rf_fail_nomem(e, strlen(path) + 1);
     if (rf_arena_create(&w->names) != RF_OK || rf_map_create(&w->keys, 64) != RF_OK ||
         rf_map_create(&w->tensor_names, 64) != RF_OK) {
         return rf_fail(e, RF_ENOMEM, "%s: out of memory for the index of names", path);
     }
-    RF_TRY(rf_outfile_open(&w->file, path, e));
+    RF_TRY(add_file(w, path, e));
     if (w->alignment == RF_GGUF_DEFAULT_ALIGNMENT) return RF_OK;
     return rf_gguf_put_u32(w, "general.alignment", w->alignment, e);
 }
@@ -77,6 +103,15 @@ rf_status rf_gguf_writer_open(rf_gguf_writer **out, const char *path, uint32_t a
     return RF_OK;
 }
 
+void rf_gguf_writer_split(rf_gguf_writer *w, uint64_t max_bytes, uint64_t max_tensors) {
+    RF_ASSERT(w->n_parts == 0 && w->n_files <= 1);
+    for (; w->n_files; w->n_files--) /* the parts have names of their own */
+        rf_outfile_abort(w->files[w->n_files - 1]);
+    w->is_split = true;
+    w->max_bytes = max_bytes;
+    w->max_tensors = max_tensors;
+}
+
 static void put_le(rf_buf *b, uint64_t v, unsigned n) {
     uint8_t bytes[8];
     rf_store_le(bytes, v, n);
@@ -96,7 +131,7 @@ static rf_status check_buf(const rf_buf *b, rf_error *e) {
 /* Takes a new name into an index; a second time is the caller's mistake. */
 static rf_status claim(rf_gguf_writer *w, rf_map *map, const char *kind, rf_str name, size_t max,
                        rf_error *e) {
-    if (w->has_data) {
+    if (w->n_parts) {
         return rf_fail(e, RF_EARG, "%s '%.*s': data was already written, add it before", kind,
                        RF_STR_ARG(name));
     }
@@ -282,15 +317,97 @@ rf_status rf_gguf_declare(rf_gguf_writer *w, rf_str name, rf_dtype type, uint32_
     }
     rf_str copy = rf_arena_str(w->names, name);
     if (!copy.p) return rf_fail_nomem(e, name.len + 1);
-    w->tensors[w->n_tensors++] = (out_tensor){copy, bytes};
     put_str(&w->dir, name);
     put_le(&w->dir, n_dims, 4);
     for (uint32_t i = 0; i < n_dims; i++)
         put_le(&w->dir, ne[i], 8);
     put_le(&w->dir, rf_dtype_get(type)->id, 4);
-    put_le(&w->dir, w->data_bytes, 8);
+    w->tensors[w->n_tensors++] = (out_tensor){copy, bytes, w->dir.len, 0};
     w->data_bytes = padded(w, end);
     return check_buf(&w->dir, e);
+}
+
+/* ---- files ---- */
+
+/* The bytes of a tensor's directory entry, its offset included. */
+static size_t entry_bytes(const rf_gguf_writer *w, size_t i) {
+    return w->tensors[i].dir_end - (i ? w->tensors[i - 1].dir_end : 0) + 8;
+}
+
+/* Deals the tensors out.  Keys but those of the split itself are in the first part only. */
+static rf_status deal_out(rf_gguf_writer *w, rf_error *e) {
+    enum { HEAD_BYTES = 24, SPLIT_KEY_BYTES = 128 };
+    uint64_t bytes = HEAD_BYTES + SPLIT_KEY_BYTES + w->kv.len, n_tensors = 0;
+    uint32_t part = 0;
+    for (size_t i = 0; i < w->n_tensors; i++) {
+        uint64_t more = entry_bytes(w, i) + padded(w, w->tensors[i].n_bytes);
+        bool is_full = w->max_bytes && bytes + more + w->alignment > w->max_bytes;
+        if (n_tensors && (is_full || (w->max_tensors && n_tensors == w->max_tensors))) {
+            part++;
+            bytes = HEAD_BYTES + SPLIT_KEY_BYTES;
+            n_tensors = 0;
+        }
+        w->tensors[i].part = part;
+        bytes += more;
+        n_tensors++;
+    }
+    if (part >= RF_GGUF_MAX_SPLITS) {
+        return rf_fail(e, RF_EARG,
+                       "%s: expected at most %d parts, got %" PRIu32 "; allow larger ones", w->path,
+                       RF_GGUF_MAX_SPLITS, part + 1);
+    }
+    w->n_parts = part + 1;
+    return RF_OK;
+}
+
+static rf_status open_part(rf_gguf_writer *w, uint32_t no, rf_error *e) {
+    static const char suffix[] = ".gguf";
+    size_t len = strlen(w->path), n = sizeof suffix - 1;
+    if (!w->is_split) return RF_OK; /* opened from the start */
+    if (w->n_parts == 1) return add_file(w, w->path, e);
+    if (len > n && strcmp(w->path + len - n, suffix) == 0) len -= n;
+    char *path = rf_gguf_split_path(w->path, len, no, w->n_parts);
+    if (!path) return rf_fail_nomem(e, len + 32);
+    rf_status s = add_file(w, path, e);
+    rf_free(path);
+    return s;
+}
+
+static void put_number(rf_buf *b, const char *key, rf_gguf_type type, uint64_t v) {
+    put_str(b, rf_str_of(key));
+    put_le(b, type, 4);
+    put_le(b, v, rf_gguf_type_bytes(type));
+}
+
+/* The keys of part no; their number. */
+static uint64_t put_keys(const rf_gguf_writer *w, uint32_t no, rf_buf *out) {
+    uint64_t n = 0;
+    if (no == 0) {
+        if (w->kv.len) rf_buf_put(out, w->kv.p, w->kv.len);
+        n = w->n_keys;
+    } else if (w->alignment != RF_GGUF_DEFAULT_ALIGNMENT) {
+        put_number(out, "general.alignment", RF_GGUF_U32, w->alignment);
+        n = 1;
+    }
+    if (w->n_parts == 1) return n;
+    put_number(out, "split.no", RF_GGUF_U16, no);
+    put_number(out, "split.count", RF_GGUF_U16, w->n_parts);
+    put_number(out, "split.tensors.count", RF_GGUF_I32, w->n_tensors);
+    return n + 3;
+}
+
+/* The directory of part no; the number of its tensors. */
+static uint64_t put_directory(const rf_gguf_writer *w, uint32_t no, rf_buf *out) {
+    uint64_t n = 0, offset = 0;
+    for (size_t i = 0; i < w->n_tensors; i++) {
+        if (w->tensors[i].part != no) continue;
+        size_t len = entry_bytes(w, i) - 8;
+        rf_buf_put(out, w->dir.p + w->tensors[i].dir_end - len, len);
+        put_le(out, offset, 8);
+        offset += padded(w, w->tensors[i].n_bytes);
+        n++;
+    }
+    return n;
 }
 
 static rf_status write_padding(rf_gguf_writer *w, uint64_t at, rf_error *e) {
@@ -298,24 +415,41 @@ static rf_status write_padding(rf_gguf_writer *w, uint64_t at, rf_error *e) {
     uint64_t left = padded(w, at) - at;
     while (left) {
         size_t n = left < sizeof zeros ? (size_t)left : sizeof zeros;
-        RF_TRY(rf_outfile_write(w->file, zeros, n, e));
+        RF_TRY(rf_outfile_write(w->files[w->n_files - 1], zeros, n, e));
         left -= n;
     }
     return RF_OK;
 }
 
-static rf_status write_header(rf_gguf_writer *w, rf_error *e) {
+static rf_status begin_part(rf_gguf_writer *w, uint32_t no, rf_error *e) {
     uint8_t head[24] = {'G', 'G', 'U', 'F', 3};
-    if (w->has_data) return RF_OK;
-    w->has_data = true;
-    rf_store_le(head + 8, w->n_tensors, 8);
-    rf_store_le(head + 16, w->n_keys, 8);
-    RF_TRY(check_buf(&w->kv, e));
-    RF_TRY(check_buf(&w->dir, e));
-    RF_TRY(rf_outfile_write(w->file, head, sizeof head, e));
-    if (w->kv.len) RF_TRY(rf_outfile_write(w->file, w->kv.p, w->kv.len, e));
-    if (w->dir.len) RF_TRY(rf_outfile_write(w->file, w->dir.p, w->dir.len, e));
-    return write_padding(w, sizeof head + w->kv.len + w->dir.len, e);
+    rf_buf keys = {0}, directory = {0};
+    rf_store_le(head + 16, put_keys(w, no, &keys), 8);
+    rf_store_le(head + 8, put_directory(w, no, &directory), 8);
+    rf_status s = check_buf(&keys, e);
+    if (s == RF_OK) s = check_buf(&directory, e);
+    if (s == RF_OK) s = open_part(w, no, e);
+    rf_outfile *file = s == RF_OK ? w->files[no] : NULL;
+    if (s == RF_OK) s = rf_outfile_write(file, head, sizeof head, e);
+    if (s == RF_OK && keys.len) s = rf_outfile_write(file, keys.p, keys.len, e);
+    if (s == RF_OK && directory.len) s = rf_outfile_write(file, directory.p, directory.len, e);
+    if (s == RF_OK) s = write_padding(w, sizeof head + keys.len + directory.len, e);
+    rf_buf_free(&keys);
+    rf_buf_free(&directory);
+    return s;
+}
+
+/* Begins all parts up to the one that holds tensor i (behind the last one: all). */
+static rf_status reach(rf_gguf_writer *w, size_t i, rf_error *e) {
+    if (w->n_parts == 0) {
+        RF_TRY(check_buf(&w->kv, e));
+        RF_TRY(check_buf(&w->dir, e));
+        RF_TRY(deal_out(w, e));
+    }
+    uint32_t last = i < w->n_tensors ? w->tensors[i].part : w->n_parts - 1;
+    for (; w->n_begun <= last; w->n_begun++)
+        RF_TRY(begin_part(w, w->n_begun, e));
+    return RF_OK;
 }
 
 static void skip_empty(rf_gguf_writer *w) {
@@ -324,7 +458,7 @@ static void skip_empty(rf_gguf_writer *w) {
 }
 
 rf_status rf_gguf_writer_data(rf_gguf_writer *w, const void *p, size_t n, rf_error *e) {
-    RF_TRY(write_header(w, e));
+    RF_TRY(reach(w, 0, e));
     if (n == 0) return RF_OK; /* the whole data of an empty tensor */
     skip_empty(w);
     if (w->current == w->n_tensors) {
@@ -338,7 +472,8 @@ rf_status rf_gguf_writer_data(rf_gguf_writer *w, const void *p, size_t n, rf_err
                        "tensor '%.*s': expected at most %" PRIu64 " more bytes, got %zu",
                        RF_STR_ARG(t->name), t->n_bytes - w->done, n);
     }
-    RF_TRY(rf_outfile_write(w->file, p, n, e));
+    RF_TRY(reach(w, w->current, e));
+    RF_TRY(rf_outfile_write(w->files[w->n_files - 1], p, n, e));
     w->done += n;
     if (w->done < t->n_bytes) return RF_OK;
     w->current++;
@@ -347,7 +482,7 @@ rf_status rf_gguf_writer_data(rf_gguf_writer *w, const void *p, size_t n, rf_err
 }
 
 static rf_status check_complete(rf_gguf_writer *w, rf_error *e) {
-    RF_TRY(write_header(w, e));
+    RF_TRY(reach(w, w->n_tensors, e));
     skip_empty(w);
     if (w->current == w->n_tensors) return RF_OK;
     const out_tensor *t = &w->tensors[w->current];
@@ -356,10 +491,16 @@ static rf_status check_complete(rf_gguf_writer *w, rf_error *e) {
 }
 
 rf_status rf_gguf_writer_finish(rf_gguf_writer *w, rf_error *e) {
+    uint32_t ignored;
+    return rf_gguf_writer_finish_parts(w, &ignored, e);
+}
+
+rf_status rf_gguf_writer_finish_parts(rf_gguf_writer *w, uint32_t *n_parts, rf_error *e) {
     rf_status s = check_complete(w, e);
-    if (s == RF_OK) {
-        rf_outfile *file = w->file;
-        w->file = NULL; /* commit frees it */
+    *n_parts = w->n_parts;
+    for (uint32_t i = 0; i < w->n_files && s == RF_OK; i++) {
+        rf_outfile *file = w->files[i];
+        w->files[i] = NULL; /* commit frees it */
         s = rf_outfile_commit(file, e);
     }
     writer_free(w);

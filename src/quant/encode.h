@@ -1,7 +1,7 @@
 /* encode.h - what the encoders share: a scaled copy of a block, and the searches for its scales.
  *
  * Private to src/quant.  An encoder minimises the sum of importance times squared error over the
- * values that decode() will give, f16 rounding of the scales included.  All sums run over four
+ * values that decode() will give, f16 rounding of the scales included.  All sums run over eight
  * lanes in one fixed order and nothing but IEEE arithmetic is used, so the bytes are the same on
  * every machine.  Input that is not finite is defined: NaN counts as 0, infinities as the largest
  * finite number.  An importance that is negative or not finite counts as 0. */
@@ -60,6 +60,38 @@ void rf_enc_super_scale(const rf_enc_block *b, int n_subs, int smallest, int lar
 void rf_enc_super_affine(const rf_enc_block *b, int n_subs, int largest, float hi,
                          rf_enc_super *out);
 
+/* The formats of code books: vectors of 4 or 8 values become points, signs apart.
+ * Value = d * unit * (2 step + 1) * coordinate. */
+typedef struct rf_enc_grid_format {
+    const uint64_t *eight; /* [n_points] as iq_tables.h, ascending; or four */
+    const uint32_t *four;
+    int n_points, n_subs; /* sub-blocks with a step each */
+    bool is_eight, has_even_signs;
+    float unit;
+    uint8_t level[8]; /* what coordinates may be, ascending: 8 of them in four, 3 in eight */
+} rf_enc_grid_format;
+typedef struct rf_enc_grid_fit {
+    uint16_t d;
+    uint8_t step[RF_ENC_MAX_SUBS];  /* [n_subs] 0..15 */
+    uint8_t signs[RF_ENC_MAX / 8];  /* bit i: element 8j + i is negative */
+    uint16_t index[RF_ENC_MAX / 4]; /* [256 / 4 or 8] */
+} rf_enc_grid_fit;
+/* Called for block g of dst with what was found. */
+typedef void (*rf_enc_grid_sink)(const rf_enc_grid_fit *fit, void *dst, size_t g);
+void rf_enc_grid(const rf_enc_grid_format *f, const float *src, size_t n, const float *importance,
+                 rf_enc_grid_sink sink, void *dst);
+
+/* The three searches above for one instruction set: the same bytes from each. */
+typedef struct rf_enc_searches {
+    void (*super_scale)(const rf_enc_block *b, int n_subs, int smallest, int largest,
+                        const rf_levels *lv, rf_enc_super *out);
+    void (*super_affine)(const rf_enc_block *b, int n_subs, int largest, float hi,
+                         rf_enc_super *out);
+    void (*grid)(const rf_enc_grid_format *f, const float *src, size_t n, const float *importance,
+                 rf_enc_grid_sink sink, void *dst);
+} rf_enc_searches;
+extern const rf_enc_searches rf_enc_searches_base, rf_enc_searches_avx2;
+
 RF_INLINE void rf_store_u16(uint8_t *p, uint16_t v) { memcpy(p, &v, sizeof v); }
 
 #define RF_ENCODER(name) \
@@ -81,6 +113,11 @@ RF_ENCODER(q4_k)
 RF_ENCODER(q5_k)
 RF_ENCODER(q6_k)
 /* encode_iq.c */
+RF_ENCODER(iq2_xxs)
+RF_ENCODER(iq2_xs)
+RF_ENCODER(iq2_s)
+RF_ENCODER(iq3_xxs)
+RF_ENCODER(iq3_s)
 RF_ENCODER(iq4_nl)
 RF_ENCODER(iq4_xs)
 /* encode_ternary.c */

@@ -172,16 +172,12 @@ static void polish_affine(const rf_enc_block *b, float hi, affine_best *best) {
 
 void rf_enc_affine(const rf_enc_block *b, float hi, uint16_t *d, uint16_t *m) {
     float low = b->x[0], high = low;
-    rf_v4 sw = v4_all(0), sx = sw;
+    affine_totals t;
     for (int i = 0; i < b->n; i++) {
         if (b->x[i] < low) low = b->x[i];
         if (b->x[i] > high) high = b->x[i];
     }
-    for (int i = 0; i < b->n; i += 4) {
-        sw += v4_load(b->w + i);
-        sx += v4_load(b->w + i) * v4_load(b->x + i);
-    }
-    affine_totals t = {v4_sum(sw), v4_sum(sx)};
+    weigh(b->x, b->w, b->n, &t.w, &t.x);
     affine_best best = {largest, 0, 0};
     float range = high - low;
     try_affine(b, &t, hi, range / hi, low, &best);

@@ -1,5 +1,9 @@
-/* encode_iq.c - IQ4_NL and IQ4_XS: sixteen values, closer together around zero. */
+/* encode_iq.c - the IQ formats: what the searches found, packed into blocks.
+ *
+ * IQ4_NL and IQ4_XS have sixteen values, closer together around zero; IQ2 and IQ3 have code books.
+ * IQ1 is read only. */
 #include "quant/encode.h"
+#include "quant/iq_tables.h"
 
 static const rf_levels iq4 = {-127, 113, true};
 enum { IQ4_NEAR_ZERO = 8 }; /* the code of value 1 */
@@ -46,3 +50,94 @@ void rf_encode_iq4_xs(const float *src, void *dst, size_t n, const float *import
         rf_store_u16(out[g].d, s.d);
     }
 }
+
+/* ---- code books ---- */
+
+#define LEVELS_2 \
+    { 8, 25, 43 }
+#define LEVELS_3_XXS \
+    { 4, 12, 20, 28, 36, 44, 52, 62 }
+#define LEVELS_3_S \
+    { 1, 3, 5, 7, 9, 11, 13, 15 }
+
+/* Four vectors of 8: 7 of their sign bits each, the eighth makes their number even; the scale. */
+static void store_signs_and_step(uint8_t *p, const uint8_t signs[4], uint8_t step) {
+    uint32_t v = (uint32_t)step << 28;
+    for (int k = 0; k < 4; k++)
+        v |= (uint32_t)(signs[k] & 127) << 7 * k;
+    memcpy(p, &v, sizeof v);
+}
+
+static void pack_iq2_xxs(const rf_enc_grid_fit *fit, void *dst, size_t g) {
+    rf_block_iq2_xxs *out = (rf_block_iq2_xxs *)dst + g;
+    rf_store_u16(out->d, fit->d);
+    for (int ib = 0; ib < 8; ib++) {
+        for (int k = 0; k < 4; k++)
+            out->qs[8 * ib + k] = (uint8_t)fit->index[4 * ib + k];
+        store_signs_and_step(out->qs + 8 * ib + 4, fit->signs + 4 * ib, fit->step[ib]);
+    }
+}
+
+static void pack_iq2_xs(const rf_enc_grid_fit *fit, void *dst, size_t g) {
+    rf_block_iq2_xs *out = (rf_block_iq2_xs *)dst + g;
+    rf_store_u16(out->d, fit->d);
+    for (int k = 0; k < 32; k++) {
+        uint16_t v = (uint16_t)(fit->index[k] | (fit->signs[k] & 127) << 9);
+        rf_store_u16(out->qs + 2 * k, v);
+    }
+    for (int ib = 0; ib < 8; ib++)
+        out->scales[ib] = (uint8_t)(fit->step[2 * ib] | fit->step[2 * ib + 1] << 4);
+}
+
+static void pack_iq2_s(const rf_enc_grid_fit *fit, void *dst, size_t g) {
+    rf_block_iq2_s *out = (rf_block_iq2_s *)dst + g;
+    rf_store_u16(out->d, fit->d);
+    memcpy(out->signs, fit->signs, sizeof out->signs);
+    for (int ib = 0; ib < 8; ib++) {
+        out->scales[ib] = (uint8_t)(fit->step[2 * ib] | fit->step[2 * ib + 1] << 4);
+        out->qh[ib] = 0;
+        for (int k = 0; k < 4; k++) {
+            int index = fit->index[4 * ib + k];
+            out->qs[4 * ib + k] = (uint8_t)index;
+            out->qh[ib] |= (uint8_t)(index >> 8 << 2 * k);
+        }
+    }
+}
+
+static void pack_iq3_xxs(const rf_enc_grid_fit *fit, void *dst, size_t g) {
+    rf_block_iq3_xxs *out = (rf_block_iq3_xxs *)dst + g;
+    rf_store_u16(out->d, fit->d);
+    for (int k = 0; k < 64; k++)
+        out->qs[k] = (uint8_t)fit->index[k];
+    for (int ib = 0; ib < 8; ib++)
+        store_signs_and_step(out->signs + 4 * ib, fit->signs + 4 * ib, fit->step[ib]);
+}
+
+static void pack_iq3_s(const rf_enc_grid_fit *fit, void *dst, size_t g) {
+    rf_block_iq3_s *out = (rf_block_iq3_s *)dst + g;
+    rf_store_u16(out->d, fit->d);
+    memcpy(out->signs, fit->signs, sizeof out->signs);
+    memset(out->qh, 0, sizeof out->qh);
+    for (int k = 0; k < 64; k++) {
+        out->qs[k] = (uint8_t)fit->index[k];
+        out->qh[k / 8] |= (uint8_t)(fit->index[k] >> 8 << k % 8);
+    }
+    for (int k = 0; k < 4; k++)
+        out->scales[k] = (uint8_t)(fit->step[2 * k] | fit->step[2 * k + 1] << 4);
+}
+
+#define GRID_ENCODER(name, ...)                                                             \
+    void rf_encode_##name(const float *src, void *dst, size_t n, const float *importance) { \
+        static const rf_enc_grid_format format = {__VA_ARGS__};                             \
+        rf_enc_grid(&format, src, n, importance, pack_##name, dst);                         \
+    }
+GRID_ENCODER(iq2_xxs, .eight = rf_iq2xxs_grid, .n_points = 256, .n_subs = 8, .is_eight = true,
+             .has_even_signs = true, .unit = 0.125f, .level = LEVELS_2)
+GRID_ENCODER(iq2_xs, .eight = rf_iq2xs_grid, .n_points = 512, .n_subs = 16, .is_eight = true,
+             .has_even_signs = true, .unit = 0.125f, .level = LEVELS_2)
+GRID_ENCODER(iq2_s, .eight = rf_iq2s_grid, .n_points = 1024, .n_subs = 16, .is_eight = true,
+             .unit = 0.125f, .level = LEVELS_2)
+GRID_ENCODER(iq3_xxs, .four = rf_iq3xxs_grid, .n_points = 256, .n_subs = 8, .has_even_signs = true,
+             .unit = 0.25f, .level = LEVELS_3_XXS)
+GRID_ENCODER(iq3_s, .four = rf_iq3s_grid, .n_points = 512, .n_subs = 8, .unit = 1,
+             .level = LEVELS_3_S)

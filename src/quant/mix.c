@@ -17,6 +17,7 @@ static const rf_mix mixes[] = {
     {"Q5_1", RF_DT_Q5_1, 9},
     {"Q8_0", RF_DT_Q8_0, 7},
     {"Q2_K", RF_DT_Q2_K, 10},
+    {"Q2_K_S", RF_DT_Q2_K, 21},
     {"Q3_K_S", RF_DT_Q3_K, 11},
     {"Q3_K_M", RF_DT_Q3_K, 12},
     {"Q3_K_L", RF_DT_Q3_K, 13},
@@ -25,6 +26,14 @@ static const rf_mix mixes[] = {
     {"Q5_K_S", RF_DT_Q5_K, 16},
     {"Q5_K_M", RF_DT_Q5_K, 17},
     {"Q6_K", RF_DT_Q6_K, 18},
+    {"IQ2_XXS", RF_DT_IQ2_XXS, 19},
+    {"IQ2_XS", RF_DT_IQ2_XS, 20},
+    {"IQ2_S", RF_DT_IQ2_XS, 28},
+    {"IQ2_M", RF_DT_IQ2_S, 29},
+    {"IQ3_XXS", RF_DT_IQ3_XXS, 23},
+    {"IQ3_XS", RF_DT_IQ3_S, 22},
+    {"IQ3_S", RF_DT_IQ3_S, 26},
+    {"IQ3_M", RF_DT_IQ3_S, 27},
     {"IQ4_NL", RF_DT_IQ4_NL, 25},
     {"IQ4_XS", RF_DT_IQ4_XS, 30},
     {"TQ1_0", RF_DT_TQ1_0, 36},
@@ -40,9 +49,11 @@ typedef enum role {
     TOKEN_EMBD,
     ATTN_V,
     ATTN_K,
+    ATTN_Q,
     ATTN_QKV,
     ATTN_OUT,
     FFN_DOWN,
+    FFN_UP, /* and gate */
 } role;
 
 typedef enum when {
@@ -53,8 +64,11 @@ typedef enum when {
     FIRST_8TH,
     FIRST_8TH_WITH_IMATRIX,
     FIRST_8TH_NO_IMATRIX,
+    NO_IMATRIX,
+    MIDDLE,    /* all but the first and last eighth */
     MORE_BITS, /* the first and last eighth, and every third layer between */
     GQA_4,     /* at least 4 query heads share a key-value head */
+    GQA_OR_EXPERTS_4,
 } when;
 
 typedef struct rule {
@@ -65,11 +79,20 @@ typedef struct rule {
 } rule;
 
 /* Formats above 6 bits keep their own type for the output; the others are in output_type(). */
+/* clang-format off */
+#define IQ2_RULES(mix, better)                      \
+    {mix, TOKEN_EMBD, ALWAYS, better},              \
+    {mix, ATTN_V, GQA_OR_EXPERTS_4, RF_DT_Q4_K},    \
+    {mix, ATTN_V, ALWAYS, better},                  \
+    {mix, FFN_DOWN, FIRST_8TH, better}
+/* clang-format on */
 static const rule rules[] = {
     {"Q2_K", ATTN_V, GQA_4, RF_DT_Q4_K},
     {"Q2_K", ATTN_V, ALWAYS, RF_DT_Q3_K},
     {"Q2_K", FFN_DOWN, ALWAYS, RF_DT_Q3_K},
     {"Q2_K", ATTN_OUT, ALWAYS, RF_DT_Q3_K},
+    {"Q2_K_S", ATTN_V, GQA_4, RF_DT_Q4_K},
+    {"Q2_K_S", FFN_DOWN, FIRST_8TH, RF_DT_Q4_K},
     {"Q3_K_M", ATTN_V, FIRST_2, RF_DT_Q5_K},
     {"Q3_K_M", ATTN_V, ALWAYS, RF_DT_Q4_K},
     {"Q3_K_M", FFN_DOWN, FIRST_16TH, RF_DT_Q5_K},
@@ -88,6 +111,29 @@ static const rule rules[] = {
     {"Q5_K_M", ATTN_V, MORE_BITS, RF_DT_Q6_K},
     {"Q5_K_M", FFN_DOWN, MORE_BITS, RF_DT_Q6_K},
     {"Q5_K_M", ATTN_QKV, ALWAYS, RF_DT_Q6_K},
+    IQ2_RULES("IQ2_XXS", RF_DT_Q2_K),
+    IQ2_RULES("IQ2_XS", RF_DT_Q2_K),
+    IQ2_RULES("IQ2_S", RF_DT_IQ3_S),
+    {"IQ2_S", ATTN_OUT, ALWAYS, RF_DT_IQ3_S},
+    IQ2_RULES("IQ2_M", RF_DT_IQ3_S),
+    {"IQ2_M", ATTN_OUT, ALWAYS, RF_DT_IQ3_S},
+    {"IQ3_XXS", TOKEN_EMBD, ALWAYS, RF_DT_IQ3_S},
+    {"IQ3_XXS", ATTN_V, GQA_4, RF_DT_Q4_K},
+    {"IQ3_XXS", ATTN_V, NO_IMATRIX, RF_DT_IQ3_S},
+    {"IQ3_XXS", ATTN_K, ALWAYS, RF_DT_IQ2_S},
+    {"IQ3_XXS", ATTN_Q, ALWAYS, RF_DT_IQ2_S},
+    {"IQ3_XXS", ATTN_OUT, ALWAYS, RF_DT_IQ3_S},
+    {"IQ3_XXS", FFN_DOWN, FIRST_8TH_NO_IMATRIX, RF_DT_Q4_K},
+    {"IQ3_XXS", FFN_DOWN, NO_IMATRIX, RF_DT_Q3_K},
+    {"IQ3_XS", ATTN_V, GQA_4, RF_DT_Q4_K},
+    {"IQ3_XS", ATTN_K, ALWAYS, RF_DT_IQ3_XXS},
+    {"IQ3_XS", ATTN_Q, ALWAYS, RF_DT_IQ3_XXS},
+    {"IQ3_XS", FFN_UP, MIDDLE, RF_DT_IQ3_XXS},
+    {"IQ3_S", ATTN_V, GQA_4, RF_DT_Q4_K},
+    {"IQ3_M", ATTN_V, ALWAYS, RF_DT_Q4_K},
+    {"IQ3_M", ATTN_OUT, ALWAYS, RF_DT_Q4_K},
+    {"IQ3_M", ATTN_QKV, ALWAYS, RF_DT_Q4_K},
+    {"IQ3_M", FFN_DOWN, FIRST_8TH, RF_DT_Q4_K},
     {"IQ4_NL", ATTN_V, GQA_4, RF_DT_Q5_K},
     {"IQ4_NL", FFN_DOWN, FIRST_8TH_NO_IMATRIX, RF_DT_Q5_K},
     {"IQ4_XS", ATTN_V, GQA_4, RF_DT_Q5_K},
@@ -152,6 +198,7 @@ static role role_of(rf_str name, const rf_mix_model *model) {
     } parts[] = {
         {"attn_v.weight", ATTN_V},     {"attn_kv_b.weight", ATTN_V}, {"attn_k.weight", ATTN_K},
         {"attn_qkv.weight", ATTN_QKV}, {"attn_output", ATTN_OUT},    {"ffn_down", FFN_DOWN},
+        {"attn_q.weight", ATTN_Q},     {"ffn_up", FFN_UP},           {"ffn_gate", FFN_UP},
     };
     if (rf_str_is(name, "output.weight")) return OUTPUT;
     if (rf_str_is(name, "token_embd.weight")) return model->is_tied ? OUTPUT : TOKEN_EMBD;
@@ -177,19 +224,30 @@ static bool holds(when w, const rf_mix_model *model, int64_t layer) {
         return layer >= 0 && layer < first && model->has_imatrix;
     case FIRST_8TH_NO_IMATRIX:
         return layer >= 0 && layer < first && !model->has_imatrix;
+    case NO_IMATRIX:
+        return !model->has_imatrix;
+    case MIDDLE:
+        return layer >= first && layer < 7 * n / 8;
     case MORE_BITS:
         return layer >= 0 && (layer < first || layer >= 7 * n / 8 || (layer - first) % 3 == 2);
     case GQA_4:
         return model->n_gqa >= 4;
+    case GQA_OR_EXPERTS_4:
+        return model->n_gqa >= 4 || model->n_experts >= 4;
     }
     return false;
 }
 
-/* The output matrix meets every token's logits: 6 bits at least. */
+static bool is_iq2(rf_dtype t) {
+    return t == RF_DT_IQ2_XXS || t == RF_DT_IQ2_XS || t == RF_DT_IQ2_S;
+}
+
+/* The output matrix meets every token's logits: 6 bits, or 5 in the smallest mixes. */
 static rf_dtype output_type(rf_dtype base, uint64_t row) {
     bool is_mx = base == RF_DT_MXFP4 || base == RF_DT_MXFP6_E2M3 || base == RF_DT_MXFP6_E3M2;
     bool is_even = row % rf_dtype_get(base)->block_elems == 0;
-    return base == RF_DT_Q8_0 || is_mx || !is_even ? RF_DT_Q8_0 : RF_DT_Q6_K;
+    if (base == RF_DT_Q8_0 || is_mx || !is_even) return RF_DT_Q8_0;
+    return is_iq2(base) || base == RF_DT_IQ3_XXS ? RF_DT_Q5_K : RF_DT_Q6_K;
 }
 
 /* With eight experts attention is so small a part of the model that good formats cost nothing. */
@@ -197,7 +255,7 @@ static bool expert_type(const rf_mix *mix, role r, rf_dtype *out) {
     uint32_t bytes = rf_dtype_get(mix->base)->block_bytes;
     bool is_small = rf_dtype_get(mix->base)->block_elems == 256 && bytes <= 144;
     if (r == ATTN_V || r == ATTN_K) {
-        *out = RF_DT_Q8_0;
+        *out = is_iq2(mix->base) ? RF_DT_Q4_K : RF_DT_Q8_0;
     } else if (r == ATTN_OUT && (is_small || mix->base == RF_DT_IQ4_NL)) {
         *out = RF_DT_Q5_K;
     } else {
@@ -208,9 +266,11 @@ static bool expert_type(const rf_mix *mix, role r, rf_dtype *out) {
 
 static rf_dtype fitting(rf_dtype t, uint64_t row) {
     static const rf_dtype smaller[][2] = {
-        {RF_DT_Q2_K, RF_DT_Q4_0},  {RF_DT_Q3_K, RF_DT_Q4_0},  {RF_DT_Q4_K, RF_DT_Q5_0},
-        {RF_DT_Q5_K, RF_DT_Q5_1},  {RF_DT_Q6_K, RF_DT_Q8_0},  {RF_DT_IQ4_XS, RF_DT_IQ4_NL},
-        {RF_DT_TQ1_0, RF_DT_Q4_0}, {RF_DT_TQ2_0, RF_DT_Q4_0},
+        {RF_DT_Q2_K, RF_DT_Q4_0},     {RF_DT_Q3_K, RF_DT_Q4_0},    {RF_DT_Q4_K, RF_DT_Q5_0},
+        {RF_DT_Q5_K, RF_DT_Q5_1},     {RF_DT_Q6_K, RF_DT_Q8_0},    {RF_DT_IQ4_XS, RF_DT_IQ4_NL},
+        {RF_DT_TQ1_0, RF_DT_Q4_0},    {RF_DT_TQ2_0, RF_DT_Q4_0},   {RF_DT_IQ2_XXS, RF_DT_IQ4_NL},
+        {RF_DT_IQ2_XS, RF_DT_IQ4_NL}, {RF_DT_IQ2_S, RF_DT_IQ4_NL}, {RF_DT_IQ3_XXS, RF_DT_IQ4_NL},
+        {RF_DT_IQ3_S, RF_DT_IQ4_NL},
     };
     for (size_t i = 0; i < RF_COUNT(smaller) && row % rf_dtype_get(t)->block_elems; i++)
         if (smaller[i][0] == t) t = smaller[i][1];

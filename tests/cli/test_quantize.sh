@@ -16,8 +16,9 @@ mkdir "$dir/new"
 new=$dir/new/out.gguf
 
 # ---- every type makes a file that is sound and still speaks
-for type in F32 F16 BF16 Q4_0 Q4_1 Q5_0 Q5_1 Q8_0 Q2_K Q3_K_S Q3_K_M Q3_K_L Q4_K_S Q4_K_M Q5_K_S \
-    Q5_K_M Q6_K IQ4_NL IQ4_XS TQ1_0 TQ2_0 MXFP4 MXFP6_E2M3 MXFP6_E3M2; do
+for type in F32 F16 BF16 Q4_0 Q4_1 Q5_0 Q5_1 Q8_0 Q2_K Q2_K_S Q3_K_S Q3_K_M Q3_K_L Q4_K_S Q4_K_M \
+    Q5_K_S Q5_K_M Q6_K IQ2_XXS IQ2_XS IQ2_S IQ2_M IQ3_XXS IQ3_XS IQ3_S IQ3_M IQ4_NL IQ4_XS TQ1_0 \
+    TQ2_0 MXFP4 MXFP6_E2M3 MXFP6_E3M2; do
     run 0 quantize $model "$new" $type
     says out "$new: $type, 21 tensors, "
     run 0 gguf verify "$new"
@@ -62,7 +63,7 @@ run 2 quantize $model "$new" Q4_0 --tensor-type 'blk.*'
 says err 'expected PATTERN=TYPE'
 run 2 quantize $model "$new" Q4_0 --tensor-type '*=Q9_X'
 says err 'expected a format that can be written'
-run 2 quantize $model "$new" Q4_0 --tensor-type '*=IQ2_XXS'
+run 2 quantize $model "$new" Q4_0 --tensor-type '*=IQ1_S'
 says err 'expected a format that can be written'
 run 2 quantize $model "$new" Q4_0 --tensor-type '*.attn_q.weight=Q6_K'
 says err "has rows of 32 values, expected a multiple of 256"
@@ -72,6 +73,29 @@ run 0 quantize $model "$new" Q4_0 --tensor-type 'blk.?.attn_?.weight=Q8_0' \
 says out '"blk.1.attn_k.weight" [8, 32] F16 -> Q8_0'
 says out '"blk.1.attn_output.weight" [32, 32] F16 -> Q4_0'
 says out '"blk.0.ffn_up.weight" [56, 32] F16 -> MXFP4'
+
+# ---- in several files: nothing under a name before all is there, the parts a whole again
+run 0 quantize $model "$new" Q8_0
+mv "$new" "$dir/whole.gguf"
+run 0 quantize $model "$new" Q8_0 --split-max-tensors 8
+[ "$(ls "$dir/new" | tr '\n' ' ')" = 'out-00001-of-00003.gguf out-00002-of-00003.gguf out-00003-of-00003.gguf ' ] ||
+    fail "parts: $(ls "$dir/new")"
+run 0 gguf diff "$dir/whole.gguf" "$dir/new/out-00002-of-00003.gguf"
+run 0 generate -m "$dir/new/out-00001-of-00003.gguf" --tokens 1,5,9 --temp 0 -n 4 --json
+rm -f "$dir/new"/*
+run 0 quantize $model "$new" Q8_0 --split-max-size 12K
+for part in "$dir/new"/*; do
+    [ "$(wc -c <"$part")" -le 12000 ] || fail "$part has $(wc -c <"$part") bytes"
+done
+run 0 gguf merge "$dir/new/out-00001-of-"*.gguf "$dir/merged.gguf"
+cmp -s "$dir/merged.gguf" "$dir/whole.gguf" || fail 'the merged parts are not the whole file'
+rm -f "$dir/new"/*
+run 0 quantize $model "$new" Q8_0 --split-max-size 1G
+cmp -s "$new" "$dir/whole.gguf" || fail 'one part is not the plain file'
+rm -f "$new"
+run 2 quantize $model "$new" Q8_0 --split-max-size 12Q
+says err 'expected a number of bytes, or one with K, M, G or T'
+leaves_nothing
 
 # ---- importance: weights of columns that never matter may go wrong
 cat >"$dir/imatrix.py" <<'PY'
@@ -168,7 +192,8 @@ PY
     # a shell starts its background jobs deaf to Ctrl-C; python3 does not
     python3 - "$rocmforge" "$dir/big.gguf" "$new" >"$dir/out" 2>"$dir/err" <<'PY'
 import signal, subprocess, sys, time, os
-p = subprocess.Popen([sys.argv[1], 'quantize', sys.argv[2], sys.argv[3], 'IQ4_XS'],
+p = subprocess.Popen([sys.argv[1], 'quantize', sys.argv[2], sys.argv[3], 'IQ4_XS',
+                      '--split-max-size', '5M'],
                      preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler))
 folder = os.path.dirname(sys.argv[3])
 while p.poll() is None and not os.listdir(folder): time.sleep(0.01)

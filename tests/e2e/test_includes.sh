@@ -14,8 +14,10 @@ allowed() {
     model/arch) echo 'base gguf quant model plan' ;;
     plan) echo 'base quant model' ;;
     backend | backend/ref | backend/cpu) echo 'base quant model plan backend' ;;
-    engine) echo 'base quant gguf model text plan backend' ;;
-    cli) echo 'base text gguf quant' ;;
+    grammar) echo 'base text' ;;
+    engine) echo 'base quant gguf model text plan backend grammar' ;;
+    server) echo 'base text gguf' ;;
+    cli) echo 'base server text gguf quant' ;;
     *) echo "unknown room $1" >&2; exit 1 ;;
     esac
 }
@@ -37,7 +39,7 @@ while read -r file; do
     while read -r target; do
         seen=$((seen + 1))
         if [ "$target" = rocmforge.h ]; then
-            case $room in engine | cli) continue ;; esac
+            case $room in engine | server | cli) continue ;; esac
         fi
         to=$(room_of "$target")
         ok=0

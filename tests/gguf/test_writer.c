@@ -287,12 +287,90 @@ static void test_unwritable(void **state) {
     assert_contains(e.text, path);
 }
 
+/* Four tensors dealt out by number and by size; no file has its name before all are complete. */
+static void write_split(uint64_t max_bytes, uint64_t max_tensors, uint32_t want_parts,
+                        const char *first) {
+    rf_error e = {0};
+    rf_gguf_writer *w;
+    rf_gguf *g;
+    uint32_t n_parts = 0;
+    const uint8_t data[136] = {9, 8, 7};
+    OK(rf_gguf_writer_open(&w, rf_test_tmp("split.gguf"), 64, &e));
+    rf_gguf_writer_split(w, max_bytes, max_tensors);
+    put_keys(w);
+    declare_all(w);
+    OK(rf_gguf_writer_data(w, data, 24, &e));
+    OK(rf_gguf_writer_data(w, data, 100, &e));
+    OK(rf_gguf_writer_data(w, data + 100, 36, &e));
+    assert_true(access(first, F_OK) != 0);
+    OK(rf_gguf_writer_data(w, data, 1, &e));
+    OK(rf_gguf_writer_finish_parts(w, &n_parts, &e));
+    assert_int_equal(n_parts, want_parts);
+    OK(rf_gguf_open(&g, first, &e));
+    assert_int_equal(rf_gguf_n_splits(g), want_parts);
+    assert_int_equal(rf_gguf_n_tensors(g), 4);
+    assert_int_equal(rf_gguf_alignment(g), 64);
+    check_keys(g);
+    assert_memory_equal(rf_gguf_find_tensor(g, "q8")->data, data, 136);
+    assert_memory_equal(rf_gguf_find_tensor(g, "floats")->data, data, 24);
+    rf_gguf_close(g);
+    assert_int_equal(unlink(first), 0);
+}
+
+static void test_split(void **state) {
+    (void)state;
+    char part[512];
+    snprintf(part, sizeof part, "%s", rf_test_tmp("split-00001-of-00004.gguf"));
+    write_split(0, 1, 4, part);
+    write_split(1, 0, 4, part);
+    snprintf(part, sizeof part, "%s", rf_test_tmp("split-00001-of-00002.gguf"));
+    write_split(0, 2, 2, part);
+    write_split(0, 3, 2, part);
+    snprintf(part, sizeof part, "%s", rf_test_tmp("split.gguf"));
+    write_split(1 << 20, 9, 1, part);
+}
+
+/* Whatever allocation fails: no part is left behind. */
+static void test_split_out_of_memory(void **state) {
+    (void)state;
+    char part[512];
+    rf_status s = RF_ENOMEM;
+    snprintf(part, sizeof part, "%s", rf_test_tmp("short-00001-of-00002.gguf"));
+    for (long n = 1; s != RF_OK; n++) {
+        rf_error e = {0};
+        rf_gguf_writer *w;
+        const float x = 1;
+        rf_alloc_fail_nth(n);
+        s = rf_gguf_writer_open(&w, rf_test_tmp("short.gguf"), 32, &e);
+        if (s == RF_OK) {
+            rf_gguf_writer_split(w, 0, 1);
+            s = rf_gguf_declare(w, RF_STR("a"), RF_DT_F32, 0, NULL, &e);
+            if (s == RF_OK) s = rf_gguf_declare(w, RF_STR("b"), RF_DT_F32, 0, NULL, &e);
+            if (s == RF_OK) s = rf_gguf_writer_data(w, &x, sizeof x, &e);
+            if (s == RF_OK) s = rf_gguf_writer_data(w, &x, sizeof x, &e);
+            if (s == RF_OK)
+                s = rf_gguf_writer_finish(w, &e);
+            else
+                rf_gguf_writer_abort(w);
+        }
+        rf_alloc_fail_nth(0);
+        assert_true(s == RF_OK || s == RF_ENOMEM);
+        assert_true((access(part, F_OK) == 0) == (s == RF_OK));
+        assert_true(n < 100);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_round_trip),   cmocka_unit_test(test_small_files),
-        cmocka_unit_test(test_copy),         cmocka_unit_test(test_refuses_metadata),
-        cmocka_unit_test(test_refuses_data), cmocka_unit_test(test_out_of_memory),
+        cmocka_unit_test(test_round_trip),
+        cmocka_unit_test(test_small_files),
+        cmocka_unit_test(test_copy),
+        cmocka_unit_test(test_refuses_metadata),
+        cmocka_unit_test(test_refuses_data),
+        cmocka_unit_test(test_out_of_memory),
         cmocka_unit_test(test_unwritable),
+        cmocka_unit_test(test_split),
+        cmocka_unit_test(test_split_out_of_memory),
     };
     return cmocka_run_group_tests_name("gguf writer", tests, NULL, NULL);
 }

@@ -56,6 +56,10 @@ must ./generate "$demo" 'Once upon a time'
 [ "$(wc -c <out)" -gt 40 ] || fail "too little text: $(cat out)"
 must ./concurrent "$demo" 'Once upon a time' 'One day' 'The little dog'
 says out '3 requests in'
+printf '%s\n' 'a dog ran' 'a dog ran home' 'the sky is blue' >texts
+last='./embeddings'
+./embeddings "$demo" <texts >out 2>err || fail "$(cat err)"
+[ "$(wc -l <out)" -ge 3 ] || fail "no similarities: $(cat out)"
 last='./generate of a missing model'
 ./generate missing.gguf x >out 2>err && fail 'a missing model was no error'
 says err 'missing.gguf'

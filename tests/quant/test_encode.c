@@ -2,7 +2,10 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/os.h"
 #include "golden.h"
+#include "quant/encode.h"
+#include "quant/iq_tables.h"
 
 enum { ROWS = 16, COLS = 1024 };
 
@@ -85,7 +88,7 @@ static void at_least_as_accurate_as_the_reference(void **state) {
     (void)state;
     reference list[MAX_GOLDEN];
     size_t n = load_reference(list), n_better = 0;
-    assert_int_equal(n, 26);
+    assert_int_equal(n, 34);
     for (size_t i = 0; i < n; i++) {
         const float *w = list[i].is_weighted ? importance : NULL;
         for (int r = 0; r < ROWS; r++) {
@@ -209,7 +212,7 @@ static size_t encoders(const rf_dtype_info **out) {
 static void the_table_of_encoders(void **state) {
     (void)state;
     const rf_dtype_info *list[RF_DT_COUNT];
-    assert_int_equal(encoders(list), 20);
+    assert_int_equal(encoders(list), 25);
     assert_null(rf_dtype_get(RF_DT_I8)->encode);
     assert_null(rf_dtype_get(RF_DT_Q8_K)->encode);
 }
@@ -327,7 +330,7 @@ static void importance_lowers_the_weighted_error(void **state) {
                      blind);
         n_lower += has_choice;
     }
-    assert_int_equal(n_lower, 13);
+    assert_int_equal(n_lower, 18);
 }
 
 /* Importance that says nothing (all zero, all one) is the same as none. */
@@ -371,12 +374,79 @@ static void stays_within_its_blocks(void **state) {
     rf_guard_free(&w);
 }
 
+/* The searches of every instruction set find the same, to the last bit. */
+static void vectors_change_nothing(void **state) {
+    (void)state;
+#if defined(__x86_64__)
+    if (rf_isa_best() < RF_ISA_AVX2) {
+        print_message("skipped: this CPU has no AVX2\n");
+        skip();
+    }
+    const rf_enc_searches *both[2] = {&rf_enc_searches_base, &rf_enc_searches_avx2};
+    static const rf_levels levels[2] = {{-32, 31, false}, {-127, 113, true}};
+    for (int r = 0; r < ROWS * COLS / 256; r++) {
+        rf_enc_block b;
+        const float *w = r % 2 ? importance + 256 * (r / 2 % 4) : NULL;
+        if (!rf_enc_load(&b, weights + 256 * r, w, 256)) continue;
+        for (int k = 0; k < 2; k++) {
+            rf_enc_super s[2] = {0}, a[2] = {0};
+            for (int i = 0; i < 2; i++) {
+                both[i]->super_scale(&b, k ? 8 : 16, -32, 31, &levels[k], &s[i]);
+                both[i]->super_affine(&b, 8, 63, k ? 15 : 31, &a[i]);
+            }
+            assert_memory_equal(&s[0], &s[1], sizeof s[0]);
+            assert_memory_equal(&a[0], &a[1], sizeof a[0]);
+        }
+    }
+#else
+    print_message("skipped: one instruction set only\n");
+    skip();
+#endif
+}
+
+static void keep_fit(const rf_enc_grid_fit *fit, void *dst, size_t g) {
+    ((rf_enc_grid_fit *)dst)[g] = *fit;
+}
+
+/* Every vector's point is the nearest of all for its scale: compared with a plain search. */
+static void points_are_the_nearest(void **state) {
+    (void)state;
+    static const rf_enc_grid_format f = {.four = rf_iq3s_grid,
+                                         .n_points = 512,
+                                         .n_subs = 8,
+                                         .unit = 1,
+                                         .level = {1, 3, 5, 7, 9, 11, 13, 15}};
+    for (int r = 0; r < ROWS; r++) {
+        rf_enc_grid_fit fit[COLS / 256];
+        rf_enc_grid(&f, weights + COLS * r, COLS, importance, keep_fit, fit);
+        for (int v = 0; v < COLS / 4; v++) {
+            const rf_enc_grid_fit *at = &fit[v / 64];
+            double d = (double)rf_half(at->d) * (2 * at->step[v % 64 / 8] + 1), best = HUGE_VAL;
+            double chosen = HUGE_VAL, size = 0;
+            for (int p = 0; p < 512; p++) {
+                double err = 0;
+                for (int i = 0; i < 4; i++) {
+                    double x = fabs((double)weights[COLS * r + 4 * v + i]);
+                    double e = x - d * (double)(rf_iq3s_grid[p] >> 8 * i & 255);
+                    err += (double)importance[4 * v + i] * e * e;
+                    size += p ? 0 : (double)importance[4 * v + i] * x * x;
+                }
+                if (err < best) best = err;
+                if (p == at->index[v % 64]) chosen = err;
+            }
+            assert_true(chosen <= best * (1 + 1e-3) + 1e-5 * size);
+        }
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(at_least_as_accurate_as_the_reference),
         cmocka_unit_test(committed_reference_is_that_of_the_blocks),
         cmocka_unit_test(mx_by_definition),
         cmocka_unit_test(mx_matches_the_golden_blocks),
+        cmocka_unit_test(vectors_change_nothing),
+        cmocka_unit_test(points_are_the_nearest),
         cmocka_unit_test(the_table_of_encoders),
         cmocka_unit_test(encoding_decoded_values_changes_nothing),
         cmocka_unit_test(zeros_stay_positive_zeros),

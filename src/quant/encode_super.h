@@ -1,13 +1,15 @@
-/* encode_super.c - the two-level search: f16 scales over sub-blocks with integer scales.
+/* encode_super.h - the two-level search: f16 scales over sub-blocks with integer scales.
  *
  * First every sub-block finds its own scale as if it were free.  Then several f16 scales are tried
  * for the whole block; for each, every sub-block takes the best integers near its own scale.  Least
  * squares over the whole block improves the f16 scales for the integers that won. */
+#pragma once
 #include "quant/encode_lanes.h"
 
 enum { REFINEMENTS = 2 }; /* of the best f16 scales, by least squares */
 
-static const float huge = 0x1.fffffep127f;
+/* A start this much worse than the best so far is not worth improving. */
+#define RF_ENC_HOPELESS 1.25f
 
 static float magnitude(float f) { return f < 0 ? -f : f; }
 
@@ -28,11 +30,11 @@ typedef struct scale_fit {
 } scale_fit;
 
 RF_INLINE void improve_scale(const float *x, const float *w, int n, float d, float noise,
-                             const rf_levels *lv, bool is_iq4, scale_fit *best) {
+                             bool is_weighted, const rf_levels *lv, bool is_iq4, scale_fit *best) {
     for (int round = 0; round < 2; round++) {
         scale_sums s = scale_pass(x, w, n, d, lv, is_iq4);
         if (s.err + noise < best->err) *best = (scale_fit){s.err, d};
-        if (!(s.qq > 0)) return;
+        if (!(s.qq > 0) || (s.err > RF_ENC_HOPELESS * best->err && !is_weighted)) return;
         d = s.xq / s.qq;
     }
 }
@@ -40,18 +42,18 @@ RF_INLINE void improve_scale(const float *x, const float *w, int n, float d, flo
 RF_INLINE float free_scale(const float *x, const float *w, int n, bool is_weighted,
                            const rf_levels *lv, bool is_iq4) {
     float top = 0;
-    scale_fit best = {huge, 0};
+    scale_fit best = {RF_ENC_HUGE, 0};
     for (int i = 0; i < n; i++)
         if (magnitude(x[i]) > magnitude(top)) top = x[i];
     if (top == 0) return 0;
     float noise = error_noise(x, w, n);
     int below = is_weighted ? RF_ENC_SPANS_BELOW : 0, above = is_weighted ? RF_ENC_SPANS_ABOVE : 0;
-    improve_scale(x, w, n, top / lv->lo, noise, lv, is_iq4, &best);
-    improve_scale(x, w, n, top / (0.5f * lv->lo), noise, lv, is_iq4, &best);
-    for (int k = -below; k < RF_ENC_SPANS + above; k++) {
+    improve_scale(x, w, n, top / lv->lo, noise, is_weighted, lv, is_iq4, &best);
+    improve_scale(x, w, n, top / (0.5f * lv->lo), noise, is_weighted, lv, is_iq4, &best);
+    for (int k = -below; k < RF_ENC_SPANS + above; k += is_weighted ? 1 : 2) {
         float d = top / (lv->lo * rf_enc_span(k));
-        improve_scale(x, w, n, d, noise, lv, is_iq4, &best);
-        improve_scale(x, w, n, -d, noise, lv, is_iq4, &best);
+        improve_scale(x, w, n, d, noise, is_weighted, lv, is_iq4, &best);
+        improve_scale(x, w, n, -d, noise, is_weighted, lv, is_iq4, &best);
     }
     return best.d;
 }
@@ -70,14 +72,15 @@ typedef struct scale_try {
 } scale_try;
 
 /* The best integers under the f16 scale h. */
-RF_INLINE void assign_scales(const scale_job *job, bool is_iq4, uint16_t h, scale_try *out) {
+RF_INLINE void assign_scales(const scale_job *job, bool is_iq4, uint16_t h, bool is_thorough,
+                             scale_try *out) {
     float d = rf_enc_of_half(job->b, h), inverse = safe_inverse(d), xq = 0, qq = 0;
     *out = (scale_try){.d = h};
     for (int j = 0; j < job->n_subs; j++) {
         const float *x = job->b->x + j * job->len, *w = job->b->w + j * job->len;
         int middle = nearest_int(job->free[j] * inverse, job->smallest, job->largest);
-        scale_sums best = {huge, 0, 0};
-        for (int k = 0; k < 3; k++) {
+        scale_sums best = {RF_ENC_HUGE, 0, 0};
+        for (int k = 0; k < (is_thorough ? 3 : 1); k++) {
             int scale = middle + (k == 0 ? 0 : 2 * k - 3);
             if (scale < job->smallest || scale > job->largest) continue;
             scale_sums s = scale_pass(x, w, job->len, d * (float)scale, job->lv, is_iq4);
@@ -100,17 +103,17 @@ RF_INLINE void search_super_scale(scale_job *job, bool is_iq4, scale_try *best) 
                                   job->b->is_weighted, job->lv, is_iq4);
         if (magnitude(job->free[j]) > magnitude(top)) top = job->free[j];
     }
-    *best = (scale_try){.err = huge};
+    *best = (scale_try){.err = RF_ENC_HUGE};
     for (int k = 0; k < 8 + REFINEMENTS; k++) {
         float d = k < 8 ? top / (float)(job->smallest + k) : best->next;
         scale_try now;
-        assign_scales(job, is_iq4, half_above_zero(job->b, d), &now);
+        assign_scales(job, is_iq4, half_above_zero(job->b, d), k >= 8 || job->b->is_weighted, &now);
         if (now.err < best->err) *best = now;
     }
 }
 
-void rf_enc_super_scale(const rf_enc_block *b, int n_subs, int smallest, int largest,
-                        const rf_levels *lv, rf_enc_super *out) {
+static void search_scales(const rf_enc_block *b, int n_subs, int smallest, int largest,
+                          const rf_levels *lv, rf_enc_super *out) {
     scale_job job = {b, lv, n_subs, b->n / n_subs, smallest, largest, {0}};
     scale_try best;
     if (lv->is_iq4) {
@@ -154,6 +157,7 @@ static void improve(const affine_job *job, int j, float d, float m, affine_fit *
         m = m < 0 ? 0 : m;
         affine_sums s = affine_pass(x, w, job->len, d, -m, job->hi);
         if (s.err + job->noise[j] < best->err) *best = (affine_fit){s.err, d, m};
+        if (s.err > RF_ENC_HOPELESS * best->err && !job->b->is_weighted) return;
         float det = job->sw[j] * s.qq - s.q * s.q;
         if (!(det > 1e-6f * job->sw[j] * s.qq)) return;
         d = (job->sw[j] * s.xq - job->sx[j] * s.q) / det;
@@ -166,18 +170,12 @@ static void improve(const affine_job *job, int j, float d, float m, affine_fit *
 static void free_affine(affine_job *job, int j) {
     const float *x = job->b->x + j * job->len, *w = job->b->w + j * job->len;
     float low = 0, high = x[0];
-    rf_v4 sw = v4_all(0), sx = sw;
-    affine_fit best = {huge, 0, 0};
+    affine_fit best = {RF_ENC_HUGE, 0, 0};
     for (int i = 0; i < job->len; i++) {
         if (x[i] < low) low = x[i];
         if (x[i] > high) high = x[i];
     }
-    for (int i = 0; i < job->len; i += 4) {
-        sw += v4_load(w + i);
-        sx += v4_load(w + i) * v4_load(x + i);
-    }
-    job->sw[j] = v4_sum(sw);
-    job->sx[j] = v4_sum(sx);
+    weigh(x, w, job->len, &job->sw[j], &job->sx[j]);
     job->noise[j] = error_noise(x, w, job->len);
     improve(job, j, 0, -job->sx[j] / job->sw[j], &best);
     float range = high - low;
@@ -197,10 +195,10 @@ static affine_sums assign_pair(const affine_job *job, int j, float d, float m, b
     const float *x = job->b->x + j * job->len, *w = job->b->w + j * job->len;
     int s0 = nearest_int(job->free[j].d * safe_inverse(d), 0, job->largest);
     int m0 = nearest_int(job->free[j].m * safe_inverse(m), 0, job->largest);
-    affine_sums best = {huge, 0, 0, 0};
+    affine_sums best = {RF_ENC_HUGE, 0, 0, 0};
     static const int8_t beside[9][2] = {{0, 0},   {-1, 0}, {1, 0},  {0, -1}, {0, 1},
                                         {-1, -1}, {1, 1},  {-1, 1}, {1, -1}};
-    int n_tries = is_thorough ? 9 : 5;
+    int n_tries = is_thorough ? 9 : job->b->is_weighted ? 5 : 1;
     for (int k = 0; k < n_tries; k++) {
         int sk = s0 + beside[k][0], mk = m0 + beside[k][1];
         if (sk < 0 || sk > job->largest || mk < 0 || mk > job->largest) continue;
@@ -241,7 +239,7 @@ static void assign_affine(const affine_job *job, uint16_t hd, uint16_t hm, bool 
 /* The divisor largest - k, of the first eight, for which f16 represents top / divisor best. */
 static int least_rounding(const rf_enc_block *b, float top, int largest) {
     int best = 0;
-    float best_miss = huge;
+    float best_miss = RF_ENC_HUGE;
     for (int k = 0; k < 8; k++) {
         float divisor = (float)(largest - k);
         float miss = magnitude(rf_enc_of_half(b, rf_enc_half(b, top / divisor)) * divisor - top);
@@ -259,7 +257,7 @@ static void search_super_affine(affine_job *job, affine_try *best) {
         if (job->free[j].d > top_d) top_d = job->free[j].d;
         if (job->free[j].m > top_m) top_m = job->free[j].m;
     }
-    *best = (affine_try){.err = huge};
+    *best = (affine_try){.err = RF_ENC_HUGE};
     int exact_d = least_rounding(job->b, top_d, job->largest);
     int exact_m = least_rounding(job->b, top_m, job->largest);
     int less[6][2] = {{0, 0}, {1, 0}, {0, 1}, {1, 1}, {2, 2}, {exact_d, exact_m}};
@@ -273,8 +271,8 @@ static void search_super_affine(affine_job *job, affine_try *best) {
     }
 }
 
-void rf_enc_super_affine(const rf_enc_block *b, int n_subs, int largest, float hi,
-                         rf_enc_super *out) {
+static void search_affines(const rf_enc_block *b, int n_subs, int largest, float hi,
+                           rf_enc_super *out) {
     affine_job job = {.b = b, .n_subs = n_subs, .len = b->n / n_subs, .largest = largest, .hi = hi};
     affine_try best;
     search_super_affine(&job, &best);

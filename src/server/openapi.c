@@ -1,0 +1,106 @@
+/* openapi.c - the table of routes and the fields of requests as an OpenAPI 3.1 document. */
+#include <ctype.h>
+#include <string.h>
+
+#include "server/server.h"
+
+/* Shapes that are not made of the table of fields. */
+static const struct schema {
+    const char *name, *json;
+} schemas[] = {
+    /* clang-format off */
+    {"Any", "{\"type\":\"object\"}"},
+    {"Status", "{\"type\":\"object\",\"properties\":{\"status\":{\"type\":\"string\"}},\"required\":[\"status\"]}"},
+    {"Version", "{\"type\":\"object\",\"properties\":{\"name\":{\"type\":\"string\"},\"version\":{\"type\":\"string\"}},\"required\":[\"name\",\"version\"]}"},
+    {"Model", "{\"type\":\"object\",\"properties\":{\"id\":{\"type\":\"string\"},\"object\":{\"type\":\"string\"},\"created\":{\"type\":\"integer\"},\"owned_by\":{\"type\":\"string\"},\"max_model_len\":{\"type\":\"integer\"}},\"required\":[\"id\",\"object\",\"created\",\"owned_by\"]}"},
+    {"ModelList", "{\"type\":\"object\",\"properties\":{\"object\":{\"type\":\"string\"},\"data\":{\"type\":\"array\",\"items\":{\"$ref\":\"#/components/schemas/Model\"}}},\"required\":[\"object\",\"data\"]}"},
+    {"Usage", "{\"type\":\"object\",\"properties\":{\"prompt_tokens\":{\"type\":\"integer\"},\"completion_tokens\":{\"type\":\"integer\"},\"total_tokens\":{\"type\":\"integer\"},\"prompt_tokens_details\":{\"type\":\"object\",\"properties\":{\"cached_tokens\":{\"type\":\"integer\"}}}},\"required\":[\"prompt_tokens\",\"completion_tokens\",\"total_tokens\"]}"},
+    {"Timings", "{\"type\":\"object\",\"properties\":{\"queue_ms\":{\"type\":\"number\"},\"prompt_ms\":{\"type\":\"number\"},\"decode_ms\":{\"type\":\"number\"},\"prompt_tokens_per_second\":{\"type\":\"number\"},\"tokens_per_second\":{\"type\":\"number\"}}}"},
+    {"ChatCompletion", "{\"type\":\"object\",\"properties\":{\"id\":{\"type\":\"string\"},\"object\":{\"type\":\"string\"},\"created\":{\"type\":\"integer\"},\"model\":{\"type\":\"string\"},\"choices\":{\"type\":\"array\",\"items\":{\"type\":\"object\",\"properties\":{\"index\":{\"type\":\"integer\"},\"message\":{\"type\":\"object\",\"properties\":{\"role\":{\"type\":\"string\"},\"content\":{\"type\":[\"string\",\"null\"]}}},\"finish_reason\":{\"type\":\"string\"},\"logprobs\":{\"type\":[\"object\",\"null\"]}},\"required\":[\"index\",\"message\",\"finish_reason\"]}},\"usage\":{\"$ref\":\"#/components/schemas/Usage\"},\"timings\":{\"$ref\":\"#/components/schemas/Timings\"}},\"required\":[\"id\",\"object\",\"created\",\"model\",\"choices\",\"usage\"]}"},
+    {"Completion", "{\"type\":\"object\",\"properties\":{\"id\":{\"type\":\"string\"},\"object\":{\"type\":\"string\"},\"created\":{\"type\":\"integer\"},\"model\":{\"type\":\"string\"},\"choices\":{\"type\":\"array\",\"items\":{\"type\":\"object\",\"properties\":{\"index\":{\"type\":\"integer\"},\"text\":{\"type\":\"string\"},\"finish_reason\":{\"type\":\"string\"},\"logprobs\":{\"type\":[\"object\",\"null\"]}},\"required\":[\"index\",\"text\",\"finish_reason\"]}},\"usage\":{\"$ref\":\"#/components/schemas/Usage\"},\"timings\":{\"$ref\":\"#/components/schemas/Timings\"}},\"required\":[\"id\",\"object\",\"created\",\"model\",\"choices\",\"usage\"]}"},
+    {"Generation", "{\"type\":\"object\",\"properties\":{\"id\":{\"type\":\"string\"},\"model\":{\"type\":\"string\"},\"text\":{\"type\":\"string\"},\"tokens\":{\"type\":\"array\",\"items\":{\"type\":\"integer\"}},\"finish_reason\":{\"type\":\"string\"},\"seed\":{\"type\":\"integer\"},\"prompt_tokens\":{\"type\":\"integer\"},\"cached_tokens\":{\"type\":\"integer\"},\"generated_tokens\":{\"type\":\"integer\"},\"timings\":{\"$ref\":\"#/components/schemas/Timings\"}},\"required\":[\"id\"]}"},
+    {"Job", "{\"type\":\"object\",\"properties\":{\"id\":{\"type\":\"string\"},\"state\":{\"enum\":[\"waiting\",\"running\",\"finished\",\"failed\",\"cancelled\"]},\"created\":{\"type\":\"integer\"},\"answers\":{\"type\":\"integer\"},\"prompt_tokens\":{\"type\":\"integer\"},\"cached_tokens\":{\"type\":\"integer\"},\"generated_tokens\":{\"type\":\"integer\"},\"finish_reason\":{\"type\":\"string\"},\"text\":{\"type\":\"string\"},\"error\":{\"type\":\"string\"}},\"required\":[\"id\",\"state\"]}"},
+    {"TokenizeRequest", "{\"type\":\"object\",\"properties\":{\"content\":{\"type\":\"string\"},\"add_special\":{\"type\":\"boolean\"},\"parse_special\":{\"type\":\"boolean\"}},\"required\":[\"content\"]}"},
+    {"Tokens", "{\"type\":\"object\",\"properties\":{\"tokens\":{\"type\":\"array\",\"items\":{\"type\":\"integer\"}},\"count\":{\"type\":\"integer\"},\"max_model_len\":{\"type\":\"integer\"}},\"required\":[\"tokens\",\"count\"]}"},
+    {"DetokenizeRequest", "{\"type\":\"object\",\"properties\":{\"tokens\":{\"type\":\"array\",\"items\":{\"type\":\"integer\"}},\"return_special\":{\"type\":\"boolean\"}},\"required\":[\"tokens\"]}"},
+    {"Text", "{\"type\":\"object\",\"properties\":{\"content\":{\"type\":\"string\"}},\"required\":[\"content\"]}"},
+    {"Prompt", "{\"type\":\"object\",\"properties\":{\"prompt\":{\"type\":\"string\"},\"n_tokens\":{\"type\":\"integer\"}},\"required\":[\"prompt\",\"n_tokens\"]}"},
+    {"Error", "{\"type\":\"object\",\"properties\":{\"error\":{\"type\":\"object\",\"properties\":{\"message\":{\"type\":\"string\"},\"type\":{\"type\":\"string\"},\"param\":{\"type\":[\"string\",\"null\"]},\"code\":{\"type\":[\"string\",\"null\"]}},\"required\":[\"message\",\"type\",\"param\",\"code\"]}},\"required\":[\"error\"]}"},
+    /* clang-format on */
+};
+
+static void put_operation_id(rf_buf *out, const rf_route *t) {
+    for (const char *p = t->method; *p; p++)
+        rf_buf_putc(out, (char)tolower((unsigned char)*p));
+    for (const char *p = t->path; *p; p++)
+        if (*p != '{' && *p != '}') rf_buf_putc(out, isalnum((unsigned char)*p) ? *p : '_');
+}
+
+static void put_ref(rf_buf *out, const char *name) {
+    rf_buf_printf(out, "{\"$ref\":\"#/components/schemas/%s\"}", name);
+}
+
+static void put_operation(rf_buf *out, const rf_route *t) {
+    static const char *const scopes[] = {"", "user", "metrics", "", "admin"};
+    rf_buf_printf(out, "\"%c%s\":{\"operationId\":\"", tolower((unsigned char)t->method[0]),
+                  strcmp(t->method, "GET") == 0 ? "et" : "ost");
+    put_operation_id(out, t);
+    rf_buf_printf(out, "\",\"summary\":\"%s\"", t->summary);
+    if (t->scope != RF_SCOPE_NONE)
+        rf_buf_printf(out, ",\"security\":[{\"key\":[]}],\"x-scope\":\"%s\"", scopes[t->scope]);
+    if (strchr(t->path, '{'))
+        rf_buf_puts(out, ",\"parameters\":[{\"name\":\"id\",\"in\":\"path\",\"required\":true,"
+                         "\"schema\":{\"type\":\"string\"}}]");
+    if (t->body[0]) {
+        rf_buf_puts(out, ",\"requestBody\":{\"required\":true,\"content\":{\"application/json\":{"
+                         "\"schema\":");
+        put_ref(out, t->body);
+        rf_buf_puts(out, "}}}");
+    }
+    rf_buf_printf(out,
+                  ",\"responses\":{\"200\":{\"description\":\"the answer\",\"content\":{\"%s\":{",
+                  t->answer[0] ? "application/json" : "text/plain");
+    rf_buf_puts(out, "\"schema\":");
+    if (t->answer[0])
+        put_ref(out, t->answer);
+    else
+        rf_buf_puts(out, "{\"type\":\"string\"}");
+    rf_buf_puts(out, "}}},\"default\":{\"description\":\"an error\",\"content\":{"
+                     "\"application/json\":{\"schema\":");
+    put_ref(out, "Error");
+    rf_buf_puts(out, "}}}}}");
+}
+
+static void put_schemas(rf_buf *out) {
+    static const struct {
+        const char *name;
+        unsigned kind;
+    } requests[] = {{"GenerateRequest", RF_FOR_NATIVE},
+                    {"CompletionRequest", RF_FOR_COMPLETION},
+                    {"ChatRequest", RF_FOR_CHAT}};
+    for (size_t i = 0; i < RF_COUNT(schemas); i++)
+        rf_buf_printf(out, "%s\"%s\":%s", i ? "," : "", schemas[i].name, schemas[i].json);
+    for (size_t i = 0; i < RF_COUNT(requests); i++) {
+        rf_buf_printf(out, ",\"%s\":", requests[i].name);
+        rf_params_put_schema(out, requests[i].kind);
+    }
+}
+
+void rf_openapi_print(const rf_server *s, rf_buf *out) {
+    rf_buf_printf(out,
+                  "{\"openapi\":\"3.1.0\",\"info\":{\"title\":\"ROCmForge\",\"version\":\"%s\"},"
+                  "\"paths\":{",
+                  rf_version());
+    for (size_t i = 0; i < rf_route_count; i++) { /* a path has one method */
+        rf_buf_printf(out, "%s\"%s\":{", i ? "," : "", rf_routes[i].path);
+        put_operation(out, &rf_routes[i]);
+        rf_buf_putc(out, '}');
+    }
+    rf_buf_puts(out, "},\"components\":{");
+    if (s->keys)
+        rf_buf_puts(out,
+                    "\"securitySchemes\":{\"key\":{\"type\":\"http\",\"scheme\":\"bearer\"}},");
+    rf_buf_puts(out, "\"schemas\":{");
+    put_schemas(out);
+    rf_buf_puts(out, "}}}");
+}
