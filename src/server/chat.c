@@ -61,7 +61,7 @@ void rf_put_json(rf_buf *out, const rf_json *v) {
 }
 
 static bool fail(rf_api_error *e, size_t i, const char *field, const char *expected) {
-    char param[40];
+    char param[64];
     snprintf(param, sizeof param, "messages[%zu]%s%s", i, field[0] ? "." : "", field);
     return rf_api_fail(e, 400, "invalid_type", param, "%s must be %s", param, expected);
 }

@@ -327,7 +327,8 @@ static void close_choice(rf_job *j, rf_choice *c, rf_finish finish, const char *
     j->own->n_open--;
     if (finish == RF_FINISH_CANCELLED) j->own->cancelled = true;
     if (finish == RF_FINISH_ERROR && !j->own->error[0])
-        snprintf(j->own->error, sizeof j->own->error, "%s", error ? error : "the engine failed");
+        snprintf(j->own->error, sizeof j->own->error, "%.*s", (int)sizeof j->own->error - 1,
+                 error ? error : "the engine failed");
     if (c->first_us) rf_metrics_observe(j->jobs->o.metrics, RF_M_DECODE_S, c->decode_us);
     count_service(j->jobs, 1, c->prompt_us + c->decode_us);
 }

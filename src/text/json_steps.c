@@ -246,7 +246,7 @@ static rf_status metaspace_options(rf_tokenizer *t, const rf_node *n, rf_str *sp
 
 static rf_status metaspace(rf_tokenizer *t, const rf_node *n, rf_error *e) {
     rf_str space;
-    rf_when when;
+    rf_when when = RF_ALWAYS;
     bool split = true;
     rf_step *step;
     RF_TRY(metaspace_options(t, n, &space, &when, e));
@@ -347,7 +347,7 @@ static rf_status decode_wordpiece(rf_tokenizer *t, const rf_node *n, rf_error *e
 }
 
 static rf_status decode_metaspace(rf_tokenizer *t, const rf_node *n, rf_error *e) {
-    rf_when when;
+    rf_when when = RF_ALWAYS;
     rf_step *step;
     RF_TRY(add(&t->pipe->decode, RF_STEP_METASPACE, n, &step, e));
     RF_TRY(metaspace_options(t, n, &step->with, &when, e));
