@@ -33,7 +33,8 @@ const rf_command rf_commands[] = {
            RF_F_IDLE_S, RF_F_REQUEST_S, RF_F_DRAIN_S, RF_F_PING_S),
      "answer requests over HTTP",
      "Serves OpenAI's API (/v1/chat/completions, /v1/completions, /v1/models) and its own, which "
-     "/openapi.json describes.  Prints its address when it listens.  SIGTERM and Ctrl-C finish what "
+     "/openapi.json describes.  Prints its address when it listens.  SIGTERM and Ctrl-C finish "
+     "what "
      "was accepted and end the program with 0; a second one ends it at once.",
      rf_cmd_serve},
     {"tokenize", "[TEXT]", 0, 1, FLAGS(VOCAB, RF_F_ADD_SPECIAL, RF_F_PARSE_SPECIAL, RF_F_FILE),
@@ -66,7 +67,8 @@ const rf_command rf_commands[] = {
      NULL, rf_cmd_models},
     {"pull", "URL", 1, 1, FLAGS(RF_F_MODELS_DIR, RF_F_OUT, RF_F_SHA256), "fetch a model",
      "Fetches a GGUF file into the directory of models (ROCMFORGE_MODELS, --models-dir, else "
-     "~/.local/share/rocmforge/models), or to --output.  Of a split model, name the first file: the "
+     "~/.local/share/rocmforge/models), or to --output.  Of a split model, name the first file: "
+     "the "
      "others follow.  After an interruption the same command goes on where it stopped.",
      rf_cmd_pull},
     {"inspect", "FILE", 1, 1, FLAGS(RF_F_TENSORS), "show what a GGUF file holds", NULL,
@@ -104,7 +106,8 @@ const rf_command rf_commands[] = {
      FLAGS(RF_F_MODEL, RF_F_MODELS_DIR, RF_F_THREADS, RF_F_CTX, RF_F_BATCH, RF_F_BACKEND,
            RF_F_KV_TYPE, RF_F_FILE, RF_F_OUT, RF_F_CHUNKS, RF_F_PARSE_SPECIAL),
      "measure which columns of a model's weights matter",
-     "Runs the model over the text of --file in chunks of --ctx tokens (0: 512) and writes the sums "
+     "Runs the model over the text of --file in chunks of --ctx tokens (0: 512) and writes the "
+     "sums "
      "of squares of what went into each matrix product to --output, for quantize --imatrix.",
      rf_cmd_imatrix},
     {"perplexity", "", 0, 0,
@@ -114,7 +117,8 @@ const rf_command rf_commands[] = {
      "measure how well a model predicts a text",
      "The text of --file is cut into chunks of --ctx tokens (0: 512); the second half of each is "
      "scored.  With --kl-base or --reference it also prints how far the model's probabilities are "
-     "from those of another: Kullback-Leibler divergence, changes of the right token's probability, "
+     "from those of another: Kullback-Leibler divergence, changes of the right token's "
+     "probability, "
      "and how often the likeliest token is the same.",
      rf_cmd_perplexity},
     {"doctor", "", 0, 0, FLAGS(RF_F_THREADS), "check this machine and say what will be used", NULL,

@@ -153,9 +153,8 @@ rf_status rf_session_grammar(rf_cli *c, rf_engine *en, rf_grammar **out, rf_erro
         rf_buf_puts(&text, given);
     if (s == RF_OK && text.failed) s = rf_fail_nomem(e, strlen(given));
     if (s == RF_OK)
-        s = rf_session_error(rf_grammar_open(en, kinds[k].kind, rf_buf_str(&text).p, text.len, out,
-                                             &why),
-                             &why, e);
+        s = rf_session_error(
+            rf_grammar_open(en, kinds[k].kind, rf_buf_str(&text).p, text.len, out, &why), &why, e);
     rf_buf_free(&text);
     return s;
 }
