@@ -39,7 +39,7 @@ ends() {
 }
 
 # ---- the examples of the page, one command a line
-serve --log info
+serve --log info --drain-seconds 600
 grep '^curl ' docs/serving.md | sed "s|http://127.0.0.1:8080|$url|; s/^curl /curl -sS --fail /" >"$dir/examples"
 [ "$(wc -l <"$dir/examples")" -ge 6 ] || fail "the page has too few examples"
 while read -r example; do
