@@ -27,6 +27,8 @@ install(FILES ${RF_MADE}/_rocmforge DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/sit
 install(FILES ${RF_MADE}/rocmforge.fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d
     COMPONENT program)
 install(FILES README.md LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT program)
+# Not CMAKE_INSTALL_LIBDIR: systemd looks here whatever the system's libraries are called.
+install(FILES packaging/rocmforge.service DESTINATION lib/systemd/system COMPONENT program)
 
 install(TARGETS rocmforge_shared EXPORT rocmforge LIBRARY COMPONENT library NAMELINK_COMPONENT library)
 install(TARGETS rocmforge_static ARCHIVE COMPONENT library)

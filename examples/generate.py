@@ -47,7 +47,8 @@ class RequestOpts(c.Structure):
                 ("max_tokens", c.c_int32), ("min_tokens", c.c_int32),
                 ("stop", c.c_void_p), ("n_stop", c.c_size_t), ("n_logprobs", c.c_int32),
                 ("ignore_eos", c.c_bool), ("with_special", c.c_bool),
-                ("grammar", c.c_void_p),
+                ("grammar", c.c_void_p), ("timeout_ms", c.c_uint32), ("flow", c.c_uint64),
+                ("weight", c.c_uint32), ("priority", c.c_int32),
                 ("on_event", OnEvent), ("user", c.c_void_p)]
 
 

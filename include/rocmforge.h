@@ -53,7 +53,7 @@ typedef struct rf_engine rf_engine;
 typedef struct rf_engine_opts {
     const char *model_path; /* a GGUF file */
     const char *backend;    /* "cpu" (also NULL) or "ref" */
-    const char *kv_type;    /* "f16" (also NULL) or "f32" */
+    const char *kv_type;    /* "f16" (also NULL), "f32", "bf16", "q8_0"; "q8_0,f16": keys, values */
     int n_threads;          /* 0: one per CPU */
     uint32_t n_ctx;         /* tokens a request may hold; 0: the model's, at most 8192 */
     uint32_t max_seqs;      /* requests worked on at once; 0: 8 */
@@ -174,7 +174,7 @@ rf_sampling_default(void); /* temperature 0.8, top-k 40, top-p 0.95, min-p 0.05 
 typedef enum rf_finish {
     RF_FINISH_NONE,   /* still running */
     RF_FINISH_STOP,   /* end of text, or a stop string */
-    RF_FINISH_LENGTH, /* max_tokens, or the context is full */
+    RF_FINISH_LENGTH, /* max_tokens, timeout_ms, or the context is full */
     RF_FINISH_CANCELLED,
     RF_FINISH_ERROR,
 } rf_finish;
@@ -194,8 +194,9 @@ typedef struct rf_event {
     const rf_token_prob *top; /* [n_top] likeliest first */
     size_t n_top;
     uint32_t n_prompt, n_cached, n_generated; /* tokens so far; cached ones needed no work */
-    uint64_t prompt_us, decode_us;            /* time in prefill and since the first token */
+    uint64_t prompt_us, decode_us;            /* from its start to the first token, and since */
     const char *error;                        /* finish == RF_FINISH_ERROR */
+    int32_t stop; /* with finish: which stop string ended the text; -1: none of them */
 } rf_event;
 /* Everything in the event is valid during the call only.  May call cancel and submit, not step. */
 typedef void (*rf_event_fn)(void *user, const rf_event *event);
@@ -212,6 +213,14 @@ typedef struct rf_request_opts {
     bool ignore_eos;
     bool with_special;   /* control tokens appear in the text */
     rf_grammar *grammar; /* the answer matches it and ends when it must; NULL: any text */
+    uint32_t timeout_ms; /* from submit on; then it ends with RF_FINISH_LENGTH; 0: no limit */
+    /* Requests of one flow (a user, an API key) share what flows get: tokens computed, in proportion
+     * to their weights (0: 1; at most 1000), counted while both have requests that wait.  priority
+     * (-100 to 100) orders the requests of one flow: a lower one goes before up to 64 per level that
+     * came earlier.  Whoever has started is not held up by those that come later. */
+    uint64_t flow;
+    uint32_t weight;
+    int32_t priority;
     rf_event_fn on_event;
     void *user;
 } rf_request_opts;
@@ -235,6 +244,8 @@ typedef struct rf_engine_stats {
     uint32_t kv_blocks, kv_free;   /* free ones included that hold a reusable prefix: kv_cached */
     uint32_t kv_cached;
     uint64_t kv_hits, kv_misses, kv_evictions; /* blocks, since the start */
+    uint64_t n_preemptions; /* running requests that gave their KV blocks back to older ones and
+                               waited to go on: nothing is lost but time */
 } rf_engine_stats;
 RF_API void rf_engine_get_stats(rf_engine *e, rf_engine_stats *out);
 /* True when the request is being worked on; false while it waits or when it is over. */

@@ -31,7 +31,7 @@ typedef struct rf_limits {
     uint32_t max_seqs;
     uint32_t max_outputs;
     uint32_t n_kv_blocks;
-    rf_dtype kv_type; /* RF_DT_F32 or RF_DT_F16 */
+    rf_dtype k_type, v_type; /* of the KV cache: F32, F16, BF16 or Q8_0 */
 } rf_limits;
 
 typedef struct rf_backend_opts {
@@ -70,6 +70,10 @@ RF_CHECKED rf_status rf_batch_check(const rf_batch *b, const rf_plan *p, const r
  * sees [0, min(n_global, *begin)).  CUSTOM: all of [0, kv_len), the mask decides. */
 void rf_attn_range(const rf_attn_pattern *pattern, uint32_t pos, uint32_t kv_len, uint32_t *begin,
                    uint32_t *end);
+/* May the KV cache have that format?  Heads of any size may: the last block of each is filled up. */
+bool rf_kv_type_ok(rf_dtype t);
+/* Shared check of the formats of keys and values, used by every backend's compile(). */
+RF_CHECKED rf_status rf_kv_types_check(const rf_limits *l, rf_error *e);
 
 #ifdef __cplusplus
 }

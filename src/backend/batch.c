@@ -159,6 +159,22 @@ rf_status rf_batch_check(const rf_batch *b, const rf_plan *p, const rf_limits *l
     return check_mask(b, p, e);
 }
 
+bool rf_kv_type_ok(rf_dtype t) {
+    return t == RF_DT_F32 || t == RF_DT_F16 || t == RF_DT_BF16 || t == RF_DT_Q8_0;
+}
+
+rf_status rf_kv_types_check(const rf_limits *l, rf_error *e) {
+    const rf_dtype type[] = {l->k_type, l->v_type};
+    for (size_t i = 0; i < RF_COUNT(type); i++) {
+        if (rf_kv_type_ok(type[i])) continue;
+        const char *got = (unsigned)type[i] < RF_DT_COUNT ? rf_dtype_get(type[i])->name : "?";
+        return rf_fail(e, RF_EUNSUPPORTED,
+                       "KV cache: %s of type %s, expected F32, F16, BF16 or Q8_0",
+                       i ? "values" : "keys", got);
+    }
+    return RF_OK;
+}
+
 void rf_attn_range(const rf_attn_pattern *pattern, uint32_t pos, uint32_t kv_len, uint32_t *begin,
                    uint32_t *end) {
     uint32_t past = pos < kv_len ? pos + 1 : kv_len; /* keys up to and with the row's own */

@@ -119,6 +119,7 @@ int rf_cmd_detokenize(rf_cli *c);
 int rf_cmd_logits(rf_cli *c);
 int rf_cmd_embed(rf_cli *c);
 int rf_cmd_bench(rf_cli *c);
+int rf_cmd_bench_serve(rf_cli *c);
 int rf_cmd_models(rf_cli *c);
 int rf_cmd_pull(rf_cli *c);
 int rf_cmd_inspect(rf_cli *c);

@@ -38,6 +38,7 @@ static rf_server_opts server_opts(rf_cli *c, const char *model) {
         .address = rf_cli_str(c, RF_F_ADDR),
         .model = model,
         .chat_format = rf_cli_str(c, RF_F_FORMAT),
+        .tool_format = rf_cli_str(c, RF_F_TOOL_FORMAT),
         .keys_file = rf_cli_str(c, RF_F_KEYS),
         .tls_cert_file = rf_cli_str(c, RF_F_TLS_CERT),
         .tls_key_file = rf_cli_str(c, RF_F_TLS_KEY),

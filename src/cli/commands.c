@@ -29,8 +29,8 @@ const rf_command rf_commands[] = {
      rf_cmd_chat},
     {"serve", "", 0, 0,
      FLAGS(ENGINE, RF_F_ADDR, RF_F_ALIAS, RF_F_PARALLEL, RF_F_KV_TOKENS, RF_F_QUEUE, RF_F_FORMAT,
-           RF_F_KEYS, RF_F_TLS_CERT, RF_F_TLS_KEY, RF_F_CORS, RF_F_CONNECTIONS, RF_F_MAX_BODY,
-           RF_F_IDLE_S, RF_F_REQUEST_S, RF_F_DRAIN_S, RF_F_PING_S),
+           RF_F_TOOL_FORMAT, RF_F_KEYS, RF_F_TLS_CERT, RF_F_TLS_KEY, RF_F_CORS, RF_F_CONNECTIONS,
+           RF_F_MAX_BODY, RF_F_IDLE_S, RF_F_REQUEST_S, RF_F_DRAIN_S, RF_F_PING_S),
      "answer requests over HTTP",
      "Serves OpenAI's API (/v1/chat/completions, /v1/completions, /v1/models) and its own, which "
      "/openapi.json describes.  Prints its address when it listens.  SIGTERM and Ctrl-C finish "
@@ -56,6 +56,17 @@ const rf_command rf_commands[] = {
     {"logits", "", 0, 0, FLAGS(ENGINE, RF_F_TOKENS, RF_F_OUT), "write the logits of every position",
      "Evaluates --tokens and writes little-endian 32-bit floats, [n_tokens][n_vocab], to --output.",
      rf_cmd_logits},
+    {"bench serve", "", 0, 0,
+     FLAGS(RF_F_URL, RF_F_SERVED, RF_F_KEY_ENV, RF_F_KEY_FILE, RF_F_REQUESTS, RF_F_CONCURRENCY,
+           RF_F_RATE, RF_F_WORKLOAD, RF_F_LOAD_PREFIX, RF_F_LOAD_P, RF_F_LOAD_N, RF_F_SPREAD,
+           RF_F_LOAD_SEED, RF_F_CANCEL, RF_F_IDLE, RF_F_WARMUP, RF_F_LOAD_TIMEOUT, RF_F_PLOT),
+     "measure a server under load",
+     "Sends streaming completions to any server that speaks OpenAI's API: --concurrency at a time, "
+     "or as they arrive by --rate.  Prints the time to the first token, between tokens and of "
+     "whole "
+     "answers, tokens per second and failures by kind; a failure makes the exit code 1.  With two "
+     "--url the same load goes to one after the other, and ratios are printed.",
+     rf_cmd_bench_serve},
     {"bench", "", 0, 0,
      FLAGS(RF_F_MODEL, RF_F_MODELS_DIR, RF_F_THREADS, RF_F_BATCH, RF_F_BACKEND, RF_F_KV_TYPE,
            RF_F_BENCH_P, RF_F_BENCH_N, RF_F_REPS),

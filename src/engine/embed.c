@@ -45,7 +45,7 @@ static bool sees_both_ways(const rf_model *m) {
 static void choose_limits(rf_embedder *x, const rf_limits *l, uint32_t n_ctx) {
     x->n_ctx = n_ctx;
     x->table_stride = (n_ctx + RF_KV_BLOCK - 1) / RF_KV_BLOCK;
-    x->limits = (rf_limits){.max_tokens = l->max_tokens, .kv_type = l->kv_type};
+    x->limits = (rf_limits){.max_tokens = l->max_tokens, .k_type = l->k_type, .v_type = l->v_type};
     if (x->both_ways && n_ctx > x->limits.max_tokens) x->limits.max_tokens = n_ctx;
     uint32_t most = n_ctx > x->limits.max_tokens ? n_ctx : x->limits.max_tokens;
     x->limits.max_seqs = MAX_TEXTS;

@@ -1,9 +1,10 @@
 /* engine.c - the public API: a model, a backend, and the loop that turns requests into batches.
  *
  * The stepping thread owns everything but the list of requests, which a mutex guards: any thread
- * may append to it (submit) or flag an entry (cancel); only the stepping thread removes entries.  A
- * request starts when the KV blocks of its whole length are there, so what has started can finish.
- * */
+ * may append to it (submit) or flag an entry (cancel); only the stepping thread removes entries.
+ * The list begins with the requests that have started, in the order of their start, of which the
+ * first ones run: KV blocks are taken as tokens come, and when they run out the last running request
+ * waits again, keeping all but its blocks.  Behind them are those that fair.h chooses from. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -36,7 +37,7 @@ typedef struct arrays { /* what a batch points to, sized once for the limits */
     int32_t *token;
     uint32_t *pos, *seq_start, *kv_len, *table, *out_row;
     rf_sched_seq *sched;
-    rf_request **running; /* [max_seqs] oldest first */
+    rf_request **running; /* [max_seqs] in order of their start */
     rf_request **output;  /* [max_seqs] whose logits row i is */
 } arrays;
 
@@ -62,11 +63,13 @@ struct rf_engine {
     pthread_mutex_t lock; /* guards what follows */
     pthread_cond_t work;  /* a request came, or woken was set */
     rf_request *first;
+    rf_fair fair;
     uint64_t next_id;
     bool woken;
     pthread_mutex_t index_lock;  /* guards token_index until it is made */
     rf_token_index *token_index; /* of the grammars; NULL until the first one */
     rf_kv_stats kv_stats;        /* as of the latest step */
+    uint64_t n_preemptions;
 };
 
 const char *rf_version(void) { return RF_VERSION; }
@@ -87,6 +90,19 @@ _Static_assert(sizeof(((rf_error *)0)->text) == sizeof(((rf_text *)0)->text),
 
 /* ---- open and close ---- */
 
+/* "TYPE" of keys and values, or "KEYS,VALUES". */
+static rf_status choose_kv_types(rf_limits *l, const char *text, rf_error *e) {
+    size_t n = strcspn(text, ",");
+    rf_str k = {text, n}, v = text[n] ? rf_str_of(text + n + 1) : k;
+    if (!rf_dtype_from_name(k, &l->k_type) || !rf_dtype_from_name(v, &l->v_type) ||
+        !rf_kv_type_ok(l->k_type) || !rf_kv_type_ok(l->v_type))
+        return rf_fail(e, RF_EARG,
+                       "KV type '%.40s' is not supported; known are f16, f32, bf16 and q8_0, or "
+                       "two of them as KEYS,VALUES",
+                       text);
+    return RF_OK;
+}
+
 static rf_status choose_backend(rf_engine *en, const rf_engine_opts *o, rf_error *e) {
     const rf_backend_ops *const all[] = {&rf_cpu_ops, &rf_ref_ops};
     const char *name = o->backend ? o->backend : "cpu";
@@ -94,13 +110,7 @@ static rf_status choose_backend(rf_engine *en, const rf_engine_opts *o, rf_error
         if (strcmp(all[i]->name, name) == 0) en->ops = all[i];
     if (!en->ops)
         return rf_fail(e, RF_EARG, "there is no backend '%.40s'; known are cpu and ref", name);
-    rf_dtype kv = RF_DT_F16;
-    if (o->kv_type &&
-        (!rf_dtype_from_name(rf_str_of(o->kv_type), &kv) || (kv != RF_DT_F16 && kv != RF_DT_F32)))
-        return rf_fail(e, RF_EARG, "KV type '%.40s' is not supported; known are f16 and f32",
-                       o->kv_type);
-    en->limits.kv_type = kv;
-    return RF_OK;
+    return choose_kv_types(&en->limits, o->kv_type ? o->kv_type : "f16", e);
 }
 
 static rf_status choose_limits(rf_engine *en, const rf_engine_opts *o, rf_error *e) {
@@ -228,6 +238,7 @@ void rf_engine_close(rf_engine *en) {
         if (en->kv) rf_kv_release(en->kv, &r->kv);
         rf_request_free(r);
     }
+    rf_fair_free(&en->fair);
     rf_embedder_free(en->embedder);
     if (en->exec) en->ops->exec_free(en->exec);
     if (en->backend) en->ops->close(en->backend);
@@ -422,6 +433,12 @@ int rf_engine_submit(rf_engine *en, const rf_request_opts *o, uint64_t *id, rf_t
     if (s == RF_OK) s = rf_request_create(&r, o, en->tokenizer, en->n_ctx, &e);
     if (s != RF_OK) return give(s, &e, why);
     pthread_mutex_lock(&en->lock);
+    s = rf_fair_join(&en->fair, o->flow, o->weight ? o->weight : 1, o->priority, &r->ticket);
+    if (s != RF_OK) {
+        pthread_mutex_unlock(&en->lock);
+        rf_request_free(r);
+        return give(rf_fail_nomem(&e, en->fair.cap * sizeof *en->fair.flows), &e, why);
+    }
     r->id = en->next_id++;
     if (id) *id = r->id;
     rf_request **at = &en->first;
@@ -477,6 +494,7 @@ void rf_engine_get_stats(rf_engine *en, rf_engine_stats *out) {
     out->kv_hits = en->kv_stats.hits;
     out->kv_misses = en->kv_stats.misses;
     out->kv_evictions = en->kv_stats.evictions;
+    out->n_preemptions = en->n_preemptions;
     pthread_mutex_unlock(&en->lock);
 }
 
@@ -496,6 +514,7 @@ static void finish(rf_engine *en, rf_request *r, rf_finish why, const char *erro
     while (*at != r)
         at = &(*at)->next;
     *at = r->next;
+    rf_fair_leave(&en->fair, r->ticket);
     pthread_mutex_unlock(&en->lock);
     rf_kv_release(en->kv, &r->kv);
     note_free_blocks(en);
@@ -503,45 +522,102 @@ static void finish(rf_engine *en, rf_request *r, rf_finish why, const char *erro
     rf_request_free(r);
 }
 
-/* The first request of the list that is cancelled, or NULL. */
-static rf_request *find_cancelled(rf_engine *en) {
+/* The first request of the list that is cancelled or late, or NULL. */
+static rf_request *find_over(rf_engine *en, uint64_t now_us) {
     pthread_mutex_lock(&en->lock);
     rf_request *r = en->first;
-    while (r && !atomic_load(&r->cancelled))
+    while (r && !atomic_load(&r->cancelled) && now_us < r->deadline_us)
         r = r->next;
     pthread_mutex_unlock(&en->lock);
     return r;
 }
 
+static rf_sched_pool pool_of(const rf_engine *en) {
+    rf_kv_stats stats;
+    rf_kv_get_stats(en->kv, &stats);
+    return (rf_sched_pool){.block_tokens = RF_KV_BLOCK, .n_free = stats.n_free};
+}
+
+static rf_sched_seq sched_of(const rf_request *r) {
+    return (rf_sched_seq){.n_tokens = (uint32_t)r->tokens.len,
+                          .n_done = r->n_done,
+                          .n_most = r->max_total,
+                          .n_blocks = r->kv.n_blocks};
+}
+
+/* Moves the request that is to start next from behind *at to *at; none before it waits to start. */
+static void bring_next(rf_engine *en, rf_request **at) {
+    rf_request **best = at;
+    for (rf_request **i = at; *i; i = &(*i)->next)
+        if (rf_fair_before(&en->fair, (*i)->ticket, (*best)->ticket)) best = i;
+    rf_request *r = *best;
+    *best = r->next;
+    r->next = *at;
+    *at = r;
+}
+
+/* Adds a request, new or preempted before, to the running ones.  RF_EFULL: there is no room yet. */
 static rf_status start(rf_engine *en, rf_request *r) {
-    rf_status s = rf_kv_match(en->kv, &r->kv, r->tokens.p, r->n_prompt, &r->n_cached);
-    if (s == RF_OK) s = rf_kv_reserve(en->kv, &r->kv, r->max_total);
-    if (s != RF_OK) {
-        rf_kv_release(en->kv, &r->kv);
-        return s;
+    rf_sched_seq next = sched_of(r);
+    next.n_blocks = rf_kv_shared(en->kv, r->tokens.p, next.n_tokens);
+    if (!rf_sched_may_start(en->a.sched, en->n_running, &next, pool_of(en))) return RF_EFULL;
+    RF_TRY(rf_kv_match(en->kv, &r->kv, r->tokens.p, next.n_tokens, &r->n_done));
+    if (r->start_us == 0) {
+        r->n_cached = r->n_done;
+        r->start_us = rf_time_us();
+        rf_fair_start(&en->fair, r->ticket, r->n_prompt - r->n_cached);
     }
-    r->n_done = r->n_cached;
-    r->start_us = rf_time_us();
     r->running = true;
     return RF_OK;
 }
 
-/* Lists the running requests, oldest first, starting waiting ones while there is room.  Strictly in
- * order: a long request at the head is not overtaken for ever by short ones.  Returns a request
- * that can never start for lack of memory, or NULL. */
+/* Lists the running requests, in order of their start, starting waiting ones while there is room.
+ * Strictly in order: a long request whose turn it is is not overtaken for ever by short ones.
+ * Returns a request that can never start for lack of memory, or NULL. */
 static rf_request *admit(rf_engine *en) {
     rf_status s = RF_OK;
-    rf_request *r;
+    rf_request **at;
     en->n_running = 0;
     pthread_mutex_lock(&en->lock);
-    for (r = en->first; r && en->n_running < en->limits.max_seqs; r = r->next) {
-        if (!r->running && s == RF_OK) s = start(en, r);
-        if (s == RF_ENOMEM) break;
-        if (r->running) en->a.running[en->n_running++] = r;
+    for (at = &en->first; *at && en->n_running < en->limits.max_seqs; at = &(*at)->next) {
+        if ((*at)->start_us == 0) bring_next(en, at);
+        if (!(*at)->running) s = start(en, *at);
+        if (s != RF_OK) break;
+        en->a.sched[en->n_running] = sched_of(*at);
+        en->a.running[en->n_running++] = *at;
     }
     pthread_mutex_unlock(&en->lock);
+    return s == RF_ENOMEM ? *at : NULL;
+}
+
+/* The last running request gives its blocks back; it is the first to go on. */
+static void preempt(rf_engine *en) {
+    rf_request *r = en->a.running[--en->n_running];
+    rf_kv_release(en->kv, &r->kv);
+    r->n_done = 0;
+    pthread_mutex_lock(&en->lock);
+    r->running = false;
+    en->n_preemptions++;
+    pthread_mutex_unlock(&en->lock);
+}
+
+/* Decides what each running request computes, and gives it the blocks for that.  Returns one that
+ * there is no memory for, or NULL. */
+static rf_request *schedule(rf_engine *en) {
+    arrays *a = &en->a;
+    for (;;) {
+        rf_sched_chunks(a->sched, en->n_running, en->limits.max_tokens);
+        if (rf_sched_fit(a->sched, en->n_running, pool_of(en))) break;
+        preempt(en);
+    }
+    for (uint32_t i = 0; i < en->n_running; i++) {
+        rf_request *r = a->running[i];
+        rf_status s = rf_kv_reserve(en->kv, &r->kv, r->n_done + a->sched[i].chunk);
+        RF_ASSERT(s != RF_EFULL);
+        if (s != RF_OK) return r;
+    }
     note_free_blocks(en);
-    return s == RF_ENOMEM ? r : NULL;
+    return NULL;
 }
 
 static void add_rows(rf_engine *en, rf_batch *b, rf_request *r, uint32_t chunk) {
@@ -575,10 +651,6 @@ static rf_batch make_batch(rf_engine *en) {
     rf_batch b = empty_batch(en);
     arrays *a = &en->a;
     for (uint32_t i = 0; i < en->n_running; i++)
-        a->sched[i] = (rf_sched_seq){.n_tokens = (uint32_t)a->running[i]->tokens.len,
-                                     .n_done = a->running[i]->n_done};
-    rf_sched_chunks(a->sched, en->n_running, en->limits.max_tokens);
-    for (uint32_t i = 0; i < en->n_running; i++)
         if (a->sched[i].chunk) add_rows(en, &b, a->running[i], a->sched[i].chunk);
     return b;
 }
@@ -591,6 +663,10 @@ static void advance(rf_engine *en, const rf_batch *b, const float *logits) {
         rf_status s = rf_kv_commit(en->kv, &r->kv, r->tokens.p, r->n_done);
         RF_ASSERT(s == RF_OK);
     }
+    pthread_mutex_lock(&en->lock);
+    for (uint32_t o = 0; o < b->n_outputs; o++)
+        rf_fair_charge(&en->fair, en->a.output[o]->ticket, 1);
+    pthread_mutex_unlock(&en->lock);
     uint32_t n_vocab = en->model->n_vocab;
     for (uint32_t o = 0; o < b->n_outputs; o++) {
         rf_request *r = en->a.output[o];
@@ -613,9 +689,10 @@ static void advance(rf_engine *en, const rf_batch *b, const float *logits) {
 }
 
 static int step(rf_engine *en) {
-    for (rf_request *r; (r = find_cancelled(en)) != NULL;)
-        finish(en, r, RF_FINISH_CANCELLED, NULL);
-    for (rf_request *r; (r = admit(en)) != NULL;)
+    uint64_t now_us = rf_time_us();
+    for (rf_request *r; (r = find_over(en, now_us)) != NULL;)
+        finish(en, r, atomic_load(&r->cancelled) ? RF_FINISH_CANCELLED : RF_FINISH_LENGTH, NULL);
+    for (rf_request *r; (r = admit(en)) != NULL || (r = schedule(en)) != NULL;)
         finish(en, r, RF_FINISH_ERROR, "out of memory");
     if (en->n_running == 0) return 0;
     rf_error e = {0};

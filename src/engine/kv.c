@@ -177,6 +177,18 @@ rf_status rf_kv_match(rf_kv *kv, rf_kv_seq *seq, const int32_t *tokens, uint32_t
     return RF_OK;
 }
 
+uint32_t rf_kv_shared(const rf_kv *kv, const int32_t *tokens, uint32_t n) {
+    uint32_t most = n ? (n - 1) / kv->block_tokens : 0, n_shared = 0;
+    uint64_t parent = 0;
+    for (uint32_t i = 0; i < most; i++) {
+        uint32_t id = index_find(kv, parent, tokens + (size_t)i * kv->block_tokens);
+        if (id == NONE) break;
+        parent = kv->blocks[id].serial;
+        n_shared += kv->blocks[id].refs > 0;
+    }
+    return n_shared;
+}
+
 rf_status rf_kv_reserve(rf_kv *kv, rf_kv_seq *seq, uint32_t n_tokens) {
     uint32_t want = n_tokens / kv->block_tokens + (n_tokens % kv->block_tokens != 0);
     if (want <= seq->n_blocks) return RF_OK;

@@ -28,6 +28,9 @@ void rf_kv_free(rf_kv *kv);
  * empty. */
 RF_CHECKED rf_status rf_kv_match(rf_kv *kv, rf_kv_seq *seq, const int32_t *tokens, uint32_t n,
                                  uint32_t *found);
+/* Of the blocks that rf_kv_match would take now, those that other sequences hold: they cost the pool
+ * nothing.  Changes nothing and counts as no lookup. */
+uint32_t rf_kv_shared(const rf_kv *kv, const int32_t *tokens, uint32_t n);
 /* Makes room for n_tokens in all: all or nothing, RF_EFULL when the pool cannot. */
 RF_CHECKED rf_status rf_kv_reserve(rf_kv *kv, rf_kv_seq *seq, uint32_t n_tokens);
 /* The first n tokens are now computed: full blocks among them become findable. */

@@ -26,6 +26,12 @@ static rf_status check(const rf_request_opts *o, uint32_t n_vocab, uint32_t n_ct
     if (o->n_logprobs < -1 || o->n_logprobs > MAX_LOGPROBS)
         return rf_fail(e, RF_EARG, "logprobs is %d: it must lie between -1 and %d", o->n_logprobs,
                        MAX_LOGPROBS);
+    if (o->priority < -RF_FAIR_MAX_PRIORITY || o->priority > RF_FAIR_MAX_PRIORITY)
+        return rf_fail(e, RF_EARG, "priority is %d: it must lie between -%d and %d", o->priority,
+                       RF_FAIR_MAX_PRIORITY, RF_FAIR_MAX_PRIORITY);
+    if (o->weight > RF_FAIR_MAX_WEIGHT)
+        return rf_fail(e, RF_EARG, "weight is %u: it must not be over %d", o->weight,
+                       RF_FAIR_MAX_WEIGHT);
     if (o->n_stop > MAX_STOPS)
         return rf_fail(e, RF_EARG, "%zu stop strings; at most %d are allowed", o->n_stop,
                        MAX_STOPS);
@@ -99,6 +105,7 @@ rf_status rf_request_create(rf_request **out, const rf_request_opts *o, const rf
     /* Text goes on after text; only behind a control token does a sequence's first space fall
      * away. */
     r->detok.started = rf_token_kind_of(t, o->tokens[o->n_tokens - 1]) != RF_TOKEN_CONTROL;
+    r->deadline_us = o->timeout_ms ? rf_time_us() + o->timeout_ms * UINT64_C(1000) : UINT64_MAX;
     r->max_total = n_ctx;
     if (o->max_tokens > 0 && (uint32_t)o->max_tokens < n_ctx - r->n_prompt)
         r->max_total = r->n_prompt + (uint32_t)o->max_tokens;
@@ -144,6 +151,17 @@ static size_t find_stop(const rf_request *r) {
     return first;
 }
 
+/* The stop string that stands there: the longest, where several do; -1: none. */
+static int32_t stop_at(const rf_request *r, size_t at) {
+    int32_t found = -1;
+    for (size_t i = 0; i < r->n_stops; i++)
+        if (r->held.len - at >= r->stops[i].len &&
+            memcmp(r->held.p + at, r->stops[i].p, r->stops[i].len) == 0 &&
+            (found < 0 || r->stops[i].len > r->stops[found].len))
+            found = (int32_t)i;
+    return found;
+}
+
 /* Bytes of held that cannot be the start of a stop string any more. */
 static size_t certain(const rf_request *r) {
     size_t keep = 0;
@@ -159,6 +177,7 @@ static rf_event event_of(const rf_request *r) {
     return (rf_event){
         .request = r->id,
         .token = -1,
+        .stop = -1,
         .text = r->held.len ? r->held.p : "",
         .n_prompt = r->n_prompt,
         .n_cached = r->n_cached,
@@ -180,6 +199,7 @@ void rf_request_end(rf_request *r, rf_finish finish, const char *error) {
     rf_event event = event_of(r);
     event.text_len = find_stop(r);
     event.finish = finish;
+    if (finish == RF_FINISH_STOP) event.stop = stop_at(r, event.text_len);
     event.error = error;
     if (r->o.on_event) r->o.on_event(r->o.user, &event);
     rf_buf_clear(&r->held);

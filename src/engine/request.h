@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 
 #include "base/buf.h"
+#include "engine/fair.h"
 #include "engine/kv.h"
 #include "engine/sampler.h"
 #include "grammar/grammar.h"
@@ -16,10 +17,12 @@ extern "C" {
 #endif
 
 typedef struct rf_request {
-    struct rf_request *next; /* in the engine's list, oldest first */
+    struct rf_request *next; /* in the engine's list */
     uint64_t id;
+    rf_fair_ticket ticket; /* the engine's lock guards it */
+    uint64_t deadline_us;  /* rf_time_us; UINT64_MAX: none */
     atomic_bool cancelled;
-    bool running; /* holds KV blocks */
+    bool running; /* may hold KV blocks; a waiting request has none */
     const rf_tokenizer *tokenizer;
     rf_sampler *sampler;
     rf_request_opts o;   /* tokens, stop and logit_bias are not valid in here: copied below */
@@ -27,13 +30,14 @@ typedef struct rf_request {
     uint32_t *mask;      /* [(n_vocab + 31) / 32] with a grammar */
     rf_buf fed;          /* the bytes of the latest token, for the matcher */
     rf_ids tokens;       /* prompt, then answer */
-    uint32_t n_prompt, n_cached, n_done, max_total;
+    uint32_t n_prompt, n_cached; /* n_cached: of the prompt, found in the cache at first */
+    uint32_t n_done, max_total;  /* computed and in the KV cache; tokens that it may ever have */
     rf_kv_seq kv;
     rf_buf *stops; /* [n_stops] */
     size_t n_stops;
     rf_detok detok;
     rf_buf held;                          /* text that could still turn into a stop string */
-    uint64_t start_us, first_us, last_us; /* prefill began; first token; latest token */
+    uint64_t start_us, first_us, last_us; /* began, at first; first token; latest token */
 } rf_request;
 
 /* Checks and copies the options.  n_ctx: tokens it may hold. */

@@ -1,7 +1,9 @@
-/* sched.h - how many tokens of each running sequence go into the next batch.
+/* sched.h - who may start, who must give way, and how many tokens each running sequence computes next.
  *
- * Pure: sizes in, sizes out; no clock, no memory, no I/O.  Decoding sequences come first so that no
- * prompt delays them; what is left of the budget goes to prompts, oldest first. */
+ * Pure: sizes in, decisions out; no clock, no memory, no I/O.  Sequences are listed oldest first and
+ * all rules go by age: waiting ones start strictly in order, and when the pool of KV blocks runs dry
+ * it is the youngest running one that gives its blocks back.  So the oldest always computes at least
+ * one token per step, ends after finitely many, and makes the next one the oldest: all finish. */
 #pragma once
 #include "base/base.h"
 
@@ -12,12 +14,28 @@ extern "C" {
 typedef struct rf_sched_seq {
     uint32_t n_tokens; /* known so far: prompt and answer */
     uint32_t n_done;   /* of these, computed and in the KV cache; less than n_tokens */
+    uint32_t n_most;   /* tokens it may ever have; at least n_tokens */
+    uint32_t n_blocks; /* KV blocks held */
     uint32_t chunk;    /* out: tokens to compute in this step, may be 0 */
 } rf_sched_seq;
+typedef struct rf_sched_pool {
+    uint32_t block_tokens; /* per KV block */
+    uint32_t n_free;       /* blocks that nobody holds */
+} rf_sched_pool;
 
-/* seqs: [n] in order of age.  Returns the rows of the batch: at most budget, at least 1 if n and
- * budget are. */
+/* May the first waiting sequence start beside seqs [n], all running?  Yes when blocks are free for
+ * its tokens and one more, besides what the running ones still need for theirs and one more each;
+ * always when none runs.  next->n_blocks: those that it would share with running ones. */
+bool rf_sched_may_start(const rf_sched_seq *seqs, size_t n, const rf_sched_seq *next,
+                        rf_sched_pool pool);
+/* seqs: [n] in order of age.  Decoding sequences come first so that no prompt delays them; what is
+ * left of the budget goes to prompts, oldest first.  Returns the rows of the batch: at most budget,
+ * at least 1 if n and budget are. */
 uint32_t rf_sched_chunks(rf_sched_seq *seqs, size_t n, uint32_t budget);
+/* Do the chunks fit the pool?  The last sequence's is cut to what the others leave.  False: they do
+ * not, and the last sequence must give its blocks back (then ask again without it).  Never false
+ * for one sequence alone. */
+bool rf_sched_fit(rf_sched_seq *seqs, size_t n, rf_sched_pool pool);
 
 #ifdef __cplusplus
 }

@@ -1,4 +1,4 @@
-/* api.c - errors as the body that OpenAI's clients read. */
+/* api.c - errors as the bodies that OpenAI's and Anthropic's clients read. */
 #include "server/api.h"
 
 #include <stdarg.h>
@@ -62,7 +62,25 @@ static void put_or_null(rf_buf *out, const char *text) {
         rf_buf_puts(out, "null");
 }
 
+static const char *anthropic_type_of(int status) {
+    return status == 413   ? "request_too_large"
+           : status == 503 ? "overloaded_error"
+           : status >= 500 ? "api_error"
+                           : type_of(status);
+}
+
+static void put_anthropic_error(rf_buf *out, const rf_api_error *e) {
+    rf_buf_printf(out, "{\"type\":\"error\",\"error\":{\"type\":\"%s\",\"message\":",
+                  anthropic_type_of(e->status));
+    rf_buf_json_str(out, rf_str_of(e->message));
+    rf_buf_puts(out, "}}");
+}
+
 void rf_api_put_error(rf_buf *out, const rf_api_error *e) {
+    if (e->style == RF_API_ANTHROPIC) {
+        put_anthropic_error(out, e);
+        return;
+    }
     rf_buf_puts(out, "{\"error\":{\"message\":");
     rf_buf_json_str(out, rf_str_of(e->message));
     rf_buf_printf(out, ",\"type\":\"%s\",\"param\":", e->type);

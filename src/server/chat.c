@@ -67,10 +67,14 @@ static bool fail(rf_api_error *e, size_t i, const char *field, const char *expec
 }
 
 /* A string, null, or an array of parts, of which only text can be read by a language model. */
-static bool put_content(rf_buf *out, const rf_json *v, size_t i, rf_api_error *e) {
+static bool put_content(rf_buf *out, const rf_json *v, const char *no_content, size_t i,
+                        rf_api_error *e) {
     rf_json_type t = rf_json_kind(v);
     if (t == RF_JSON_STRING || t == RF_JSON_NULL) {
-        rf_put_json(out, v);
+        if (t == RF_JSON_NULL)
+            rf_buf_puts(out, no_content);
+        else
+            rf_put_json(out, v);
         return true;
     }
     if (t != RF_JSON_ARRAY) return fail(e, i, "content", "a string or an array of parts");
@@ -142,14 +146,15 @@ static bool put_tool_calls(rf_buf *out, const rf_json *calls, size_t i, rf_api_e
     return true;
 }
 
-static bool put_message(rf_buf *out, const rf_json *m, size_t i, rf_api_error *e) {
+static bool put_message(rf_buf *out, const rf_json *m, const char *no_content, size_t i,
+                        rf_api_error *e) {
     if (rf_json_kind(m) != RF_JSON_OBJECT) return fail(e, i, "", "an object");
     rf_str role = rf_json_str(rf_json_get(m, "role"));
     if (role.len == 0) return fail(e, i, "role", "a string such as user");
     rf_buf_puts(out, "{\"role\":");
     rf_buf_json_str(out, rf_str_is(role, "developer") ? RF_STR("system") : role);
     rf_buf_puts(out, ",\"content\":");
-    if (!put_content(out, rf_json_get(m, "content"), i, e)) return false;
+    if (!put_content(out, rf_json_get(m, "content"), no_content, i, e)) return false;
     for (void *it = rf_json_iter(m); it; it = rf_json_iter_next(m, it)) {
         const char *key = rf_json_iter_key(it);
         if (strcmp(key, "role") == 0 || strcmp(key, "content") == 0) continue;
@@ -165,11 +170,12 @@ static bool put_message(rf_buf *out, const rf_json *m, size_t i, rf_api_error *e
     return true;
 }
 
-bool rf_params_put_messages(rf_buf *out, const rf_json *messages, rf_api_error *e) {
+bool rf_params_put_messages(rf_buf *out, const rf_json *messages, const char *no_content,
+                            rf_api_error *e) {
     rf_buf_putc(out, '[');
     for (size_t i = 0; i < rf_json_len(messages); i++) {
         if (i) rf_buf_putc(out, ',');
-        if (!put_message(out, rf_json_at(messages, i), i, e)) return false;
+        if (!put_message(out, rf_json_at(messages, i), no_content, i, e)) return false;
     }
     rf_buf_putc(out, ']');
     return true;

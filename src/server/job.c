@@ -56,6 +56,12 @@ static void release_work(rf_job *j) { /* what only a running job needs */
     for (uint32_t i = 0; i < j->n_choices; i++)
         for (size_t k = 0; k < RF_COUNT(j->choices[i].logprobs); k++)
             rf_buf_free(&j->choices[i].logprobs[k]);
+    for (uint32_t i = 0; i < j->n_choices; i++) {
+        rf_reply_free(j->choices[i].reply);
+        rf_blocks_free(j->choices[i].blocks);
+        j->choices[i].reply = NULL;
+        j->choices[i].blocks = NULL;
+    }
     rf_buf_free(&j->own->scratch);
 }
 
@@ -96,6 +102,7 @@ static rf_job *create(rf_jobs *all, const rf_writer *writer, const char *request
                   .caller = caller,
                   .model = all->o.model,
                   .engine = all->o.engine,
+                  .format = all->o.format,
                   .created = (int64_t)time(NULL),
                   .start_us = rf_time_us(),
                   .params = *params,
@@ -109,7 +116,7 @@ static rf_job *create(rf_jobs *all, const rf_writer *writer, const char *request
     pthread_mutex_init(&w->lock, NULL);
     w->n_open = n;
     for (uint32_t i = 0; i < n; i++)
-        choices[i] = (rf_choice){.job = j, .index = i};
+        choices[i] = (rf_choice){.job = j, .index = i, .stop = -1};
     return j;
 }
 
@@ -175,6 +182,7 @@ static void on_event(void *user, const rf_event *ev);
 
 static bool submit(rf_job *j, rf_choice *c, rf_api_error *e) {
     const rf_params *p = &j->params;
+    const rf_key *key = j->caller;
     const rf_ids *prompt = &j->prompts[c->index / (uint32_t)p->n];
     rf_request_opts o = {.tokens = prompt->p,
                          .n_tokens = prompt->len,
@@ -187,6 +195,10 @@ static bool submit(rf_job *j, rf_choice *c, rf_api_error *e) {
                          .ignore_eos = p->ignore_eos,
                          .with_special = p->with_special,
                          .grammar = p->grammar,
+                         .timeout_ms = (uint32_t)p->timeout_ms,
+                         .flow = (uint64_t)(uintptr_t)j->caller,
+                         .weight = key ? key->weight : 1,
+                         .priority = p->priority,
                          .on_event = on_event,
                          .user = c};
     o.sampling.seed += c->index % (uint32_t)p->n;
@@ -227,6 +239,7 @@ static void take_counts(rf_choice *c, const rf_event *ev) {
     c->n_generated = ev->n_generated;
     c->prompt_us = ev->prompt_us;
     c->decode_us = ev->decode_us;
+    c->stop = ev->stop;
 }
 
 static void take_token(rf_job *j, rf_choice *c, const rf_event *ev) {
@@ -279,7 +292,7 @@ static void settle(rf_job *j) {
 
 static void write_end(rf_job *j) {
     own *w = j->own;
-    rf_api_error e = {0};
+    rf_api_error e = {.style = j->writer->style};
     if (w->state == RF_JOB_FAILED) rf_api_fail(&e, 500, "engine_error", NULL, "%s", w->error);
     if (w->state == RF_JOB_CANCELLED)
         rf_api_fail(&e, 499, "cancelled", NULL, "the request was cancelled");
@@ -290,7 +303,7 @@ static void write_end(rf_job *j) {
         return;
     }
     if (e.status)
-        j->writer->error(&e, &w->scratch);
+        j->writer->error(j, &e, &w->scratch);
     else if (j->params.stream)
         j->writer->end(j, &w->scratch);
     else
@@ -392,7 +405,7 @@ static void release_job(void *user) { drop(user); }
 static bool submit_first_ones(rf_job *j, rf_api_error *e) {
     uint32_t each = (uint32_t)j->params.n;
     for (uint32_t i = 0; i < j->n_choices; i += each) {
-        rf_api_error why = {0};
+        rf_api_error why = {.style = e->style};
         if (submit(j, &j->choices[i], &why)) continue;
         if (i == 0) {
             *e = why;
@@ -508,8 +521,10 @@ void rf_jobs_tick(rf_jobs *all) {
     rf_job **list = open_jobs(all, &n);
     for (size_t i = 0; i < n; i++) {
         own *w = list[i]->own;
+        const char *own_ping = list[i]->writer->ping;
+        rf_str ping = own_ping ? rf_str_of(own_ping) : RF_SSE_PING;
         pthread_mutex_lock(&w->lock);
-        if (w->out) rf_outbox_ping(w->out, all->o.ping_seconds * (uint64_t)1000000, RF_SSE_PING);
+        if (w->out) rf_outbox_ping(w->out, all->o.ping_seconds * (uint64_t)1000000, ping);
         pthread_mutex_unlock(&w->lock);
         drop(list[i]);
     }

@@ -5,9 +5,11 @@
  * to the same prompt start when the first of them has its first token: they find the prompt's KV
  * blocks there.  Jobs are counted; the last finished ones stay known by their id. */
 #pragma once
+#include "server/blocks.h"
 #include "server/keys.h"
 #include "server/metrics.h"
 #include "server/params.h"
+#include "server/reply.h"
 
 typedef struct rf_jobs rf_jobs;
 typedef struct rf_job rf_job;
@@ -31,31 +33,38 @@ typedef struct rf_choice {
     rf_buf text;        /* kept unless streamed, see rf_writer */
     rf_buf logprobs[4]; /* kept by the writer in its own form */
     size_t n_chars;     /* of the tokens' texts, for offsets */
+    rf_reply *reply;    /* chat: made by the writer; NULL: the text is the answer */
+    rf_blocks *blocks;  /* the same, of APIs whose answers are made of blocks */
+    int32_t stop;       /* which stop string ended it; -1: none */
+    uint32_t n_sent;    /* events of its stream, where they are numbered */
 } rf_choice;
 
 /* How one API writes; finish may be NULL.  All are called with the job locked. */
 typedef struct rf_writer {
     const char *id_prefix;                       /* "chatcmpl-" */
+    rf_api_style style;                          /* of its errors */
+    const char *ping;                            /* NULL: RF_SSE_PING */
     bool keeps_text;                             /* also of streams: for questions by id */
     void (*start)(const rf_job *j, rf_buf *out); /* stream: head */
     void (*delta)(rf_job *j, rf_choice *c, const rf_event *ev, rf_buf *out); /* stream */
     void (*note)(rf_job *j, rf_choice *c,
                  const rf_event *ev); /* not a stream: keep what it needs */
-    void (*finish)(const rf_job *j, const rf_choice *c, rf_buf *out); /* stream: one is over */
-    void (*end)(const rf_job *j, rf_buf *out);                        /* stream: all are over */
-    void (*whole)(const rf_job *j, rf_buf *out);                      /* not a stream */
-    void (*error)(const rf_api_error *e, rf_buf *out);                /* stream */
+    void (*finish)(const rf_job *j, const rf_choice *c, rf_buf *out);   /* stream: one is over */
+    void (*end)(const rf_job *j, rf_buf *out);                          /* stream: all are over */
+    void (*whole)(const rf_job *j, rf_buf *out);                        /* not a stream */
+    void (*error)(const rf_job *j, const rf_api_error *e, rf_buf *out); /* stream */
 } rf_writer;
 
 struct rf_job { /* what writers may read */
     rf_jobs *jobs;
     const rf_writer *writer;
     char id[48];
-    const void *caller; /* who asked, to whom alone it is told; NULL: nobody in particular */
+    const void *caller; /* the rf_key that asked, to which alone it is told; NULL: no keys */
     const char *model;  /* borrowed */
     rf_engine *engine;
     int64_t created; /* seconds since 1970 */
     uint64_t start_us;
+    const rf_reply_format *format; /* borrowed */
     rf_params params;
     rf_ids *prompts;    /* [params.n_prompts] */
     rf_choice *choices; /* [n_choices]: answers of prompt 0, then of prompt 1, ... */
@@ -67,6 +76,7 @@ typedef struct rf_jobs_opts {
     rf_engine *engine;
     rf_metrics *metrics;
     const char *model;
+    const rf_reply_format *format;
     uint32_t max_waiting; /* answers in the queue */
     uint32_t ping_seconds;
 } rf_jobs_opts;

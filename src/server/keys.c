@@ -7,7 +7,7 @@
 
 #include "base/os.h"
 
-enum { MAX_FILE_BYTES = 1 << 20, MAX_KEYS = 10000, SUM_BYTES = 32 };
+enum { MAX_FILE_BYTES = 1 << 20, MAX_KEYS = 10000, SUM_BYTES = 32, MAX_WEIGHT = 1000 };
 
 struct rf_keys {
     rf_key *keys; /* [n] */
@@ -49,6 +49,15 @@ static bool parse_scopes(rf_str word, unsigned *scopes) {
     return true;
 }
 
+static bool parse_weight(rf_str word, uint32_t *weight) {
+    *weight = word.len == 0;
+    for (size_t i = 0; i < word.len; i++) {
+        if (word.p[i] < '0' || word.p[i] > '9' || *weight > MAX_WEIGHT) return false;
+        *weight = *weight * 10 + (uint32_t)(word.p[i] - '0');
+    }
+    return *weight >= 1 && *weight <= MAX_WEIGHT;
+}
+
 static rf_status parse_line(rf_key *key, rf_str line, const char *path, size_t number,
                             rf_error *e) {
     rf_str sum = next_word(&line), scopes = next_word(&line), name = next_word(&line);
@@ -68,10 +77,14 @@ static rf_status parse_line(rf_key *key, rf_str line, const char *path, size_t n
                        "%s line %zu: '%.*s' are no scopes; known are user, metrics and admin, "
                        "separated by commas",
                        path, number, (int)(scopes.len > 40 ? 40 : scopes.len), scopes.p);
-    if (name.len == 0 || name.len >= sizeof key->name || next_word(&line).len)
-        return rf_fail(e, RF_EFORMAT, "%s line %zu: expected one name of 1 to %zu bytes at the end",
-                       path, number, sizeof key->name - 1);
+    if (name.len == 0 || name.len >= sizeof key->name)
+        return rf_fail(e, RF_EFORMAT, "%s line %zu: expected one name of 1 to %zu bytes", path,
+                       number, sizeof key->name - 1);
     memcpy(key->name, name.p, name.len);
+    if (!parse_weight(next_word(&line), &key->weight) || next_word(&line).len)
+        return rf_fail(e, RF_EFORMAT,
+                       "%s line %zu: expected nothing behind the name, or a weight of 1 to %d",
+                       path, number, MAX_WEIGHT);
     return RF_OK;
 }
 

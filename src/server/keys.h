@@ -1,7 +1,7 @@
 /* keys.h - who may do what: API keys from a file that holds their SHA-256 sums, never the keys.
  *
- * A line is "SUM SCOPES NAME": 64 hexadecimal digits, scopes separated by commas, a name for the
- * log.  Empty lines and lines that begin with # are skipped.  Read-only once loaded. */
+ * A line is "SUM SCOPES NAME [WEIGHT]": 64 hexadecimal digits, scopes separated by commas, a name
+ * for the log, and the share of the machine beside other keys that wait (1 to 1000; else 1).  Empty lines and lines that begin with # are skipped.  Read-only once loaded. */
 #pragma once
 #include "base/base.h"
 
@@ -19,6 +19,7 @@ typedef struct rf_key {
     uint8_t sum[32];
     unsigned scopes; /* rf_scope bits */
     char name[48];
+    uint32_t weight;
 } rf_key;
 typedef struct rf_keys rf_keys;
 

@@ -103,7 +103,8 @@ static void whole(const rf_job *j, rf_buf *out) {
     rf_buf_free(&text);
 }
 
-static void error(const rf_api_error *e, rf_buf *out) {
+static void error(const rf_job *j, const rf_api_error *e, rf_buf *out) {
+    (void)j;
     rf_sse_open(out);
     rf_api_put_error(out, e);
     rf_sse_close(out);

@@ -71,7 +71,25 @@ static void put_head(const rf_job *j, bool chunk, rf_buf *out) {
 }
 
 static const char *reason(const rf_choice *c) {
-    return c->finish == RF_FINISH_LENGTH ? "length" : "stop";
+    if (c->finish == RF_FINISH_LENGTH) return "length";
+    return c->reply && rf_reply_has_calls(c->reply) ? "tool_calls" : "stop";
+}
+
+/* ---- what chat answers are made of ---- */
+
+/* Feeds the reply of a choice; false where the text is the answer.  Without memory the job fails by
+ * the mark on its text. */
+static bool feed_reply(rf_job *j, rf_choice *c, const rf_event *ev, rf_reply_delta delta,
+                       void *user) {
+    if (!is_chat(j) || !j->params.reads_reply) return false;
+    const rf_reply_opts o = rf_reply_opts_of(j);
+    rf_status s = RF_OK;
+    if (!c->reply) s = rf_reply_create(&c->reply, j->format, &o);
+    if (s == RF_OK)
+        s = rf_reply_feed(c->reply, (rf_str){ev->text, ev->text_len}, ev->finish != RF_FINISH_NONE,
+                          delta, user);
+    if (s != RF_OK) c->text.failed = true;
+    return true;
 }
 
 /* ---- log-probabilities ---- */
@@ -145,6 +163,7 @@ static void put_completion_logprobs(const rf_buf lists[4], rf_buf *out) {
 }
 
 static void note(rf_job *j, rf_choice *c, const rf_event *ev) {
+    feed_reply(j, c, ev, NULL, NULL);
     if (!has_logprob(j, ev)) return;
     if (!is_chat(j)) {
         add_completion_logprob(j, c, ev, c->logprobs);
@@ -247,7 +266,33 @@ static void start_completion(const rf_job *j, rf_buf *out) {
     }
 }
 
+typedef struct chunk_writer {
+    rf_job *job;
+    rf_choice *choice;
+    const rf_event *event;
+    rf_buf *out;
+    uint32_t n_chunks;
+} chunk_writer;
+
+/* One chunk; the token's log-probability goes with the first. */
+static void put_chunk(void *user, rf_str delta) {
+    chunk_writer *w = user;
+    open_chunk(w->job, w->choice, w->out);
+    rf_buf_puts(w->out, "\"delta\":");
+    rf_buf_put(w->out, delta.p, delta.len);
+    if (w->n_chunks++ == 0)
+        put_event_logprobs(w->job, w->choice, w->event, w->out);
+    else
+        rf_buf_puts(w->out, ",\"logprobs\":null");
+    close_chunk(w->job, NULL, false, w->out);
+}
+
 static void delta(rf_job *j, rf_choice *c, const rf_event *ev, rf_buf *out) {
+    chunk_writer w = {j, c, ev, out, 0};
+    if (feed_reply(j, c, ev, put_chunk, &w)) {
+        if (w.n_chunks == 0 && has_logprob(j, ev)) put_chunk(&w, RF_STR("{\"content\":\"\"}"));
+        return;
+    }
     if (ev->text_len == 0 && !has_logprob(j, ev)) return;
     open_chunk(j, c, out);
     rf_buf_puts(out, is_chat(j) ? "\"delta\":{\"content\":" : "\"text\":");
@@ -278,7 +323,8 @@ static void end(const rf_job *j, rf_buf *out) {
     rf_sse_close(out);
 }
 
-static void error(const rf_api_error *e, rf_buf *out) {
+static void error(const rf_job *j, const rf_api_error *e, rf_buf *out) {
+    (void)j;
     rf_sse_open(out);
     rf_api_put_error(out, e);
     rf_sse_close(out);
@@ -288,8 +334,13 @@ static void error(const rf_api_error *e, rf_buf *out) {
 
 static void put_choice_text(const rf_job *j, const rf_choice *c, rf_buf *out) {
     if (is_chat(j)) {
-        rf_buf_puts(out, "\"message\":{\"role\":\"assistant\",\"content\":");
-        rf_buf_json_str(out, rf_buf_str(&c->text));
+        rf_buf_puts(out, "\"message\":{\"role\":\"assistant\",");
+        if (c->reply) {
+            rf_reply_put(c->reply, out);
+        } else {
+            rf_buf_puts(out, "\"content\":");
+            rf_buf_json_str(out, rf_buf_str(&c->text));
+        }
         rf_buf_puts(out, ",\"refusal\":null}");
         return;
     }

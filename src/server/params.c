@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/os.h"
+#include "server/tools.h"
 
 typedef struct reader {
     rf_params *p;
@@ -168,10 +169,12 @@ static bool read_ids(reader *r, const field *f, const rf_json *v, rf_prompt *out
 static bool read_prompt(reader *r, const field *f, const rf_json *v) {
     bool many = rf_json_kind(v) == RF_JSON_ARRAY && !is_ids(v);
     size_t n = many ? rf_json_len(v) : 1;
-    if (n == 0 || n > RF_PARAMS_MAX_CHOICES || (many && r->kind == RF_FOR_NATIVE))
+    size_t most = r->kind == RF_FOR_EMBEDDING ? RF_PARAMS_MAX_INPUTS : RF_PARAMS_MAX_CHOICES;
+    if (n == 0 || n > most || (many && r->kind == RF_FOR_NATIVE))
         return wrong(r, f,
-                     r->kind == RF_FOR_NATIVE ? "a string or an array of token ids"
-                                              : "a string, or 1 to 128 of them");
+                     r->kind == RF_FOR_NATIVE      ? "a string or an array of token ids"
+                     : r->kind == RF_FOR_EMBEDDING ? "a string, or 1 to 2048 of them"
+                                                   : "a string, or 1 to 128 of them");
     r->p->prompts = rf_arena_alloc(r->p->arena, n, sizeof *r->p->prompts);
     if (!r->p->prompts) return no_memory(r);
     for (size_t i = 0; i < n; i++) {
@@ -183,6 +186,32 @@ static bool read_prompt(reader *r, const field *f, const rf_json *v) {
         } else {
             return wrong(r, f, "a string, an array of strings, or arrays of token ids");
         }
+    }
+    r->p->n_prompts = n;
+    return true;
+}
+
+/* ---- embeddings ---- */
+
+static bool read_encoding(reader *r, const field *f, const rf_json *v) {
+    r->p->base64 = rf_str_is(rf_json_str(v), "base64");
+    if (r->p->base64 || rf_str_is(rf_json_str(v), "float")) return true;
+    return rf_api_fail(r->e, 400, "invalid_value", f->name, "%s must be float or base64", f->name);
+}
+
+/* Strings, or objects with a text. */
+static bool read_documents(reader *r, const field *f, const rf_json *v) {
+    size_t n = rf_json_len(v);
+    if (rf_json_kind(v) != RF_JSON_ARRAY || n == 0 || n > RF_PARAMS_MAX_INPUTS)
+        return wrong(r, f, "an array of 1 to 2048 texts");
+    r->p->prompts = rf_arena_alloc(r->p->arena, n, sizeof *r->p->prompts);
+    if (!r->p->prompts) return no_memory(r);
+    for (size_t i = 0; i < n; i++) {
+        const rf_json *item = rf_json_at(v, i);
+        if (rf_json_kind(item) == RF_JSON_OBJECT) item = rf_json_get(item, "text");
+        if (rf_json_kind(item) != RF_JSON_STRING)
+            return wrong(r, f, "an array of strings or of objects with a text");
+        r->p->prompts[i].text = rf_json_str(item);
     }
     r->p->n_prompts = n;
     return true;
@@ -200,25 +229,19 @@ static bool read_messages(reader *r, const field *f, const rf_json *v) {
     if (rf_json_kind(v) != RF_JSON_ARRAY || rf_json_len(v) == 0)
         return wrong(r, f, "an array of at least one message");
     rf_buf text = {0};
-    if (rf_params_put_messages(&text, v, r->e)) return keep_text(r, &text, &r->p->messages);
+    if (rf_params_put_messages(&text, v, "null", r->e)) return keep_text(r, &text, &r->p->messages);
     rf_buf_free(&text);
     return false;
 }
 
 static bool read_tools(reader *r, const field *f, const rf_json *v) {
     if (rf_json_kind(v) != RF_JSON_ARRAY) return wrong(r, f, "an array");
+    if (!rf_tools_check(v, r->e)) return false;
     const rf_json *choice = rf_json_get(r->p->json, "tool_choice");
     if (rf_json_len(v) == 0 || rf_str_is(rf_json_str(choice), "none")) return true;
     rf_buf text = {0};
     rf_put_json(&text, v);
     return keep_text(r, &text, &r->p->tools);
-}
-
-static bool read_tool_choice(reader *r, const field *f, const rf_json *v) {
-    rf_str choice = rf_json_str(v);
-    if (rf_str_is(choice, "auto") || rf_str_is(choice, "none")) return true;
-    return rf_api_fail(r->e, 400, "unsupported_value", f->name,
-                       "tool_choice must be \"auto\" or \"none\": this server cannot force a call");
 }
 
 /* Further variables of the template, from chat_template_kwargs and reasoning_effort together. */
@@ -336,6 +359,18 @@ static bool read_structured(reader *r, const field *f, const rf_json *v) {
     return wrong(r, f, "an object with json, regex, choice or grammar");
 }
 
+/* A grammar makes the answer the call that must be, see tools.h. */
+static bool read_tool_choice(reader *r, const field *f, const rf_json *v) {
+    rf_buf schema = {0};
+    bool ok = rf_tools_put_choice(&schema, v, rf_json_get(r->p->json, "tools"),
+                                  r->p->parallel_calls, r->e);
+    r->p->must_call = ok && schema.len > 0;
+    if (r->p->must_call && set_grammar(r, f->name, RF_GRAMMAR_JSON_SCHEMA, NULL))
+        return keep_text(r, &schema, &r->p->grammar_text);
+    rf_buf_free(&schema);
+    return ok;
+}
+
 bool rf_params_compile(rf_params *p, rf_engine *engine, rf_api_error *e) {
     rf_text why;
     if (!p->grammar_field) return true;
@@ -350,6 +385,7 @@ bool rf_params_compile(rf_params *p, rf_engine *engine, rf_api_error *e) {
 /* ---- the table ---- */
 
 #define ALL        (RF_FOR_NATIVE | RF_FOR_COMPLETION | RF_FOR_CHAT)
+#define EVERY      (ALL | RF_FOR_EMBEDDING | RF_FOR_RERANK)
 #define OPENAI     (RF_FOR_COMPLETION | RF_FOR_CHAT)
 #define TEXTS      (RF_FOR_NATIVE | RF_FOR_COMPLETION)
 #define IN(m)      offsetof(rf_params, m)
@@ -365,21 +401,35 @@ bool rf_params_compile(rf_params *p, rf_engine *engine, rf_api_error *e) {
     "{\"oneOf\":[{\"type\":\"string\"},{\"type\":\"array\",\"items\":{\"oneOf\":[{\"type\":"     \
     "\"string\"},{\"type\":\"integer\"},{\"type\":\"array\",\"items\":{\"type\":\"integer\"}}]}" \
     "}]}"
-#define OBJECTS "{\"type\":\"array\",\"items\":{\"type\":\"object\"}}"
+#define TOOL_CHOICE "{\"oneOf\":[{\"type\":\"string\"},{\"type\":\"object\"}]}"
+#define OBJECTS     "{\"type\":\"array\",\"items\":{\"type\":\"object\"}}"
+#define DOCUMENTS                                                                           \
+    "{\"type\":\"array\",\"items\":{\"oneOf\":[{\"type\":\"string\"},{\"type\":\"object\"," \
+    "\"properties\":{\"text\":{\"type\":\"string\"}},\"required\":[\"text\"]}]}}"
 
 static const field fields[] = {
     /* clang-format off */
-    {"model", ALL, read_text, IN(model), 0, 0, STRING, "the model's name; may be left out"},
+    {"model", EVERY, read_text, IN(model), 0, 0, STRING, "the model's name; may be left out"},
     {"prompt", TEXTS, read_prompt, 0, 0, 0, PROMPTS, "text or token ids to continue"},
+    {"input", RF_FOR_EMBEDDING, read_prompt, 0, 0, 0, PROMPTS, "text or token ids to embed"},
+    {"encoding_format", RF_FOR_EMBEDDING, read_encoding, 0, 0, 0, STRING, "float (default), or base64: the bytes of the floats"},
+    {"dimensions", RF_FOR_EMBEDDING, read_int, IN(dimensions), 1, MAX_LENGTH, INTEGER, "must be the model's own number"},
+    {"query", RF_FOR_RERANK, read_text, IN(query), 0, 0, STRING, "what the documents are scored against"},
+    {"documents", RF_FOR_RERANK, read_documents, 0, 0, 0, DOCUMENTS, "the texts to score"},
+    {"top_n", RF_FOR_RERANK, read_int, IN(top_n), 1, MAX_LENGTH, INTEGER, "give the best ones only"},
+    {"return_documents", RF_FOR_RERANK, read_bool, IN(return_documents), 0, 0, BOOLEAN, "repeat the texts in the answer"},
     {"messages", RF_FOR_CHAT, read_messages, 0, 0, 0, OBJECTS, "the conversation"},
     {"tools", RF_FOR_CHAT, read_tools, 0, 0, 0, OBJECTS, "functions shown to the model by its template"},
-    {"tool_choice", RF_FOR_CHAT, read_tool_choice, 0, 0, 0, STRING, "auto or none"},
+    {"parallel_tool_calls", RF_FOR_CHAT, read_bool, IN(parallel_calls), 0, 0, BOOLEAN, "more than one call in an answer (default true)"},
+    {"tool_choice", RF_FOR_CHAT, read_tool_choice, 0, 0, 0, TOOL_CHOICE, "auto, none, required, or the function to call"},
     {"chat_template_kwargs", RF_FOR_CHAT, read_vars, 0, 0, 0, OBJECT, "further variables of the template"},
     {"reasoning_effort", RF_FOR_CHAT, read_vars, 0, 0, 0, STRING, "a variable of some templates"},
     {"add_generation_prompt", RF_FOR_CHAT, read_bool, IN(add_generation_prompt), 0, 0, BOOLEAN, "begin the assistant's turn (default true)"},
     {"max_tokens", ALL, read_int, IN(max_tokens), 1, MAX_LENGTH, INTEGER, "tokens to generate at most"},
     {"max_completion_tokens", RF_FOR_CHAT, read_int, IN(max_tokens), 1, MAX_LENGTH, INTEGER, "the same, newer name"},
     {"min_tokens", ALL, read_int, IN(min_tokens), 0, MAX_LENGTH, INTEGER, "no end of text before that many"},
+    {"priority", ALL, read_int, IN(priority), -100, 100, INTEGER, "among requests of the same key: lower ones go first"},
+    {"timeout_ms", ALL, read_int, IN(timeout_ms), 0, 86400000, INTEGER, "the answer ends after that long, as it is (0: no limit)"},
     {"n", OPENAI, read_int, IN(n), 1, RF_PARAMS_MAX_CHOICES, INTEGER, "answers per prompt"},
     {"best_of", RF_FOR_COMPLETION, read_int, IN(best_of), 1, RF_PARAMS_MAX_CHOICES, INTEGER, "must equal n"},
     {"stream", ALL, read_bool, IN(stream), 0, 0, BOOLEAN, "send tokens as they come, as server-sent events"},
@@ -446,20 +496,37 @@ static void set_defaults(rf_params *p, unsigned kind) {
     p->max_tokens = kind == RF_FOR_COMPLETION ? 16 : kind == RF_FOR_NATIVE ? 256 : -1;
     p->n_logprobs = -1;
     p->add_generation_prompt = true;
+    p->parallel_calls = true;
+}
+
+/* The fields without which a request is nothing: [2], the second may be NULL. */
+static const char *const *required(unsigned kind) {
+    static const char *const chat[2] = {"messages"}, *const embedding[2] = {"input"},
+                             *const rerank[2] = {"query", "documents"}, *const text[2] = {"prompt"};
+    return kind == RF_FOR_CHAT        ? chat
+           : kind == RF_FOR_EMBEDDING ? embedding
+           : kind == RF_FOR_RERANK    ? rerank
+                                      : text;
+}
+
+static bool check_required(const rf_params *p, unsigned kind, rf_api_error *e) {
+    const char *const *names = required(kind);
+    for (size_t i = 0; i < 2 && names[i]; i++)
+        if (rf_json_kind(rf_json_get(p->json, names[i])) == RF_JSON_NULL)
+            return rf_api_fail(e, 400, "missing_required_parameter", names[i], "%s is missing",
+                               names[i]);
+    return true;
 }
 
 static bool check_whole(rf_params *p, unsigned kind, rf_api_error *e) {
+    if (!check_required(p, kind, e)) return false;
+    if (kind == RF_FOR_EMBEDDING || kind == RF_FOR_RERANK) return true;
     if (kind == RF_FOR_CHAT) {
-        if (!p->messages.p)
-            return rf_api_fail(e, 400, "missing_required_parameter", "messages",
-                               "messages is missing");
         if (p->n_logprobs >= 0 && !p->want_logprobs)
             return rf_api_fail(e, 400, "invalid_value", "top_logprobs",
                                "top_logprobs needs logprobs to be true");
         if (p->want_logprobs && p->n_logprobs < 0) p->n_logprobs = 0;
         p->n_prompts = 1;
-    } else if (p->n_prompts == 0) {
-        return rf_api_fail(e, 400, "missing_required_parameter", "prompt", "prompt is missing");
     }
     if (p->echo && p->n_logprobs >= 0)
         return rf_api_fail(e, 400, "unsupported_value", "echo",
@@ -548,5 +615,8 @@ void rf_params_put_schema(rf_buf *out, unsigned kind) {
         rf_buf_putc(out, '}');
         first = false;
     }
-    rf_buf_printf(out, "},\"required\":[\"%s\"]}", kind == RF_FOR_CHAT ? "messages" : "prompt");
+    const char *const *names = required(kind);
+    rf_buf_printf(out, "},\"required\":[\"%s\"", names[0]);
+    if (names[1]) rf_buf_printf(out, ",\"%s\"", names[1]);
+    rf_buf_puts(out, "]}");
 }

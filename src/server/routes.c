@@ -4,6 +4,7 @@
 
 #include "base/os.h"
 #include "server/server.h"
+#include "server/translate.h"
 #include "server/writers.h"
 
 /* ---- helpers ---- */
@@ -59,22 +60,38 @@ static int ids_of_chat(const void *user, int32_t *out, size_t cap, size_t *n, rf
     return rf_engine_conversation_tokens(c->engine, &c->conversation, out, cap, n, why);
 }
 
-static bool chat_ids(rf_server *s, const rf_params *p, rf_ids *ids, rf_api_error *e) {
+static bool ids_of_messages(rf_server *s, const rf_params *p, rf_str messages, rf_ids *ids,
+                            rf_api_error *e) {
     const chat_request c = {.engine = s->engine,
                             .conversation = {.format = s->o.chat_format,
-                                             .messages = p->messages.p,
-                                             .messages_len = p->messages.len,
+                                             .messages = messages.p,
+                                             .messages_len = messages.len,
                                              .tools = p->tools.p,
                                              .tools_len = p->tools.len,
                                              .vars = p->vars.p,
                                              .vars_len = p->vars.len,
                                              .is_open = !p->add_generation_prompt}};
-    return get_ids(ids_of_chat, &c, p->messages.len + p->tools.len + 256, ids, e);
+    return get_ids(ids_of_chat, &c, messages.len + p->tools.len + 256, ids, e);
 }
 
-static bool prompt_ids(rf_server *s, const rf_prompt *p, rf_ids *ids, rf_api_error *e) {
+/* Some templates tell calls by content that is null, others cannot read null: these get empty text. */
+static bool chat_ids(rf_server *s, const rf_params *p, rf_ids *ids, rf_api_error *e) {
+    rf_api_error first = {.style = e->style}, second = {0};
+    rf_buf text = {0};
+    bool ok = ids_of_messages(s, p, p->messages, ids, &first);
+    if (!ok && first.status == 400 &&
+        rf_params_put_messages(&text, rf_json_get(p->json, "messages"), "\"\"", &second) &&
+        !text.failed)
+        ok = ids_of_messages(s, p, rf_buf_str(&text), ids, &second);
+    if (!ok) *e = first;
+    rf_buf_free(&text);
+    return ok;
+}
+
+static bool prompt_ids(rf_server *s, const rf_prompt *p, bool parse_special, rf_ids *ids,
+                       rf_api_error *e) {
     if (!p->ids) {
-        const text_request t = {s->engine, p->text, true, true};
+        const text_request t = {s->engine, p->text, true, parse_special};
         return get_ids(ids_of_text, &t, p->text.len + 16, ids, e);
     }
     for (size_t i = 0; i < p->n_ids; i++)
@@ -104,17 +121,44 @@ static bool check_model(const rf_server *s, rf_str model, rf_api_error *e) {
 
 /* ---- generation ---- */
 
+/* How the answer will be read: with control tokens where its marks are some, unless the caller wants
+ * to see them himself. */
+static bool prepare_reply(rf_server *s, rf_params *p, const rf_ids *ids, rf_api_error *e) {
+    size_t n = ids->len < 16 ? ids->len : 16;
+    rf_buf text = {0};
+    p->reads_reply = !p->with_special;
+    if (!p->reads_reply || n == 0) return true;
+    p->with_special = !p->must_call && rf_reply_needs_special(&s->format, p->tools.len > 0);
+    bool ok = text_of_ids(s, ids->p + ids->len - n, n, true, &text, e);
+    size_t len = text.len < sizeof p->prompt_end ? text.len : sizeof p->prompt_end - 1;
+    if (ok && len) memcpy(p->prompt_end, text.p + text.len - len, len);
+    rf_buf_free(&text);
+    return ok;
+}
+
 static bool prepare(rf_server *s, unsigned kind, rf_params *p, rf_ids *ids, rf_api_error *e) {
-    if (!check_model(s, p->model, e) || !rf_params_compile(p, s->engine, e)) return false;
-    if (kind == RF_FOR_CHAT) return chat_ids(s, p, &ids[0], e);
+    if (!check_model(s, p->model, e)) return false;
+    if (s->info.is_encoder)
+        return rf_api_fail(e, 400, "unsupported_model", "model",
+                           "%s is an encoder, which cannot continue a text; POST %s", s->o.model,
+                           s->info.pooling == RF_POOLING_RANK ? "/v1/rerank" : "/v1/embeddings");
+    if (!rf_params_compile(p, s->engine, e)) return false;
+    if (kind == RF_FOR_CHAT) return chat_ids(s, p, &ids[0], e) && prepare_reply(s, p, &ids[0], e);
     for (size_t i = 0; i < p->n_prompts; i++)
-        if (!prompt_ids(s, &p->prompts[i], &ids[i], e)) return false;
+        if (!prompt_ids(s, &p->prompts[i], true, &ids[i], e)) return false;
     return true;
+}
+
+static void free_request(rf_params *p, rf_ids *ids) {
+    for (size_t i = 0; ids && i < p->n_prompts; i++)
+        rf_ids_free(&ids[i]);
+    rf_free(ids);
+    rf_params_free(p);
 }
 
 static void generate_with(rf_server *s, const rf_http_request *r, unsigned kind,
                           const rf_writer *writer, bool force_stream, rf_outbox *o) {
-    rf_api_error e = {0};
+    rf_api_error e = {.style = writer->style};
     rf_params p;
     rf_ids *ids = NULL;
     bool ok = rf_params_parse(&p, kind, r->body, &e);
@@ -124,10 +168,7 @@ static void generate_with(rf_server *s, const rf_http_request *r, unsigned kind,
     if (ok && prepare(s, kind, &p, ids, &e)) {
         rf_jobs_start(s->jobs, writer, r->id, r->caller, &p, ids, o, &e);
     } else {
-        for (size_t i = 0; ids && i < p.n_prompts; i++)
-            rf_ids_free(&ids[i]);
-        rf_free(ids);
-        rf_params_free(&p);
+        free_request(&p, ids);
     }
     if (e.status) rf_api_answer_error(o, &e);
 }
@@ -150,6 +191,178 @@ static void generate(rf_server *s, const rf_http_request *r, rf_str arg, rf_outb
 static void generate_stream(rf_server *s, const rf_http_request *r, rf_str arg, rf_outbox *o) {
     (void)arg;
     generate_with(s, r, RF_FOR_NATIVE, &rf_writer_native, true, o);
+}
+
+/* ---- conversations in other APIs' words ---- */
+
+rf_api_style rf_routes_style(rf_str path) {
+    return rf_str_starts(path, "/v1/messages") ? RF_API_ANTHROPIC : RF_API_OPENAI;
+}
+
+/* The request with its body as one for chat; chat->body is freed by the caller. */
+static bool translate(const rf_http_request *r, rf_translate_fn fn, rf_buf *chat, rf_api_error *e) {
+    rf_json *body;
+    bool ok = rf_params_read_object(&body, r->body, e) && fn(body, chat, e);
+    rf_json_free(body);
+    if (ok && chat->failed) return rf_api_fail_status(e, RF_ENOMEM, "out of memory");
+    return ok;
+}
+
+static void translated(rf_server *s, const rf_http_request *r, rf_translate_fn fn,
+                       const rf_writer *writer, rf_outbox *o) {
+    rf_api_error e = {.style = rf_routes_style(r->path)};
+    rf_buf chat_body = {0};
+    if (translate(r, fn, &chat_body, &e)) {
+        rf_http_request as_chat = *r;
+        as_chat.body = rf_buf_str(&chat_body);
+        generate_with(s, &as_chat, RF_FOR_CHAT, writer, false, o);
+    } else {
+        rf_api_answer_error(o, &e);
+    }
+    rf_buf_free(&chat_body);
+}
+
+static void messages(rf_server *s, const rf_http_request *r, rf_str arg, rf_outbox *o) {
+    (void)arg;
+    translated(s, r, rf_messages_to_chat, &rf_writer_messages, o);
+}
+
+static void responses(rf_server *s, const rf_http_request *r, rf_str arg, rf_outbox *o) {
+    (void)arg;
+    translated(s, r, rf_responses_to_chat, &rf_writer_responses, o);
+}
+
+static void count_tokens(rf_server *s, const rf_http_request *r, rf_str arg, rf_outbox *o) {
+    (void)arg;
+    rf_api_error e = {.style = rf_routes_style(r->path)};
+    rf_params p = {0};
+    rf_ids ids = {0};
+    rf_buf chat_body = {0}, out = {0};
+    if (translate(r, rf_count_to_chat, &chat_body, &e) &&
+        rf_params_parse(&p, RF_FOR_CHAT, rf_buf_str(&chat_body), &e) &&
+        check_model(s, p.model, &e) && chat_ids(s, &p, &ids, &e)) {
+        rf_buf_printf(&out, "{\"input_tokens\":%zu}", ids.len);
+        answer_json(o, 200, &out);
+    } else {
+        rf_api_answer_error(o, &e);
+    }
+    rf_ids_free(&ids);
+    rf_params_free(&p);
+    rf_buf_free(&chat_body);
+}
+
+/* ---- vectors and scores ---- */
+
+enum { MAX_FLOATS = 1 << 22 }; /* of one answer */
+
+static bool check_embedding(const rf_server *s, const rf_params *p, rf_api_error *e) {
+    size_t size = rf_engine_embed_size(s->engine, RF_POOLING_DEFAULT);
+    if (!check_model(s, p->model, e)) return false;
+    if (s->info.pooling == RF_POOLING_RANK)
+        return rf_api_fail(e, 400, "unsupported_model", "model",
+                           "%s is a reranker and gives scores, not vectors; POST /v1/rerank",
+                           s->o.model);
+    if (p->dimensions && (size_t)p->dimensions != size)
+        return rf_api_fail(e, 400, "unsupported_value", "dimensions",
+                           "dimensions is %d; this model's vectors have %zu, and are not cut",
+                           p->dimensions, size);
+    if (p->n_prompts <= MAX_FLOATS / size) return true;
+    return rf_api_fail(e, 400, "invalid_value", "input",
+                       "%zu texts with vectors of %zu floats are over the limit of %d floats",
+                       p->n_prompts, size, MAX_FLOATS);
+}
+
+/* The engine would refuse these too, but later.  field: whose text i is. */
+static bool check_length(const rf_server *s, const char *field, size_t i, const rf_ids *ids,
+                         rf_api_error *e) {
+    if (ids->len == 0)
+        return rf_api_fail(e, 400, "invalid_value", field, "text %zu has no tokens", i);
+    if (ids->len > s->info.n_ctx)
+        return rf_api_fail(e, 400, "context_length_exceeded", field,
+                           "text %zu has %zu tokens; the model takes %u", i, ids->len,
+                           s->info.n_ctx);
+    for (size_t k = 0; k < ids->len; k++)
+        if (ids->p[k] < 0 || (uint32_t)ids->p[k] >= s->info.n_vocab)
+            return rf_api_fail(e, 400, "invalid_value", field,
+                               "token %zu of text %zu is %d, not below the vocabulary's %u", k, i,
+                               ids->p[k], s->info.n_vocab);
+    return true;
+}
+
+static bool embedding_ids(rf_server *s, const rf_params *p, rf_ids *ids, rf_api_error *e) {
+    if (!check_embedding(s, p, e)) return false;
+    for (size_t i = 0; i < p->n_prompts; i++)
+        if (!prompt_ids(s, &p->prompts[i], false, &ids[i], e) ||
+            !check_length(s, "input", i, &ids[i], e))
+            return false;
+    return true;
+}
+
+/* Whether a pair has its separator twice: what RoBERTa's kin, whose texts begin with <s>, learned. */
+static bool doubles_separator(const rf_server *s, int32_t first) {
+    char name[8];
+    size_t n = 0;
+    rf_engine_token_bytes(s->engine, first, name, sizeof name, &n, NULL);
+    return n <= sizeof name && rf_str_is((rf_str){name, n}, "<s>");
+}
+
+/* Query and document as one text: [CLS] query [SEP] document [SEP]. */
+static bool pair_ids(rf_server *s, const rf_ids *query, const rf_ids *frame, const rf_prompt *doc,
+                     rf_ids *out, rf_api_error *e) {
+    rf_ids second = {0};
+    if (!prompt_ids(s, doc, false, &second, e)) return false;
+    size_t skip = frame->len == 2 && !doubles_separator(s, frame->p[0]);
+    for (size_t i = 0; i < query->len; i++)
+        rf_ids_push(out, query->p[i]);
+    if (frame->len == 2 && !skip) second.p[0] = frame->p[1]; /* the begin becomes a separator */
+    for (size_t i = skip; i < second.len; i++)
+        rf_ids_push(out, second.p[i]);
+    bool ok = !out->failed;
+    rf_ids_free(&second);
+    return ok ? true : rf_api_fail_status(e, RF_ENOMEM, "out of memory");
+}
+
+static bool rerank_ids(rf_server *s, const rf_params *p, rf_ids *ids, rf_api_error *e) {
+    if (!check_model(s, p->model, e)) return false;
+    if (s->info.pooling != RF_POOLING_RANK || !s->info.is_encoder)
+        return rf_api_fail(e, 400, "unsupported_model", "model",
+                           "%s is not a reranker: it has no head that scores a pair of texts",
+                           s->o.model);
+    const rf_prompt text = {.text = p->query}, none = {.text = RF_STR("")};
+    rf_ids query = {0}, frame = {0}; /* frame: what stands around every text */
+    bool ok = prompt_ids(s, &text, false, &query, e) && prompt_ids(s, &none, false, &frame, e);
+    for (size_t i = 0; ok && i < p->n_prompts; i++)
+        ok = pair_ids(s, &query, &frame, &p->prompts[i], &ids[i], e) &&
+             check_length(s, "documents", i, &ids[i], e);
+    rf_ids_free(&query);
+    rf_ids_free(&frame);
+    return ok;
+}
+
+static void embed_with(rf_server *s, const rf_http_request *r, unsigned kind,
+                       const rf_embed_writer *writer, rf_outbox *o) {
+    rf_api_error e = {0};
+    rf_params p;
+    rf_ids *ids = NULL;
+    bool ok = rf_params_parse(&p, kind, r->body, &e);
+    if (ok) ids = rf_alloc(p.n_prompts, sizeof *ids);
+    if (ok && !ids) ok = rf_api_fail_status(&e, RF_ENOMEM, "out of memory");
+    if (ok) ok = (kind == RF_FOR_RERANK ? rerank_ids : embedding_ids)(s, &p, ids, &e);
+    if (ok)
+        rf_embeds_start(s->embeds, writer, r->id, &p, ids, o, &e);
+    else
+        free_request(&p, ids);
+    if (e.status) rf_api_answer_error(o, &e);
+}
+
+static void embeddings(rf_server *s, const rf_http_request *r, rf_str arg, rf_outbox *o) {
+    (void)arg;
+    embed_with(s, r, RF_FOR_EMBEDDING, &rf_embed_vectors, o);
+}
+
+static void rerank(rf_server *s, const rf_http_request *r, rf_str arg, rf_outbox *o) {
+    (void)arg;
+    embed_with(s, r, RF_FOR_RERANK, &rf_embed_scores, o);
 }
 
 /* ---- jobs by id ---- */
@@ -418,6 +631,7 @@ static void metrics(rf_server *s, const rf_http_request *r, rf_str arg, rf_outbo
         [RF_M_KV_HITS] = (double)stats.kv_hits,
         [RF_M_KV_MISSES] = (double)stats.kv_misses,
         [RF_M_KV_EVICTIONS] = (double)stats.kv_evictions,
+        [RF_M_PREEMPTIONS] = (double)stats.n_preemptions,
         [RF_M_CONNECTIONS] = rf_http_n_connections(s->http),
         [RF_M_UPTIME] = (double)(now - s->start_us) / 1e6,
     };
@@ -486,7 +700,8 @@ static bool authorize(rf_server *s, rf_http_request *r, rf_scope scope, rf_api_e
 }
 
 bool rf_routes_admit(rf_server *s, rf_http_request *r, rf_outbox *o) {
-    rf_api_error e = {0};
+    rf_api_error e = {.style = rf_routes_style(r->path)};
+    if (e.style == RF_API_ANTHROPIC) rf_outbox_add_header(o, "Request-Id", "%s", r->id);
     const rf_route *t = find_route(r, &e, o);
     r->route = t;
     if (t && authorize(s, r, t->scope, &e, o)) return true;

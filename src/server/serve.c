@@ -13,7 +13,9 @@
 
 #include "base/log.h"
 #include "base/os.h"
+#include "server/notify.h"
 #include "server/server.h"
+#include "server/trace.h"
 
 enum { MAX_PEM_BYTES = 1 << 20, SPARE_FILES = 64, KILLED_BY = 128, LAST_WORDS_US = 1000000 };
 
@@ -30,13 +32,17 @@ typedef struct rf_server_private {
 
 static void *step_engine(void *user) {
     rf_server *s = user;
-    while (!atomic_load(&s->own->stop) || rf_jobs_n_open(s->jobs)) {
+    while (!atomic_load(&s->own->stop) || rf_jobs_n_open(s->jobs) || rf_embeds_n_open(s->embeds)) {
         rf_engine_wait(s->engine);
         int worked;
-        while ((worked = rf_engine_step(s->engine)) != 0)
+        bool embedded;
+        do {
+            worked = rf_engine_step(s->engine);
             if (worked < 0)
                 rf_log_write(RF_LOG_ERROR, "a step of the engine failed: %s",
                              rf_status_name((rf_status)-worked));
+            embedded = rf_embeds_step(s->embeds);
+        } while (worked != 0 || embedded);
     }
     return NULL;
 }
@@ -60,15 +66,17 @@ static void refuse(void *user, int status, const char *message, rf_outbox *o) {
 static void done(void *user, const rf_http_request *r, int status, bool complete) {
     rf_server *s = user;
     const rf_key *key = r->caller;
+    char origin[RF_TRACE_CHARS];
+    rf_trace_describe(rf_http_header(r, "traceparent"), rf_http_header(r, "X-Request-Id"), origin);
     rf_metrics_add(&s->metrics, RF_M_HTTP_REQUESTS, 1);
     if (status >= 500)
         rf_metrics_add(&s->metrics, RF_M_HTTP_ERRORS, 1);
     else if (status >= 400)
         rf_metrics_add(&s->metrics, RF_M_HTTP_REFUSED, 1);
-    rf_log_write(RF_LOG_INFO, "request=%s %.10s %.*s status=%d%s ms=%.1f key=%s", r->id, r->method,
-                 (int)(r->path.len > 200 ? 200 : r->path.len), r->path.p, status,
+    rf_log_write(RF_LOG_INFO, "request=%s %.10s %.*s status=%d%s ms=%.1f key=%s%s", r->id,
+                 r->method, (int)(r->path.len > 200 ? 200 : r->path.len), r->path.p, status,
                  complete ? "" : " incomplete", (double)(rf_time_us() - r->start_us) / 1e3,
-                 key ? key->name : "-");
+                 key ? key->name : "-", origin);
     if (!atomic_load(&s->draining)) return;
     ssize_t n = write(s->own->wake, &(uint64_t){1}, sizeof(uint64_t));
     if (n < 0) rf_log_write(RF_LOG_DEBUG, "the drain is not told: %s", strerror(errno));
@@ -169,12 +177,19 @@ rf_status rf_server_open(rf_server **out, rf_engine *engine, const rf_server_opt
     const rf_jobs_opts jobs = {.engine = engine,
                                .metrics = &s->metrics,
                                .model = opts->model,
+                               .format = &s->format,
                                .max_waiting = opts->max_waiting,
                                .ping_seconds = opts->ping_seconds};
+    const rf_embeds_opts embeds = {.engine = engine,
+                                   .metrics = &s->metrics,
+                                   .model = opts->model,
+                                   .max_waiting = opts->max_waiting};
     rf_status status = s->own->wake >= 0 ? RF_OK : rf_fail(e, RF_ENOMEM, "cannot make an eventfd");
     if (status == RF_OK && opts->keys_file) status = rf_keys_load(&s->keys, opts->keys_file, e);
     if (status == RF_OK) status = read_tls(s, e);
+    if (status == RF_OK) status = rf_reply_format_open(&s->format, engine, opts->tool_format, e);
     if (status == RF_OK) status = rf_jobs_create(&s->jobs, &jobs, e);
+    if (status == RF_OK) status = rf_embeds_create(&s->embeds, &embeds, e);
     if (status == RF_OK) status = listen_for(s, e);
     if (status == RF_OK) status = start_stepper(s, e);
     if (status == RF_OK) status = start_http(s, e);
@@ -199,6 +214,7 @@ void rf_server_block_signals(void) {
 void rf_server_drain(rf_server *s) {
     atomic_store(&s->draining, true);
     rf_jobs_refuse_new(s->jobs);
+    rf_embeds_refuse_new(s->embeds);
 }
 
 /* Waits for a signal (true; signals -1: for none) or, when there is a time limit, for all answers to
@@ -230,7 +246,9 @@ void rf_server_run(rf_server *s) {
         rf_log_write(RF_LOG_ERROR, "cannot wait for signals: %s", strerror(errno));
         return;
     }
+    rf_notify("READY=1");
     wait_for_signal(s, signals, 0);
+    rf_notify("STOPPING=1");
     rf_log_write(RF_LOG_INFO, "stopping: %u answers are still open", rf_jobs_n_open(s->jobs));
     rf_server_drain(s);
     uint64_t until = rf_time_us() + s->o.drain_seconds * (uint64_t)1000000;
@@ -246,6 +264,7 @@ void rf_server_run(rf_server *s) {
 static void finish_jobs(rf_server *s) {
     rf_server_drain(s);
     rf_jobs_cancel_all(s->jobs);
+    rf_embeds_cancel_all(s->embeds);
     atomic_store(&s->own->stop, true);
     rf_engine_wake(s->engine);
     if (s->own->stepping) pthread_join(s->own->stepper, NULL);
@@ -254,10 +273,12 @@ static void finish_jobs(rf_server *s) {
 void rf_server_close(rf_server *s) {
     if (!s) return;
     own *w = s->own;
-    if (s->jobs) finish_jobs(s);
+    if (s->embeds) finish_jobs(s);
     if (s->http) wait_for_signal(s, -1, rf_time_us() + LAST_WORDS_US);
     rf_http_stop(s->http);
     rf_jobs_free(s->jobs);
+    rf_embeds_free(s->embeds);
+    rf_reply_format_close(&s->format);
     rf_keys_free(s->keys);
     if (!s->http && w->listener.fd >= 0) close(w->listener.fd);
     rf_listener_close(&w->listener);

@@ -5,6 +5,7 @@
  * the server. */
 #pragma once
 #include "rocmforge.h"
+#include "server/embed.h"
 #include "server/http.h"
 #include "server/job.h"
 
@@ -17,7 +18,8 @@ typedef struct rf_server_opts {
     const char *tls_cert_file, *tls_key_file; /* both or none */
     const char *const *cors;
     size_t n_cors;
-    uint32_t max_waiting; /* answers in the queue */
+    const char *tool_format; /* how the model writes tool calls; NULL: as its template says */
+    uint32_t max_waiting;    /* answers in the queue */
     uint32_t max_connections, http_threads;
     size_t max_body;
     uint32_t idle_seconds, request_seconds, drain_seconds, ping_seconds;
@@ -44,7 +46,9 @@ struct rf_server {
     rf_engine_info info;
     rf_keys *keys; /* NULL: none needed */
     rf_metrics metrics;
+    rf_reply_format format;
     rf_jobs *jobs;
+    rf_embeds *embeds;
     rf_http *http;
     char url[200];
     int64_t created; /* seconds since 1970 */
@@ -63,4 +67,7 @@ typedef struct rf_route {
 } rf_route;
 extern const rf_route rf_routes[];
 extern const size_t rf_route_count;
+rf_api_style rf_routes_style(rf_str path);              /* of its errors */
 void rf_openapi_print(const rf_server *s, rf_buf *out); /* openapi.c */
+/* page.c: GET / */
+void rf_page(rf_server *s, const rf_http_request *r, rf_str arg, rf_outbox *o);

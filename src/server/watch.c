@@ -14,7 +14,11 @@
 
 #include "base/os.h"
 
-enum { TICK_MS = 1000, MAX_EVENTS = 64 };
+enum {
+    TICK_MS = 1000,
+    MAX_EVENTS = 64,
+    LEFT_US = 1000000, /* for what a client sent before it left; the library may miss its leaving */
+};
 
 typedef struct entry {
     uint32_t generation; /* 0: not in use */
@@ -60,6 +64,7 @@ static void shut_late_ones(rf_watch *g) {
         const entry *t = find(g, (int)fd);
         if (!t || t->phase == RF_WATCH_BUSY) continue;
         uint64_t limit = t->phase == RF_WATCH_IDLE ? g->o.idle_us : g->o.reading_us;
+        if (t->left && limit > LEFT_US) limit = LEFT_US;
         if (now - t->since_us > limit) shutdown((int)fd, SHUT_RDWR);
     }
     pthread_mutex_unlock(&g->lock);

@@ -37,7 +37,8 @@ static inline session_opts session_defaults(void) {
                                      .max_seqs = 8,
                                      .max_outputs = 64,
                                      .n_kv_blocks = 32,
-                                     .kv_type = RF_DT_F32}};
+                                     .k_type = RF_DT_F32,
+                                     .v_type = RF_DT_F32}};
 }
 
 static inline void must(rf_status s, const rf_error *e) {

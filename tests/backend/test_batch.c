@@ -24,7 +24,7 @@ static void make(world *w, rf_attn_kind kind) {
     rf_test_tiny_make(&w->tiny, 2, 2, 1, 4);
     w->tiny.m.layers[1].pattern.kind = kind;
     assert_int_equal(rf_plan_build(&w->plan, &w->tiny.m, NULL, &e), RF_OK);
-    w->limits = (rf_limits){8, 3, 4, N_BLOCKS, RF_DT_F32};
+    w->limits = (rf_limits){8, 3, 4, N_BLOCKS, RF_DT_F32, RF_DT_F32};
     memcpy(w->token, (int32_t[]){0, 31, 5, 6, 7}, sizeof w->token);
     memcpy(w->pos, (uint32_t[]){31, 32, 33, 0, 1}, sizeof w->pos);
     memcpy(w->seq_start, (uint32_t[]){0, 3, 5}, sizeof w->seq_start);

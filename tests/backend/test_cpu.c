@@ -149,9 +149,14 @@ static void test_lockstep(void **state) {
         for (int level = 0; level <= (int)rf_isa_best(); level++) {
             session_opts o = session_defaults();
             o.isa = (rf_isa)level;
-            o.limits.kv_type = i % 2 ? RF_DT_F16 : RF_DT_F32;
-            /* an f16 may fall to the other side of a tie: one part in 2048 of one key */
-            tolerance limit = {i % 2 ? 1e-3 : 2e-5, false};
+            /* A rounded number may fall to the other side of a tie: one part in 2048 of one key in
+             * f16, 256 in bf16, 127 of the group's largest in q8_0. */
+            static const rf_dtype types[] = {RF_DT_F32, RF_DT_F16, RF_DT_BF16, RF_DT_Q8_0};
+            static const double most[] = {2e-5, 1e-3, 8e-3, 1.6e-2};
+            o.limits.k_type = types[i % 4];
+            o.limits.v_type = types[i / 4 % 2 ? i % 4 : (i + 1) % 4];
+            double k = most[i % 4], v = most[i / 4 % 2 ? i % 4 : (i + 1) % 4];
+            tolerance limit = {k > v ? k : v, false};
             lockstep(fixture(float_fixtures[i], ".gguf"), &o, limit);
         }
     }
@@ -261,8 +266,8 @@ static void test_limits(void **state) {
     cases[1].limits.max_seqs = 0;
     cases[2] = (limit_case){ok, RF_EARG, "n_kv_blocks is 0"};
     cases[2].limits.n_kv_blocks = 0;
-    cases[3] = (limit_case){ok, RF_EUNSUPPORTED, "type Q8_0, expected F16 or F32"};
-    cases[3].limits.kv_type = RF_DT_Q8_0;
+    cases[3] = (limit_case){ok, RF_EUNSUPPORTED, "values of type Q4_K, expected F32, F16"};
+    cases[3].limits.v_type = RF_DT_Q4_K;
     /* llama-gqa: 3 layers, 2 KV heads of 10 dimensions: 2560 bytes a block and layer */
     cases[4] = (limit_case){ok, RF_ENOMEM, "32985348825600 bytes"};
     cases[4].limits.n_kv_blocks = UINT32_MAX;

@@ -193,15 +193,16 @@ static void make_sequences(world *w) {
     }
 }
 
-static void check_model(rf_model *m, rf_dtype kv_type, const rf_attn_pattern *patterns,
-                        uint32_t n_patterns) {
+static void check_model(rf_model *m, rf_dtype k_type, rf_dtype v_type,
+                        const rf_attn_pattern *patterns, uint32_t n_patterns) {
     world *w = rf_alloc(1, sizeof *w);
     assert_non_null(w);
     w->m = m;
     w->seed = 21;
     w->o = session_defaults();
     w->o.limits.n_kv_blocks = N_BLOCKS;
-    w->o.limits.kv_type = kv_type;
+    w->o.limits.k_type = k_type;
+    w->o.limits.v_type = v_type;
     w->o.patterns = patterns;
     w->o.n_patterns = n_patterns;
     for (uint32_t i = 0; i < n_patterns; i++) {
@@ -231,28 +232,36 @@ static void check_model(rf_model *m, rf_dtype kv_type, const rf_attn_pattern *pa
     rf_free(w);
 }
 
-static void check_schedules(const char *path, rf_dtype kv_type, const rf_attn_pattern *patterns,
-                            uint32_t n_patterns) {
+static void check_schedules(const char *path, rf_dtype k_type, rf_dtype v_type,
+                            const rf_attn_pattern *patterns, uint32_t n_patterns) {
     rf_model *m = open_model(path);
-    check_model(m, kv_type, patterns, n_patterns);
+    check_model(m, k_type, v_type, patterns, n_patterns);
     rf_model_close(m);
 }
 
 static void test_float_weights(void **state) {
     (void)state;
-    check_schedules(rf_test_data("models/llama-gqa.gguf"), RF_DT_F32, NULL, 0);
-    check_schedules(rf_test_data("models/llama-f16.gguf"), RF_DT_F16, NULL, 0);
+    check_schedules(rf_test_data("models/llama-gqa.gguf"), RF_DT_F32, RF_DT_F32, NULL, 0);
+    check_schedules(rf_test_data("models/llama-f16.gguf"), RF_DT_F16, RF_DT_F16, NULL, 0);
 }
 
 static void test_qwen(void **state) {
     (void)state;
-    check_schedules(rf_test_data("models/qwen2-yarn.gguf"), RF_DT_F16, NULL, 0);
-    check_schedules(rf_test_data("models/qwen3-bf16.gguf"), RF_DT_F32, NULL, 0);
+    check_schedules(rf_test_data("models/qwen2-yarn.gguf"), RF_DT_F16, RF_DT_F16, NULL, 0);
+    check_schedules(rf_test_data("models/qwen3-bf16.gguf"), RF_DT_F32, RF_DT_F32, NULL, 0);
 }
 
 static void test_every_format(void **state) {
     (void)state;
-    check_schedules(zoo_write(), RF_DT_F16, NULL, 0);
+    check_schedules(zoo_write(), RF_DT_F16, RF_DT_F16, NULL, 0);
+}
+
+static void test_cache_types(void **state) {
+    (void)state;
+    check_schedules(rf_test_data("models/llama-gqa.gguf"), RF_DT_Q8_0, RF_DT_Q8_0, NULL, 0);
+    check_schedules(rf_test_data("models/qwen3-bf16.gguf"), RF_DT_BF16, RF_DT_BF16, NULL, 0);
+    check_schedules(rf_test_data("models/qwen2-yarn.gguf"), RF_DT_Q8_0, RF_DT_F16, NULL, 0);
+    check_schedules(rf_test_data("models/llama-f16.gguf"), RF_DT_F32, RF_DT_Q8_0, NULL, 0);
 }
 
 /* req: C-06, B-38 */
@@ -262,17 +271,18 @@ static void test_patterns(void **state) {
         {RF_ATTN_GLOBAL_LOCAL, 9, 4}, {RF_ATTN_LOCAL, 20, 0}, {RF_ATTN_CAUSAL, 0, 0}};
     static const rf_attn_pattern custom[] = {
         {RF_ATTN_CUSTOM, 0, 0}, {RF_ATTN_CAUSAL, 0, 0}, {RF_ATTN_GLOBAL_LOCAL, 40, 33}};
-    check_schedules(rf_test_data("models/mistral-window.gguf"), RF_DT_F16, NULL, 0);
-    check_schedules(rf_test_data("models/llama-gqa.gguf"), RF_DT_F32, mixed, 3);
-    check_schedules(rf_test_data("models/llama-gqa.gguf"), RF_DT_F16, custom, 3);
+    check_schedules(rf_test_data("models/mistral-window.gguf"), RF_DT_F16, RF_DT_F16, NULL, 0);
+    check_schedules(rf_test_data("models/llama-gqa.gguf"), RF_DT_F32, RF_DT_F32, mixed, 3);
+    check_schedules(rf_test_data("models/llama-gqa.gguf"), RF_DT_F16, RF_DT_F16, custom, 3);
 }
 
 /* Plans of every op, as random as they come. */
 static void test_random_plans(void **state) {
     (void)state;
+    static const rf_dtype types[] = {RF_DT_F32, RF_DT_F16, RF_DT_BF16, RF_DT_Q8_0};
     for (uint64_t seed = 100; seed < LAST_SEED; seed++) {
         odd *o = odd_open(seed, true, false);
-        check_model(&o->m, seed % 2 ? RF_DT_F16 : RF_DT_F32, NULL, 0);
+        check_model(&o->m, types[seed % 4], types[seed / 4 % 4], NULL, 0);
         odd_close(o);
     }
 }
@@ -281,7 +291,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_float_weights), cmocka_unit_test(test_qwen),
         cmocka_unit_test(test_every_format),  cmocka_unit_test(test_patterns),
-        cmocka_unit_test(test_random_plans),
+        cmocka_unit_test(test_random_plans),  cmocka_unit_test(test_cache_types),
     };
     print_message("levels up to %s\n", rf_isa_name(rf_isa_best()));
     return cmocka_run_group_tests(tests, NULL, NULL);

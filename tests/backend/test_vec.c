@@ -398,69 +398,84 @@ static bool is_visible(const attend_case *c, uint32_t j) {
     return false;
 }
 
+static const rf_dtype kv_types[] = {RF_DT_F32, RF_DT_F16, RF_DT_BF16, RF_DT_Q8_0};
+
+static size_t row_bytes(rf_dtype type, uint32_t n) {
+    return type == RF_DT_Q8_0 ? (n + 31) / 32 * 34 : type == RF_DT_F32 ? 4 * n : 2 * n;
+}
+
 static float elem_at(rf_dtype type, const uint8_t *row, uint32_t d) {
-    if (type == RF_DT_F16) {
-        uint16_t h;
-        memcpy(&h, row + 2 * d, sizeof h);
-        return rf_f16_to_f32(h);
-    }
     float f;
-    memcpy(&f, row + 4 * d, sizeof f);
+    uint16_t h;
+    size_t at = type == RF_DT_Q8_0 ? d / 32 * 34 : type == RF_DT_F32 ? 4 * d : 2 * d;
+    memcpy(&h, row + at, sizeof h);
+    if (type == RF_DT_F16) return rf_f16_to_f32(h);
+    if (type == RF_DT_BF16) return rf_bf16_to_f32(h);
+    if (type == RF_DT_Q8_0) return rf_f16_to_f32(h) * (float)(int8_t)row[at + 2 + d % 32];
+    memcpy(&f, row + at, sizeof f);
     return f;
 }
 
 /* Dimension d of the key and of the value at position j, whatever their type. */
 static double key_at(const rf_attend *a, uint32_t j, uint32_t d) {
     const uint8_t *row = a->k + a->table[j / 32] * a->k_block + j % 32 * a->k_row;
-    return (double)elem_at(a->kv_type, row, d);
+    return (double)elem_at(a->k_type, row, d);
 }
 
 static double value_at(const rf_attend *a, uint32_t j, uint32_t d) {
     const uint8_t *row = a->v + a->table[j / 32] * a->v_block + j % 32 * a->v_row;
-    return (double)elem_at(a->kv_type, row, d);
+    return (double)elem_at(a->v_type, row, d);
 }
 
-static void kv_set(uint8_t *pool, rf_dtype type, size_t i, float f) {
-    uint16_t h = rf_f32_to_f16(f);
-    if (type == RF_DT_F16) {
-        memcpy(pool + 2 * i, &h, sizeof h);
-    } else {
-        memcpy(pool + 4 * i, &f, sizeof f);
+/* A row of n random numbers, or of the one that is given. */
+static void set_row(uint8_t *row, rf_dtype type, uint32_t n, uint64_t *seed, const float *all) {
+    for (uint32_t d = 0; d < n; d++) {
+        float f = all ? *all : rf_test_randf(seed);
+        uint16_t h = type == RF_DT_BF16 ? rf_f32_to_bf16(f) : rf_f32_to_f16(f);
+        if (type == RF_DT_F32) {
+            memcpy(row + 4 * d, &f, sizeof f);
+        } else if (type != RF_DT_Q8_0) {
+            memcpy(row + 2 * d, &h, sizeof h);
+        } else {
+            h = rf_f32_to_f16(f / 127);
+            if (d % 32 == 0) memcpy(row + d / 32 * 34, &h, sizeof h);
+            row[d / 32 * 34 + 2 + d % 32] = (uint8_t)(rf_test_rand(seed) % 255 + 129);
+        }
     }
 }
 
 /* A pool of blocks of KV_HEADS heads of 32 rows of dim elements. */
-static rf_guarded random_pool(attend_case *c, uint64_t *seed, uint32_t dim) {
+static rf_guarded random_pool(attend_case *c, uint64_t *seed, uint32_t dim, rf_dtype type) {
     const rf_attend *a = &c->a;
-    size_t block = (size_t)KV_HEADS * 32 * dim, n = SLOTS * block;
-    size_t elem = a->kv_type == RF_DT_F16 ? 2 : 4;
-    uint8_t *p = rf_alloc(n, elem);
+    size_t row = row_bytes(type, dim), n_rows = (size_t)SLOTS * KV_HEADS * 32;
+    uint8_t *p = rf_alloc(n_rows, row);
     assert_non_null(p);
-    for (size_t i = 0; i < n; i++)
-        kv_set(p, a->kv_type, i, rf_test_randf(seed));
+    for (size_t i = 0; i < n_rows; i++)
+        set_row(p + i * row, type, dim, seed, NULL);
     /* What lies in rows that nobody may see must not matter. */
     for (uint32_t j = 0; j < (a->kv_len + 31) / 32 * 32; j++) {
         if (j < a->kv_len && c->seen[j]) continue;
         if (c->table[j / 32] >= SLOTS) continue;
-        size_t at = c->table[j / 32] * block + j % 32 * dim + block / KV_HEADS;
-        for (uint32_t d = 0; d < dim; d++)
-            kv_set(p, a->kv_type, at + d, j % 2 ? NAN : INFINITY);
+        float poison = j % 2 ? NAN : INFINITY;
+        size_t at = (size_t)c->table[j / 32] * KV_HEADS * 32 + 32 + j % 32; /* of KV head 1 */
+        set_row(p + at * row, type, dim, seed, &poison);
     }
-    rf_guarded g = rf_guard(p, n * elem);
+    rf_guarded g = rf_guard(p, n_rows * row);
     rf_free(p);
     return g;
 }
 
 /* value_dim 0: values are the first half of each key. */
 static void make_case(attend_case *c, uint64_t *seed, uint32_t head_dim, uint32_t value_dim,
-                      uint32_t n_q, rf_dtype type, rf_attn_pattern pattern) {
+                      uint32_t n_q, const rf_dtype type[2], rf_attn_pattern pattern) {
     memset(c, 0, sizeof *c);
     rf_attend *a = &c->a;
-    size_t elem = type == RF_DT_F16 ? 2 : 4;
-    *a = (rf_attend){.n_q = n_q, .head_dim = head_dim, .kv_type = type, .pattern = pattern};
+    *a = (rf_attend){.n_q = n_q, .head_dim = head_dim, .pattern = pattern};
+    a->k_type = type[0];
+    a->v_type = type[value_dim != 0];
     a->value_dim = value_dim ? value_dim : (head_dim + 1) / 2;
-    a->k_row = elem * head_dim;
-    a->v_row = value_dim ? elem * value_dim : a->k_row;
+    a->k_row = row_bytes(a->k_type, head_dim);
+    a->v_row = value_dim ? row_bytes(a->v_type, value_dim) : a->k_row;
     a->k_block = a->k_row * 32 * KV_HEADS;
     a->v_block = a->v_row * 32 * KV_HEADS;
     if (rf_test_rand(seed) & 1) a->softcap = 3.0f;
@@ -488,8 +503,8 @@ static void make_case(attend_case *c, uint64_t *seed, uint32_t head_dim, uint32_
     }
     c->q = noise(seed, (size_t)n_q * head_dim, 2.0f);
     a->q = floats(&c->q);
-    c->k = random_pool(c, seed, head_dim);
-    c->v = random_pool(c, seed, value_dim ? value_dim : head_dim);
+    c->k = random_pool(c, seed, head_dim, a->k_type);
+    c->v = random_pool(c, seed, value_dim ? value_dim : head_dim, a->v_type);
     a->k = c->k.p + a->k_block / KV_HEADS; /* KV head 1 */
     a->v = value_dim ? c->v.p + a->v_block / KV_HEADS : a->k;
 }
@@ -564,12 +579,12 @@ static void test_attend(void **state) {
     size_t id = 0;
     for (size_t d = 0; d < RF_COUNT(dims); d++) {
         for (size_t p = 0; p < RF_COUNT(patterns); p++) {
-            for (int half = 0; half < 2; half++, id++) {
+            for (size_t t = 0; t < RF_COUNT(kv_types); t++, id++) {
                 attend_case c;
                 uint32_t n_q = groups[id % RF_COUNT(groups)];
                 uint32_t v_dims[] = {dims[d], dims[(d + 5) % RF_COUNT(dims)], 0};
-                make_case(&c, &seed, dims[d], v_dims[id % 3], n_q, half ? RF_DT_F16 : RF_DT_F32,
-                          patterns[p]);
+                rf_dtype types[] = {kv_types[t], kv_types[(t + id / 12) % 4]};
+                make_case(&c, &seed, dims[d], v_dims[id % 3], n_q, types, patterns[p]);
                 check_case(&c, id);
                 free_case(&c);
             }
@@ -584,7 +599,7 @@ static void test_attend_nothing(void **state) {
     for (rf_isa isa = RF_ISA_SCALAR; isa <= rf_isa_best(); isa++) {
         attend_case c;
         float got[5 * 24];
-        make_case(&c, &seed, 24, 24, 5, RF_DT_F16, (rf_attn_pattern){RF_ATTN_CUSTOM, 0, 0});
+        make_case(&c, &seed, 24, 24, 5, kv_types + 2, (rf_attn_pattern){RF_ATTN_CUSTOM, 0, 0});
         for (uint32_t j = 0; j < c.a.kv_len; j++)
             c.mask[j] = -INFINITY;
         for (uint32_t i = 0; i < 8; i++)
@@ -604,10 +619,10 @@ static void test_attend_nothing(void **state) {
 static void test_attend_rising(void **state) {
     (void)state;
     uint64_t seed = 6;
-    for (int half = 0; half < 2; half++) {
+    for (size_t t = 0; t < RF_COUNT(kv_types); t++) {
         attend_case c;
-        make_case(&c, &seed, 64, 64, 4, half ? RF_DT_F16 : RF_DT_F32,
-                  (rf_attn_pattern){RF_ATTN_BIDIRECTIONAL, 0, 0});
+        rf_dtype types[] = {kv_types[t], kv_types[t]};
+        make_case(&c, &seed, 64, 64, 4, types, (rf_attn_pattern){RF_ATTN_BIDIRECTIONAL, 0, 0});
         for (float scale = 1.0f; scale < 5000.0f; scale *= 8.0f) {
             c.a.scale = scale;
             float *want = fenced(256), *got = fenced(256);

@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <sched.h>
 
+#include "base/os.h"
 #include "engine/harness.h"
 
 enum { N_REQUESTS = 20, N_VOCAB = 128 };
@@ -16,21 +17,27 @@ typedef struct job {
     int32_t max_tokens;
     rf_sampling sampling;
     record alone, crowd;
+    bool grows; /* a short prompt, a long answer that nothing ends early */
     bool cancelled;
 } job;
 
 static job jobs[N_REQUESTS];
 static char model_path[4096];
+static const char *kv_type; /* of the KV cache, in every engine of jobs */
 
 static rf_request_opts opts_of(const job *j, record *r) {
     rf_request_opts o = request_of(j->prompt, j->n_prompt, j->max_tokens, r);
     o.sampling = j->sampling;
+    o.ignore_eos = j->grows;
+    o.flow = j->sampling.seed % 3;
+    o.weight = 1 + (uint32_t)j->sampling.seed % 2;
+    o.priority = (int32_t)(j->sampling.seed % 5) - 2;
     return o;
 }
 
 /* Requests of every length and with every kind of sampling, some of which share a prompt's start;
  * each runs in an engine of its own. */
-static void make_jobs(const char *fixture) {
+static void make_jobs(const char *fixture, bool grow) {
     uint64_t noise = 4;
     snprintf(model_path, sizeof model_path, "%s", rf_test_data(fixture));
     memset(jobs, 0, sizeof jobs);
@@ -40,19 +47,26 @@ static void make_jobs(const char *fixture) {
         random_tokens(&noise, j->prompt, j->n_prompt, N_VOCAB);
         if (i % 5 == 4) memcpy(j->prompt, jobs[i - 4].prompt, sizeof j->prompt);
         j->max_tokens = (int32_t)(1 + rf_test_rand(&noise) % 24);
+        j->grows = grow;
+        if (grow) {
+            j->n_prompt = 1 + j->n_prompt % 40;
+            j->max_tokens = i % 6 == 5 ? -1 : j->max_tokens * 6; /* -1: to the context's end */
+        }
         j->sampling = rf_sampling_default();
         j->sampling.seed = (uint64_t)i;
         if (i % 3 == 0) j->sampling.temperature = 0;
         if (i % 4 == 1) j->sampling.repeat_penalty = 1.2f;
         if (i % 4 == 2) j->sampling.dry_multiplier = 1;
         if (i % 7 == 3) j->sampling.mirostat = true;
-        rf_engine *en = open_engine((rf_engine_opts){.model_path = model_path});
+        rf_engine *en = open_engine((rf_engine_opts){.model_path = model_path, .kv_type = kv_type});
         rf_request_opts o = opts_of(j, &j->alone);
         run_request(en, &o);
         assert_int_equal(j->alone.n_prompt, j->n_prompt);
         assert_int_equal(j->alone.n_cached, 0);
         assert_true(j->alone.finish == RF_FINISH_LENGTH || j->alone.finish == RF_FINISH_STOP);
-        if (j->alone.finish == RF_FINISH_LENGTH) assert_int_equal(j->alone.n_tokens, j->max_tokens);
+        if (j->alone.finish == RF_FINISH_LENGTH)
+            assert_int_equal(j->alone.n_tokens,
+                             j->max_tokens > 0 ? (uint32_t)j->max_tokens : 256 - j->n_prompt);
         assert_all_blocks_free(en);
         rf_engine_close(en);
     }
@@ -89,8 +103,10 @@ static void check_crowd(const rf_engine *en) {
 
 /* ---- one thread, random arrivals and cancels ---- */
 
-static void run_crowd(rf_engine_opts o, uint64_t noise) {
+/* Returns how often a request was preempted. */
+static uint64_t run_crowd(rf_engine_opts o, uint64_t noise) {
     o.model_path = model_path;
+    o.kv_type = kv_type;
     rf_engine *en = open_engine(o);
     int order[N_REQUESTS], next = 0;
     for (int i = 0; i < N_REQUESTS; i++) {
@@ -114,12 +130,15 @@ static void run_crowd(rf_engine_opts o, uint64_t noise) {
         assert_true(worked == 0 || worked == 1);
     }
     check_crowd(en);
+    rf_engine_stats stats;
+    rf_engine_get_stats(en, &stats);
     rf_engine_close(en);
     forget_crowd();
+    return stats.n_preemptions;
 }
 
 static void crowds_of(const char *fixture) {
-    make_jobs(fixture);
+    make_jobs(fixture, false);
     for (uint64_t round = 0; round < 4; round++) {
         uint64_t noise = round * 10;
         run_crowd((rf_engine_opts){.batch_tokens = 1, .max_seqs = 1}, noise);
@@ -136,6 +155,157 @@ static void crowds_of(const char *fixture) {
 static void crowds_llama(void **state) { (void)state, crowds_of("models/llama-gqa.gguf"); }
 static void crowds_qwen3(void **state) { (void)state, crowds_of("models/qwen3.gguf"); }
 static void crowds_window(void **state) { (void)state, crowds_of("models/mistral-window.gguf"); }
+
+/* Answers that outgrow the KV cache together: they give way, wait and go on, and nobody can tell. */
+static void preemptions_of(const char *fixture, const char *type) {
+    uint64_t n_preemptions = 0;
+    kv_type = type;
+    make_jobs(fixture, true);
+    for (uint64_t round = 0; round < 4; round++) {
+        static const rf_engine_opts tight[] = {
+            {.batch_tokens = 6, .max_seqs = 6, .n_kv_blocks = 8, .n_threads = 1},
+            {.batch_tokens = 9, .max_seqs = 8, .n_kv_blocks = 9, .n_threads = 2},
+            {.batch_tokens = 64, .max_seqs = 5, .n_kv_blocks = 11, .n_threads = 3},
+            {.batch_tokens = 256, .max_seqs = N_REQUESTS, .n_kv_blocks = 13, .n_threads = 2},
+        };
+        for (size_t i = 0; i < RF_COUNT(tight); i++) {
+            uint64_t n = run_crowd(tight[i], 100 + round * RF_COUNT(tight) + i);
+            assert_true(n > 0);
+            n_preemptions += n;
+        }
+    }
+    print_message("%llu preemptions\n", (unsigned long long)n_preemptions);
+    assert_true(n_preemptions > 40);
+    assert_int_equal(run_crowd((rf_engine_opts){.n_kv_blocks = 8 * N_REQUESTS}, 99), 0);
+    forget_jobs();
+    kv_type = NULL;
+}
+
+static void preemptions_llama(void **state) {
+    (void)state, preemptions_of("models/llama-gqa.gguf", NULL);
+}
+static void preemptions_q8_0(void **state) {
+    (void)state, preemptions_of("models/qwen3.gguf", "q8_0,bf16");
+}
+static void preemptions_window(void **state) {
+    (void)state, preemptions_of("models/mistral-window.gguf", NULL);
+}
+
+/* Three requests without a limit share a cache that holds one of them.  The oldest has a token from
+ * every step; the others go on later, and what is told of their prompt is that of their start. */
+static void the_oldest_never_waits(void **state) {
+    (void)state;
+    const char *path = rf_test_data("models/qwen3.gguf");
+    int32_t prompt[3][40];
+    uint64_t noise = 21;
+    record r[3] = {{0}, {0}, {0}};
+    rf_engine *en = open_engine((rf_engine_opts){.model_path = path, .n_kv_blocks = 8});
+    rf_engine_stats stats;
+    for (int i = 0; i < 3; i++) {
+        random_tokens(&noise, prompt[i], 40, N_VOCAB);
+        rf_request_opts o = request_of(prompt[i], 40, -1, &r[i]);
+        o.ignore_eos = true;
+        submit(en, &o);
+    }
+    for (uint32_t step = 1; !r[0].n_ends; step++) {
+        assert_int_equal(rf_engine_step(en), 1);
+        assert_int_equal(r[0].n_tokens, step);
+        rf_engine_get_stats(en, &stats);
+        if (stats.n_preemptions == 0) { /* two of 2 blocks and 1 ahead; no room for a third */
+            assert_int_equal(stats.n_running, 2);
+            assert_int_equal(stats.n_waiting, 1);
+            assert_int_equal(stats.kv_hits + stats.kv_misses, 2); /* waiting is no lookup */
+        }
+    }
+    assert_true(stats.n_preemptions > 0);
+    assert_true(!r[1].n_ends && !rf_engine_is_running(en, r[1].id));
+    run_all(en);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(r[i].n_tokens, 256 - 40);
+        assert_int_equal(r[i].finish, RF_FINISH_LENGTH);
+        assert_int_equal(r[i].n_cached, 0);
+    }
+    assert_all_blocks_free(en);
+    rf_engine_close(en);
+}
+
+static size_t n_over;
+static void count_over(void *user, const rf_event *event) {
+    if (event->finish != RF_FINISH_NONE) *(size_t *)user = ++n_over;
+}
+
+/* One at a time: flows take turns, within one the lowest priority number goes first.  req: C-12 */
+static void turns(void **state) {
+    (void)state;
+    const char *path = rf_test_data("models/qwen2.gguf");
+    static const struct {
+        uint64_t flow;
+        int32_t priority;
+        size_t turn;
+    } jobs_of[] = {{7, 0, 3}, {7, 0, 4}, {7, 1, 5}, {7, -1, 1}, {9, 100, 2}, {9, 100, 6}};
+    enum { N = RF_COUNT(jobs_of) };
+    int32_t prompt[N][20];
+    record r[N] = {0};
+    size_t turn[N] = {0};
+    uint64_t noise = 31;
+    rf_engine *en = open_engine((rf_engine_opts){.model_path = path, .max_seqs = 1});
+    for (int i = 0; i < N; i++) {
+        random_tokens(&noise, prompt[i], 20, N_VOCAB);
+        rf_request_opts o = request_of(prompt[i], 20, 30, &r[i]);
+        o.ignore_eos = true;
+        o.flow = jobs_of[i].flow;
+        o.priority = jobs_of[i].priority;
+        o.weight = o.flow == 7 ? 3 : 1;
+        r[i].then = count_over;
+        r[i].user = &turn[i];
+        submit(en, &o);
+    }
+    n_over = 0;
+    run_all(en);
+    for (int i = 0; i < N; i++) {
+        assert_int_equal(r[i].n_tokens, 30);
+        assert_int_equal(turn[i], jobs_of[i].turn);
+    }
+    rf_engine_close(en);
+}
+
+/* Late ones end as they are, waiting or running; those in time do not notice. */
+static void timeouts(void **state) {
+    (void)state;
+    const char *path = rf_test_data("models/qwen2.gguf");
+    int32_t prompt[20];
+    uint64_t noise = 32;
+    random_tokens(&noise, prompt, 20, N_VOCAB);
+    record r[3] = {0};
+    static const uint32_t limit[] = {0, UINT32_MAX, 1};
+    rf_engine *en = open_engine((rf_engine_opts){.model_path = path, .max_seqs = 2});
+    for (int i = 0; i < 3; i++) {
+        rf_request_opts o = request_of(prompt, 20, 10, &r[i]);
+        o.ignore_eos = true;
+        o.timeout_ms = limit[i];
+        submit(en, &o);
+    }
+    for (uint64_t start = rf_time_us(); rf_time_us() - start < 1000;) {
+    }
+    run_all(en);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(r[i].finish, RF_FINISH_LENGTH);
+        assert_int_equal(r[i].n_tokens, i < 2 ? 10 : 0);
+    }
+    record late = {0};
+    rf_request_opts o = request_of(prompt, 20, -1, &late);
+    o.ignore_eos = true;
+    o.timeout_ms = 1;
+    submit(en, &o);
+    assert_true(rf_engine_step(en) >= 0); /* slower machines end it here, without a token */
+    for (uint64_t start = rf_time_us(); rf_time_us() - start < 1000;) {
+    }
+    run_all(en);
+    assert_int_equal(late.finish, RF_FINISH_LENGTH);
+    assert_true(late.n_tokens <= 1);
+    assert_all_blocks_free(en);
+    rf_engine_close(en);
+}
 
 /* ---- several threads: one steps, others submit, cancel and ask ---- */
 
@@ -177,7 +347,7 @@ static void *submitter(void *arg) {
 /* req: B-14 to B-19 (sharing between threads), B-26, C-18 */
 static void threads(void **state) {
     (void)state;
-    make_jobs("models/qwen2.gguf");
+    make_jobs("models/qwen2.gguf", false);
     for (int round = 0; round < 3; round++) {
         crew c = {.next = 0, .n_busy = 2};
         c.en = open_engine((rf_engine_opts){
@@ -335,9 +505,18 @@ static void reference_backend(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(crowds_llama),      cmocka_unit_test(crowds_qwen3),
-        cmocka_unit_test(crowds_window),     cmocka_unit_test(threads),
-        cmocka_unit_test(prefix_reuse),      cmocka_unit_test(logits_of_a_sequence),
+        cmocka_unit_test(crowds_llama),
+        cmocka_unit_test(crowds_qwen3),
+        cmocka_unit_test(crowds_window),
+        cmocka_unit_test(preemptions_llama),
+        cmocka_unit_test(preemptions_window),
+        cmocka_unit_test(preemptions_q8_0),
+        cmocka_unit_test(the_oldest_never_waits),
+        cmocka_unit_test(turns),
+        cmocka_unit_test(timeouts),
+        cmocka_unit_test(threads),
+        cmocka_unit_test(prefix_reuse),
+        cmocka_unit_test(logits_of_a_sequence),
         cmocka_unit_test(reference_backend),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -122,12 +122,18 @@ static void do_open(model *m, model_seq *s) {
     uint32_t alphabet = 1 + pick(m, 3);
     for (uint32_t i = 0; i < s->n_tokens; i++)
         s->tokens[i] = (int32_t)pick(m, alphabet);
-    uint32_t found, want[MAX_TOKENS], n = 0, most = (s->n_tokens - 1) / m->size;
+    uint32_t found, want[MAX_TOKENS], n = 0, n_shared = 0, most = (s->n_tokens - 1) / m->size;
     uint64_t parent = 0;
     for (int id; n < most && (id = find_block(m, parent, s->tokens + n * m->size)) >= 0; n++) {
         want[n] = (uint32_t)id;
         parent = m->blocks[id].name;
+        n_shared += m->blocks[id].refs > 0;
     }
+    rf_kv_stats old, now;
+    rf_kv_get_stats(m->kv, &old);
+    assert_int_equal(rf_kv_shared(m->kv, s->tokens, s->n_tokens), n_shared);
+    rf_kv_get_stats(m->kv, &now);
+    assert_memory_equal(&old, &now, sizeof old);
     assert_int_equal(rf_kv_match(m->kv, &s->kv, s->tokens, s->n_tokens, &found), RF_OK);
     assert_int_equal(found, n * m->size);
     assert_int_equal(s->kv.n_blocks, n);

@@ -42,7 +42,7 @@ static void wrong_options(void **state) {
         rf_request_opts o;
         int status;
         const char *what;
-    } cases[16];
+    } cases[19];
     size_t n = 0;
 #define CASE(assignment, status_, what_) \
     do {                                 \
@@ -61,6 +61,9 @@ static void wrong_options(void **state) {
     CASE(o.max_tokens = -2, ROCMFORGE_EARG, "max_tokens is -2");
     CASE(o.n_logprobs = -2, ROCMFORGE_EARG, "logprobs is -2: it must lie between -1 and 20");
     CASE(o.n_logprobs = 21, ROCMFORGE_EARG, "logprobs is 21");
+    CASE(o.priority = -101, ROCMFORGE_EARG, "priority is -101: it must lie between -100 and 100");
+    CASE(o.priority = 101, ROCMFORGE_EARG, "priority is 101");
+    CASE(o.weight = 1001, ROCMFORGE_EARG, "weight is 1001: it must not be over 1000");
     CASE((o.stop = many, o.n_stop = 65), ROCMFORGE_EARG, "65 stop strings; at most 64");
     CASE((o.stop = &empty, o.n_stop = 1), ROCMFORGE_EARG, "stop string 0 has 0 bytes");
     CASE((o.stop = &too_long, o.n_stop = 1), ROCMFORGE_EARG, "1 to 4096 are allowed");

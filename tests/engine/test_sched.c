@@ -1,5 +1,5 @@
-/* test_sched.c - how rows are dealt out: against the rules in words, and over whole simulated
- * lives. */
+/* test_sched.c - how rows and KV blocks are dealt out: against the rules in words, and over whole
+ * simulated lives. */
 #include "engine/sched.h"
 
 #include <string.h>
@@ -101,8 +101,73 @@ static void nothing_to_deal(void **state) {
     assert_int_equal(s.chunk, 0);
 }
 
+/* One waits until its tokens and a block more are free beside what the running ones were promised. */
+static void starts(void **state) {
+    (void)state;
+    rf_sched_seq next = {.n_tokens = 9, .n_most = 100};
+    rf_sched_seq running[2] = {{.n_tokens = 8, .n_done = 2, .n_most = 100, .n_blocks = 1},
+                               {.n_tokens = 8, .n_done = 7, .n_most = 10, .n_blocks = 3}};
+    rf_sched_pool pool = {.block_tokens = 4};
+    assert_true(rf_sched_may_start(running, 0, &next, pool)); /* alone: always */
+    pool.n_free = 5; /* the first waits for 2 blocks, the second's whole life has its 3 already */
+    assert_false(rf_sched_may_start(running, 2, &next, pool));
+    assert_false(rf_sched_may_start(running, 1, &next, pool));
+    assert_true(rf_sched_may_start(running + 1, 1, &next, pool));
+    pool.n_free = 6; /* 3 + 1 of its own and those 2 */
+    assert_true(rf_sched_may_start(running, 2, &next, pool));
+    pool.n_free = 4;
+    next.n_blocks = 2; /* shared with those that run: they cost nothing */
+    assert_true(rf_sched_may_start(running, 2, &next, pool));
+    next = (rf_sched_seq){.n_tokens = 9, .n_most = 10, .n_blocks = 1}; /* ends in its last block */
+    assert_true(rf_sched_may_start(running, 2, &next, pool));
+    pool.n_free = 3;
+    assert_false(rf_sched_may_start(running, 2, &next, pool));
+}
+
+/* Whoever is not the last gets all of its chunk; the last gets what is left, or makes room. */
+static void fits(void **state) {
+    (void)state;
+    uint64_t noise = 3;
+    int n_cut = 0, n_refused = 0;
+    for (int round = 0; round < 50000; round++) {
+        rf_sched_seq s[MAX_SEQS], before[MAX_SEQS];
+        size_t n = 1 + rf_test_rand(&noise) % 6;
+        rf_sched_pool pool = {.block_tokens = 1 + (uint32_t)(rf_test_rand(&noise) % 5),
+                              .n_free = (uint32_t)(rf_test_rand(&noise) % 12)};
+        uint32_t want[MAX_SEQS], before_last = 0; /* blocks, counted one by one */
+        for (size_t i = 0; i < n; i++) {
+            uint32_t held = (uint32_t)(rf_test_rand(&noise) % 4);
+            uint32_t done = (uint32_t)(rf_test_rand(&noise) % (held * pool.block_tokens + 1));
+            uint32_t chunk = (uint32_t)(rf_test_rand(&noise) % 14);
+            s[i] = (rf_sched_seq){
+                .n_tokens = done + chunk + 1, .n_done = done, .n_blocks = held, .chunk = chunk};
+            for (want[i] = 0; (held + want[i]) * pool.block_tokens < done + chunk; want[i]++) {
+            }
+            if (i + 1 < n) before_last += want[i];
+        }
+        memcpy(before, s, sizeof s);
+        bool fit = rf_sched_fit(s, n, pool);
+        assert_int_equal(fit, n == 1 || before_last <= pool.n_free);
+        n_refused += !fit;
+        if (!fit) continue;
+        assert_memory_equal(s, before, (n - 1) * sizeof *s);
+        uint32_t left = pool.n_free - before_last;
+        rf_sched_seq *last = &s[n - 1];
+        if (want[n - 1] <= left) {
+            assert_int_equal(last->chunk, before[n - 1].chunk);
+        } else {
+            uint32_t all = (last->n_blocks + left) * pool.block_tokens;
+            assert_int_equal(last->n_done + last->chunk, all);
+            n_cut++;
+        }
+    }
+    assert_true(n_cut > 1000 && n_refused > 1000);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(deals), cmocka_unit_test(lives),
-                                       cmocka_unit_test(nothing_to_deal)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(deals),  cmocka_unit_test(lives), cmocka_unit_test(nothing_to_deal),
+        cmocka_unit_test(starts), cmocka_unit_test(fits),
+    };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

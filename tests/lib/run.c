@@ -23,7 +23,8 @@ static void start(rf_test_run *r, rf_test_run_opts o) {
     uint32_t n_ctx = o.n_ctx ? o.n_ctx : 512;
     r->limits = (rf_limits){.max_tokens = o.max_tokens ? o.max_tokens : 512,
                             .max_seqs = o.n_seqs ? o.n_seqs : 1,
-                            .kv_type = o.kv_type};
+                            .k_type = o.kv_type,
+                            .v_type = o.kv_type};
     r->limits.max_outputs = r->limits.max_tokens;
     r->table_stride = (n_ctx + RF_KV_BLOCK - 1) / RF_KV_BLOCK;
     r->limits.n_kv_blocks = r->table_stride * r->limits.max_seqs;

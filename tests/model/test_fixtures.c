@@ -129,24 +129,32 @@ static void test_positions_are_applied(void **state) {
     rf_test_run_close(&r);
 }
 
-/* An F16 cache rounds keys and values, so logits change, but little. */
-static void test_f16_cache(void **state) {
+/* A cache of fewer bits rounds keys and values, so logits change, but little. */
+static void test_cache_types(void **state) {
     (void)state;
+    static const struct {
+        rf_dtype type;
+        double least, most;
+    } cases[] = {{RF_DT_F16, 1e-6, 5e-3}, {RF_DT_BF16, 1e-5, 4e-2}, {RF_DT_Q8_0, 1e-5, 4e-2}};
     const fixture *f = &fixtures[1];
-    rf_test_run r;
-    rf_test_run_open(&r, &rf_ref_ops, file_of(f, "gguf"),
-                     (rf_test_run_opts){.n_ctx = 64, .kv_type = RF_DT_F16});
-    int32_t tokens[MAX_TOKENS];
-    uint32_t n = rf_test_read_tokens(file_of(f, "tokens.txt"), tokens, MAX_TOKENS);
-    size_t n_logits = (size_t)n * r.model->n_vocab;
-    float *want = expected_logits(f, n, r.model->n_vocab), *got = rf_alloc(n_logits, sizeof *got);
-    assert_non_null(got);
-    rf_test_run_text(&r, tokens, n, n, got);
-    double diff = rf_test_max_diff(got, want, n_logits);
-    assert_true(diff > 1e-6 && diff < 5e-3);
-    rf_test_run_close(&r);
-    rf_free(want);
-    rf_free(got);
+    for (size_t i = 0; i < RF_COUNT(cases); i++) {
+        rf_test_run r;
+        rf_test_run_open(&r, &rf_ref_ops, file_of(f, "gguf"),
+                         (rf_test_run_opts){.n_ctx = 64, .kv_type = cases[i].type});
+        int32_t tokens[MAX_TOKENS];
+        uint32_t n = rf_test_read_tokens(file_of(f, "tokens.txt"), tokens, MAX_TOKENS);
+        size_t n_logits = (size_t)n * r.model->n_vocab;
+        float *want = expected_logits(f, n, r.model->n_vocab);
+        float *got = rf_alloc(n_logits, sizeof *got);
+        assert_non_null(got);
+        rf_test_run_text(&r, tokens, n, n, got);
+        double diff = rf_test_max_diff(got, want, n_logits);
+        if (diff < cases[i].least || diff > cases[i].most)
+            fail_msg("%s: logits differ by %g", rf_dtype_get(cases[i].type)->name, diff);
+        rf_test_run_close(&r);
+        rf_free(want);
+        rf_free(got);
+    }
 }
 
 /* Two texts in one batch, of different length and progress, give what each gives alone.
@@ -190,7 +198,7 @@ int main(void) {
         cmocka_unit_test(test_binding),
         cmocka_unit_test(test_logits),
         cmocka_unit_test(test_positions_are_applied),
-        cmocka_unit_test(test_f16_cache),
+        cmocka_unit_test(test_cache_types),
         cmocka_unit_test(test_two_sequences),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

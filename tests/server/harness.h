@@ -30,11 +30,11 @@ static inline rf_server_opts usual_opts(void) {
                             .ping_seconds = 60};
 }
 
-static inline under_test open_server(uint32_t parallel, const rf_server_opts *o) {
+static inline under_test open_model(const char *path, uint32_t parallel, const rf_server_opts *o) {
     under_test t;
     rf_text why;
     rf_error e = {0};
-    const rf_engine_opts eo = {.model_path = RF_SOURCE_DIR "/models/demo.gguf",
+    const rf_engine_opts eo = {.model_path = path,
                                .max_seqs = parallel,
                                .n_threads = 1,
                                .batch_tokens = 64,
@@ -43,6 +43,10 @@ static inline under_test open_server(uint32_t parallel, const rf_server_opts *o)
     if (rf_server_open(&t.server, t.engine, o, &e) != RF_OK) fail_msg("%s", e.text);
     t.url = rf_server_url(t.server);
     return t;
+}
+
+static inline under_test open_server(uint32_t parallel, const rf_server_opts *o) {
+    return open_model(RF_SOURCE_DIR "/models/demo.gguf", parallel, o);
 }
 
 static inline under_test open_usual(uint32_t parallel) {

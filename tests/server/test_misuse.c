@@ -214,6 +214,28 @@ static void test_slow_request(void **state) {
     close_server(&t);
 }
 
+/* A client that ends its side along with the first bytes is not kept until idle connections are. */
+static void test_half_line(void **state) {
+    (void)state;
+    rf_server_opts o = usual_opts();
+    o.idle_seconds = o.request_seconds = 3600;
+    under_test t = open_server(1, &o);
+    int fds[50];
+    for (int i = 0; i < 50; i++) {
+        fds[i] = rf_test_connect(t.url);
+        rf_test_send(fds[i], "\r\n\r\nGET", 7);
+        shutdown(fds[i], SHUT_WR);
+    }
+    uint64_t start = rf_time_us();
+    while (rf_http_n_connections(t.server->http) > 0 || rf_time_us() - start < 100000) {
+        usleep(20000);
+        assert_true(rf_time_us() - start < 60000000);
+    }
+    for (int i = 0; i < 50; i++)
+        close(fds[i]);
+    close_server(&t);
+}
+
 /* ---- crowds ---- */
 
 static void allow_files(rlim_t n) {
@@ -449,6 +471,7 @@ int main(void) {
         cmocka_unit_test(test_garbage),
         cmocka_unit_test(test_long_chunked_body),
         cmocka_unit_test(test_slow_request),
+        cmocka_unit_test(test_half_line),
         cmocka_unit_test(test_crowd),
         cmocka_unit_test(test_churn),
         cmocka_unit_test(test_drain),

@@ -78,6 +78,8 @@ static void test_every_field(void **state) {
     rf_params_free(&p);
 }
 
+#define TOOL "{\"type\":\"function\",\"function\":{\"name\":\"f\"}}"
+
 static void test_messages(void **state) {
     (void)state;
     rf_params p = parsed(
@@ -88,7 +90,7 @@ static void test_messages(void **state) {
         "\"id\":\"1\","
         "\"type\":\"function\",\"function\":{\"name\":\"f\",\"arguments\":\"{\\\"x\\\":1.0}\"}}]},{"
         "\"role\":"
-        "\"tool\",\"tool_call_id\":\"1\",\"content\":\"c\"}],\"tools\":[{\"type\":\"function\"}],"
+        "\"tool\",\"tool_call_id\":\"1\",\"content\":\"c\"}],\"tools\":[" TOOL "],"
         "\"reasoning_effort\":\"low\",\"chat_template_kwargs\":{\"enable_thinking\":false}}");
     assert_string_equal(p.messages.p,
                         "[{\"role\":\"system\",\"content\":\"ab\"},{\"role\":\"assistant\","
@@ -96,11 +98,12 @@ static void test_messages(void **state) {
                         "[{\"type\":\"function\",\"id\":\"1\",\"function\":{\"name\":\"f\","
                         "\"arguments\":{\"x\":1.0}}}]},"
                         "{\"role\":\"tool\",\"content\":\"c\",\"tool_call_id\":\"1\"}]");
-    assert_string_equal(p.tools.p, "[{\"type\":\"function\"}]");
+    assert_string_equal(p.tools.p, "[" TOOL "]");
     assert_string_equal(p.vars.p, "{\"enable_thinking\":false,\"reasoning_effort\":\"low\"}");
     rf_params_free(&p);
-    p = parsed(RF_FOR_CHAT, "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}],\"tools\":[{}],"
-                            "\"tool_choice\":\"none\"}");
+    p = parsed(RF_FOR_CHAT,
+               "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}],\"tools\":[" TOOL "],"
+               "\"tool_choice\":\"none\"}");
     assert_null(p.tools.p);
     rf_params_free(&p);
 }
@@ -171,7 +174,8 @@ static void test_no_memory(void **state) {
     (void)state;
     static const char body[] = "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}],\"stop\":["
                                "\"a\"],\"logit_bias\":{\"1\":2},"
-                               "\"tools\":[{}],\"reasoning_effort\":\"low\"}";
+                               "\"tools\":[" TOOL "],\"tool_choice\":\"required\","
+                               "\"reasoning_effort\":\"low\"}";
     bool failed = true;
     long n = 0;
     while (failed) {

@@ -21,8 +21,12 @@ static void test_keys(void **state) {
     assert_string_equal(key->name, "me");
     assert_true(rf_key_may(key, RF_SCOPE_USER) && rf_key_may(key, RF_SCOPE_METRICS));
     assert_false(rf_key_may(key, RF_SCOPE_ADMIN));
+    assert_int_equal(key->weight, 1);
     assert_null(rf_keys_find(k, RF_STR("abd")));
     assert_null(rf_keys_find(k, RF_STR("")));
+    rf_keys_free(k);
+    assert_int_equal(rf_keys_parse(&k, RF_STR(SUM_OF_ABC " user me 1000"), "f", &e), RF_OK);
+    assert_int_equal(rf_keys_find(k, RF_STR("abc"))->weight, 1000);
     rf_keys_free(k);
     static const char *const wrong[] = {
         "",
@@ -32,6 +36,10 @@ static void test_keys(void **state) {
         SUM_OF_ABC " user, me",
         SUM_OF_ABC " user",
         SUM_OF_ABC " user me too",
+        SUM_OF_ABC " user me 0",
+        SUM_OF_ABC " user me 1001",
+        SUM_OF_ABC " user me 42949672961",
+        SUM_OF_ABC " user me 2 3",
         "g" SUM_OF_ABC " user me",
     };
     for (size_t i = 0; i < RF_COUNT(wrong); i++) {

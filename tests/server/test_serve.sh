@@ -60,11 +60,20 @@ while read -r path; do
     grep -qF " $path\`" docs/serving.md || fail "docs/serving.md does not name the route $path"
 done <"$dir/paths"
 
+# where a request comes from is in the log, what is not well-formed is not
+trace=4bf92f3577b34da6a3ce929d0e0e4736 parent=00f067aa0ba902b7
+curl -sS -o /dev/null "$url/health" -H "traceparent: 00-$trace-$parent-01" -H 'X-Request-Id: from-proxy_1'
+curl -sS -o /dev/null "$url/live" -H "traceparent: 00-$trace-" -H 'X-Request-Id: 1 status=200'
+until grep -q ' /live ' "$dir/err"; do sleep 0.05; done
+grep -q " /health .* trace=$trace parent=$parent client=from-proxy_1\$" "$dir/err" || fail "no trace in the log"
+grep ' /live ' "$dir/err" | grep -qE 'trace=|client=|status=200 status' && fail "a false trace in the log"
+
 # nothing of prompts or answers is in the log
 grep -q 'job=.* state=finished' "$dir/err" || fail "no line for an answer in the log"
 grep -qiE 'fox|once upon' "$dir/err" && fail "text of a prompt or an answer is in the log"
 
 # ---- SIGTERM while a stream runs: the stream comes to its end, the program ends with 0
+: >"$dir/stream" # nothing of the one before
 curl -sSN "$url/generate/stream" -d '{"prompt":"Once","max_tokens":300,"ignore_eos":true}' >"$dir/stream" &
 client=$!
 until grep -q token "$dir/stream"; do sleep 0.05; done
@@ -76,6 +85,7 @@ ends 0
 # ---- no time to finish: cancelled, told so, and ended with 0; the same for SIGINT
 for signal in TERM INT; do
     serve --drain-seconds 0
+    : >"$dir/stream" # nothing of the one before
     curl -sSN "$url/generate/stream" -d '{"prompt":"Once","max_tokens":900,"ignore_eos":true}' >"$dir/stream" &
     client=$!
     until grep -q token "$dir/stream"; do sleep 0.05; done
@@ -87,6 +97,7 @@ done
 
 # ---- a second signal ends it at once
 serve --drain-seconds 600
+: >"$dir/stream" # nothing of the one before
 curl -sSN "$url/generate/stream" -d '{"prompt":"Once","max_tokens":900,"ignore_eos":true,"n":1}' >"$dir/stream" 2>&1 &
 until grep -q token "$dir/stream"; do sleep 0.05; done
 kill -TERM $pid

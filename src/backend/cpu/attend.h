@@ -9,6 +9,7 @@
 
 #include "backend/backend.h"
 #include "backend/cpu/kernels.h"
+#include "quant/blocks.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -69,7 +70,7 @@ static inline void rf_attend_mask(const rf_attend *a, uint32_t block, uint32_t b
 
 enum {
     RF_ATTEND_GROUP = 16, /* query heads that share one pass over K and V */
-    RF_ATTEND_WIDE = 64,  /* columns of V converted at a time */
+    RF_ATTEND_WIDE = 64,  /* columns of V converted at a time: whole blocks of any type */
 };
 
 /* One query head within a group. */
@@ -82,8 +83,8 @@ typedef struct rf_attend_head {
 } rf_attend_head;
 
 typedef struct rf_attend_parts {
-    /* n f16 values to f32; src needs no alignment */
-    void (*widen)(float *dst, const uint8_t *src, uint32_t n);
+    /* n values of any type but F32, from the start of a block, to f32; src needs no alignment */
+    void (*widen)(float *dst, const uint8_t *src, uint32_t n, rf_dtype type);
     /* dst[j] = q . k[j] in canonical lanes; k: [8][stride], n columns of each row used */
     void (*dot8)(float dst[8], const float *q, const float *k, size_t stride, uint32_t n);
     /* scale, softcap, mask ([32] or NULL), running maximum with its rescaling, exponentials, sum */
@@ -102,7 +103,7 @@ typedef struct rf_attend_group {
     union {
         float k[8][RF_MAX_HEAD_DIM];
         float v[RF_KV_BLOCK][RF_ATTEND_WIDE];
-    } wide; /* F16 keys or values as f32 */
+    } wide; /* keys or values of other types as f32 */
 } rf_attend_group;
 
 #define RF_ATTEND_INLINE static inline __attribute__((always_inline))
@@ -123,9 +124,9 @@ RF_ATTEND_INLINE void rf_attend_scores(const rf_attend *a, rf_attend_group *g, c
         const uint8_t *src = k + j * a->k_row;
         const float *rows = (const float *)(const void *)src;
         size_t stride = a->k_row / sizeof(float);
-        if (a->kv_type == RF_DT_F16) {
+        if (a->k_type != RF_DT_F32) {
             for (uint32_t r = 0; r < 8; r++) {
-                parts->widen(g->wide.k[r], src + r * a->k_row, a->head_dim);
+                parts->widen(g->wide.k[r], src + r * a->k_row, a->head_dim, a->k_type);
             }
             rows = g->wide.k[0];
             stride = RF_MAX_HEAD_DIM;
@@ -139,16 +140,18 @@ RF_ATTEND_INLINE void rf_attend_scores(const rf_attend *a, rf_attend_group *g, c
 
 RF_ATTEND_INLINE void rf_attend_values(const rf_attend *a, rf_attend_group *g, const uint8_t *v,
                                        uint32_t bits, const rf_attend_parts *parts) {
-    bool half = a->kv_type == RF_DT_F16;
-    uint32_t step = half ? RF_ATTEND_WIDE : a->value_dim;
-    for (uint32_t d = 0; d < a->value_dim; d += step) {
+    bool wide = a->v_type != RF_DT_F32;
+    uint32_t step = wide ? RF_ATTEND_WIDE : a->value_dim;
+    size_t step_bytes = a->v_type == RF_DT_Q8_0 ? RF_ATTEND_WIDE / 32 * sizeof(rf_block_q8_0)
+                                                : RF_ATTEND_WIDE * sizeof(uint16_t);
+    for (uint32_t d = 0; d < a->value_dim; d += step, v += wide ? step_bytes : 0) {
         uint32_t n = a->value_dim - d < step ? a->value_dim - d : step;
         const float *rows = (const float *)(const void *)v;
         size_t stride = a->v_row / sizeof(float);
-        if (half) {
+        if (wide) {
             for (uint32_t left = bits; left; left &= left - 1) {
                 uint32_t j = (uint32_t)__builtin_ctz(left);
-                parts->widen(g->wide.v[j], v + j * a->v_row + 2 * (size_t)d, n);
+                parts->widen(g->wide.v[j], v + j * a->v_row, n, a->v_type);
             }
             rows = g->wide.v[0];
             stride = RF_ATTEND_WIDE;

@@ -57,10 +57,7 @@ static rf_status check_limits(const rf_limits *l, rf_error *e) {
         return rf_fail(e, RF_EARG, "cpu backend: limit %s is 0, expected at least 1",
                        fields[i].name);
     }
-    if (l->kv_type == RF_DT_F16 || l->kv_type == RF_DT_F32) return RF_OK;
-    const char *got = (unsigned)l->kv_type < RF_DT_COUNT ? rf_dtype_get(l->kv_type)->name : "?";
-    return rf_fail(e, RF_EUNSUPPORTED, "cpu backend: KV cache of type %s, expected F16 or F32",
-                   got);
+    return rf_kv_types_check(l, e);
 }
 
 static rf_status cpu_compile(rf_exec **out, rf_backend *b, const rf_plan *p, const rf_limits *l,

@@ -161,9 +161,10 @@ struct rf_exec {
     float *memory; /* all values */
     uint8_t *act_memory, *thread_memory; /* what acts and thread point into */
 
-    uint8_t *k, *v; /* KV: [layer][block][kv_head][32][head_dim or value_dim] of limits.kv_type */
-    rf_cpu_kv *kv;  /* [n_layers] */
-    float *angles;  /* [n_ropes][max_tokens][angle_cols]: cos, sin, cos, sin ... */
+    uint8_t *k,
+        *v; /* KV: [layer][block][kv_head][32][head_dim or value_dim] of limits.k_type, v_type */
+    rf_cpu_kv *kv;       /* [n_layers] */
+    float *angles;       /* [n_ropes][max_tokens][angle_cols]: cos, sin, cos, sin ... */
     uint32_t angle_cols; /* largest n_dims */
     uint32_t *row_seq;   /* [max_tokens] sequence of a row */
     uint64_t *written; /* [n_kv_blocks] number of the last run of single rows that wrote a block */
@@ -223,6 +224,12 @@ static inline float *rf_cpu_row_of(const rf_exec *x, rf_val v, uint32_t row) {
 /* Cosines and sines of rope number rope at a row's position. */
 static inline const float *rf_cpu_angles_of(const rf_exec *x, uint32_t rope, uint32_t row) {
     return x->angles + ((size_t)rope * x->limits.max_tokens + row) * x->angle_cols;
+}
+
+/* Bytes of one head's key or value of n elements in the cache; the last block is filled up. */
+static inline size_t rf_cpu_kv_row(rf_dtype type, uint32_t n) {
+    const rf_dtype_info *t = rf_dtype_get(type);
+    return (size_t)(n / t->block_elems + (n % t->block_elems != 0)) * t->block_bytes;
 }
 
 /* One norm of n elements. */

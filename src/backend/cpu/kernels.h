@@ -36,7 +36,7 @@ typedef struct rf_attend {
     float *dst;         /* [n_q][value_dim] */
     const float *sinks; /* [n_q] or NULL */
     uint32_t n_q, head_dim, value_dim;
-    rf_dtype kv_type; /* F32 or F16 */
+    rf_dtype k_type, v_type;
     const uint8_t *k, /* this layer's pools, at this KV head: the key of position p lies at */
         *v;           /*   k + table[p / 32] * k_block + (p % 32) * k_row, its value likewise */
     size_t k_block, k_row, v_block, v_row; /* bytes */

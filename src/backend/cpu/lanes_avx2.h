@@ -60,7 +60,7 @@ LANES_INLINE lanes lanes_fma(lanes a, lanes b, lanes c) {
 LANES_INLINE lanes lanes_exp(lanes x) { return (lanes){rf_expf8(x.low), rf_expf8(x.high)}; }
 LANES_INLINE float lanes_tree16(lanes s) { return rf_tree8(_mm256_add_ps(s.low, s.high)); }
 
-LANES_INLINE __m256 widen_bf16(__m128i v) {
+LANES_INLINE __m256 bf16_to_f32(__m128i v) {
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(v), 16));
 }
 LANES_INLINE lanes lanes_load_f16(const uint8_t *p) {
@@ -69,5 +69,10 @@ LANES_INLINE lanes lanes_load_f16(const uint8_t *p) {
 }
 LANES_INLINE lanes lanes_load_bf16(const uint8_t *p) {
     const __m128i *v = (const __m128i *)(const void *)p;
-    return (lanes){widen_bf16(_mm_loadu_si128(v)), widen_bf16(_mm_loadu_si128(v + 1))};
+    return (lanes){bf16_to_f32(_mm_loadu_si128(v)), bf16_to_f32(_mm_loadu_si128(v + 1))};
+}
+LANES_INLINE lanes lanes_load_i8(const int8_t *p) {
+    __m128i v = _mm_loadu_si128((const __m128i *)(const void *)p);
+    return (lanes){_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(v)),
+                   _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_srli_si128(v, 8)))};
 }

@@ -61,3 +61,7 @@ LANES_INLINE lanes lanes_load_bf16(const uint8_t *p) {
     __m256i v = _mm256_loadu_si256((const __m256i *)(const void *)p);
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(v), 16));
 }
+LANES_INLINE lanes lanes_load_i8(const int8_t *p) {
+    __m128i v = _mm_loadu_si128((const __m128i *)(const void *)p);
+    return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(v));
+}

@@ -119,3 +119,13 @@ LANES_INLINE lanes lanes_load_bf16(const uint8_t *p) {
         s.val[i] = vreinterpretq_f32_u32(vshll_n_u16(vreinterpret_u16_u8(vld1_u8(p + 8 * i)), 16));
     return s;
 }
+LANES_INLINE lanes lanes_load_i8(const int8_t *p) {
+    int8x16_t v = vld1q_s8(p);
+    int16x8_t half[2] = {vmovl_s8(vget_low_s8(v)), vmovl_s8(vget_high_s8(v))};
+    lanes s;
+    for (int i = 0; i < 2; i++) {
+        s.val[2 * i] = vcvtq_f32_s32(vmovl_s16(vget_low_s16(half[i])));
+        s.val[2 * i + 1] = vcvtq_f32_s32(vmovl_s16(vget_high_s16(half[i])));
+    }
+    return s;
+}

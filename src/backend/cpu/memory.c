@@ -210,16 +210,15 @@ static void cut_thread(cutter *c, const rf_exec *x, uint32_t max_rows, rf_cpu_th
 /* Lays out the layers' keys and values; bytes[0] of keys, bytes[1] of values. */
 static rf_status size_kv(rf_exec *x, size_t bytes[2], rf_error *e) {
     const rf_plan *p = x->plan;
-    size_t elem = x->limits.kv_type == RF_DT_F16 ? sizeof(uint16_t) : sizeof(float);
     x->kv = rf_arena_alloc(x->arena, p->model->n_layers, sizeof *x->kv);
     if (!x->kv) return rf_fail_nomem(e, p->model->n_layers * sizeof *x->kv);
     for (uint32_t i = 0; i < p->n_steps; i++) {
         const rf_step *s = &p->steps[i];
         if (s->op != RF_OP_KV_PUT) continue;
         rf_cpu_kv *kv = &x->kv[s->layer];
-        /* at most 1024 heads of 640 dimensions: no overflow */
-        kv->k_block = elem * s->n_kv_heads * RF_KV_BLOCK * s->head_dim;
-        kv->v_block = s->b ? elem * s->n_kv_heads * RF_KV_BLOCK * s->value_dim : 0;
+        size_t rows = (size_t)s->n_kv_heads * RF_KV_BLOCK; /* 1024 heads of 640: no overflow */
+        kv->k_block = rows * rf_cpu_kv_row(x->limits.k_type, s->head_dim);
+        kv->v_block = s->b ? rows * rf_cpu_kv_row(x->limits.v_type, s->value_dim) : 0;
         kv->k_at = bytes[0];
         kv->v_at = bytes[1];
         size_t k, v;

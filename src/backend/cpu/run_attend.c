@@ -2,6 +2,8 @@
 #include <string.h>
 
 #include "backend/cpu/exec.h"
+#include "base/fmath.h"
+#include "quant/blocks.h"
 
 /* Norm and rotation of n_heads heads at x. */
 static void prepare_heads(const rf_cpu_runner *r, const rf_cpu_heads *h, float *x, uint32_t n_heads,
@@ -14,13 +16,33 @@ static void prepare_heads(const rf_cpu_runner *r, const rf_cpu_heads *h, float *
         r->k->rope(x, n_heads, head_dim, h->rope, rf_cpu_angles_of(r->x, h->rope_index, row));
 }
 
-static size_t elem_bytes(const rf_exec *x) {
-    return x->limits.kv_type == RF_DT_F16 ? sizeof(uint16_t) : sizeof(float);
+/* Groups of 32 as activations are quantised, their scale rounded to f16. */
+static void store_q8_0(const rf_cpu_runner *r, uint8_t *dst, const float *src, uint32_t n) {
+    float x[RF_MAX_HEAD_DIM + 31], d[RF_MAX_HEAD_DIM / 32 + 1];
+    int32_t sum[RF_MAX_HEAD_DIM / 32 + 1];
+    int8_t q[RF_MAX_HEAD_DIM + 31];
+    uint32_t n_groups = (n + 31) / 32;
+    memcpy(x, src, n * sizeof *x);
+    memset(x + n, 0, (32 * n_groups - n) * sizeof *x);
+    r->k->quant_32(x, (size_t)32 * n_groups, q, d, sum);
+    for (uint32_t g = 0; g < n_groups; g++) {
+        rf_block_q8_0 b;
+        uint16_t half = rf_f32_to_f16(d[g]);
+        memcpy(b.d, &half, sizeof b.d);
+        memcpy(b.qs, q + 32 * g, sizeof b.qs);
+        memcpy(dst + g * sizeof b, &b, sizeof b);
+    }
 }
 
-static void store_head(const rf_cpu_runner *r, uint8_t *dst, const float *src, uint32_t n) {
-    if (r->x->limits.kv_type == RF_DT_F16)
+static void store_head(const rf_cpu_runner *r, rf_dtype type, uint8_t *dst, const float *src,
+                       uint32_t n) {
+    if (type == RF_DT_Q8_0)
+        store_q8_0(r, dst, src, n);
+    else if (type == RF_DT_F16)
         r->k->f32_to_f16((uint16_t *)(void *)dst, src, n);
+    else if (type == RF_DT_BF16)
+        for (uint32_t i = 0; i < n; i++)
+            ((uint16_t *)(void *)dst)[i] = rf_f32_to_bf16(src[i]);
     else
         memcpy(dst, src, n * sizeof *src);
 }
@@ -33,13 +55,16 @@ static void put_head(const rf_cpu_runner *r, uint32_t row, uint32_t head) {
     const rf_cpu_kv *kv = &x->kv[s->layer];
     const uint32_t *table = r->b->table + (size_t)x->row_seq[row] * r->b->table_stride;
     uint32_t pos = r->b->pos[row], block = table[pos / RF_KV_BLOCK];
-    size_t elem = elem_bytes(x), slot = (size_t)head * RF_KV_BLOCK + pos % RF_KV_BLOCK;
+    size_t slot = (size_t)head * RF_KV_BLOCK + pos % RF_KV_BLOCK;
+    rf_dtype k_type = x->limits.k_type, v_type = x->limits.v_type;
     float *k = rf_cpu_row_of(x, a->k.val, row) + (size_t)head * s->head_dim;
     prepare_heads(r, &a->k, k, 1, s->head_dim, row);
-    store_head(r, x->k + kv->k_at + block * kv->k_block + slot * s->head_dim * elem, k,
+    store_head(r, k_type,
+               x->k + kv->k_at + block * kv->k_block + slot * rf_cpu_kv_row(k_type, s->head_dim), k,
                s->head_dim);
     if (!a->v) return;
-    store_head(r, x->v + kv->v_at + block * kv->v_block + slot * s->value_dim * elem,
+    store_head(r, v_type,
+               x->v + kv->v_at + block * kv->v_block + slot * rf_cpu_kv_row(v_type, s->value_dim),
                rf_cpu_row_of(x, a->v, row) + (size_t)head * s->value_dim, s->value_dim);
 }
 
@@ -51,7 +76,8 @@ static void attend_heads(const rf_cpu_runner *r, uint32_t row, uint32_t head, ui
     const rf_step *s = a->step;
     const rf_cpu_kv *kv = &x->kv[s->layer];
     uint32_t seq = x->row_seq[row];
-    size_t k_row = s->head_dim * elem_bytes(x), v_row = s->value_dim * elem_bytes(x);
+    size_t k_row = rf_cpu_kv_row(x->limits.k_type, s->head_dim);
+    size_t v_row = rf_cpu_kv_row(x->limits.v_type, s->value_dim);
     float *q = rf_cpu_row_of(x, a->q.val, row) + (size_t)first * s->head_dim;
     prepare_heads(r, &a->q, q, n, s->head_dim, row);
     rf_attend args = {
@@ -61,7 +87,8 @@ static void attend_heads(const rf_cpu_runner *r, uint32_t row, uint32_t head, ui
         .n_q = n,
         .head_dim = s->head_dim,
         .value_dim = s->value_dim,
-        .kv_type = x->limits.kv_type,
+        .k_type = x->limits.k_type,
+        .v_type = x->limits.v_type,
         .k = x->k + kv->k_at + (size_t)head * RF_KV_BLOCK * k_row,
         .v = x->v + kv->v_at + (size_t)head * RF_KV_BLOCK * v_row,
         .k_block = kv->k_block,
@@ -77,6 +104,7 @@ static void attend_heads(const rf_cpu_runner *r, uint32_t row, uint32_t head, ui
     };
     if (!kv->v_block) { /* values are the first columns of keys */
         args.v = args.k;
+        args.v_type = args.k_type;
         args.v_block = args.k_block;
         args.v_row = args.k_row;
     }

@@ -6,6 +6,7 @@
 #include "backend/cpu/attend.h"
 #include "backend/cpu/lanes_avx2.h"
 #include "backend/cpu/vec_rows.h"
+#include "backend/cpu/widen.h"
 
 static void rotate(float *p0, float *p1, float c, float s) {
     float x0 = *p0, x1 = *p1;
@@ -57,19 +58,6 @@ static void f32_to_f16_avx2(uint16_t *dst, const float *x, size_t n) {
     }
     for (; i < n; i++)
         dst[i] = rf_f32_to_f16(x[i]);
-}
-
-static void widen_avx2(float *dst, const uint8_t *src, uint32_t n) {
-    uint32_t i = 0;
-    for (; i + 8 <= n; i += 8) {
-        __m128i h = _mm_loadu_si128((const __m128i *)(const void *)(src + 2 * (size_t)i));
-        _mm256_storeu_ps(dst + i, _mm256_cvtph_ps(h));
-    }
-    for (; i < n; i++) {
-        uint16_t h;
-        memcpy(&h, src + 2 * (size_t)i, sizeof h);
-        dst[i] = _cvtsh_ss(h);
-    }
 }
 
 static void dot8_avx2(float dst[8], const float *q, const float *k, size_t stride, uint32_t n) {
@@ -193,7 +181,7 @@ static void accumulate_avx2(float *acc, const float *p, uint32_t bits, const flo
 }
 
 static void attend_avx2(const rf_attend *a) {
-    static const rf_attend_parts parts = {widen_avx2, dot8_avx2, soften_avx2, accumulate_avx2};
+    static const rf_attend_parts parts = {widen, dot8_avx2, soften_avx2, accumulate_avx2};
     rf_attend_walk(a, &parts);
 }
 

@@ -6,6 +6,7 @@
 #include "backend/cpu/attend.h"
 #include "backend/cpu/lanes_avx512.h"
 #include "backend/cpu/vec_rows.h"
+#include "backend/cpu/widen.h"
 
 static void rope_norm(float *x, uint32_t n_dims, const float *cos_sin) {
     for (uint32_t i = 0; i < n_dims; i += 16) {
@@ -48,14 +49,6 @@ static void f32_to_f16_avx512(uint16_t *dst, const float *x, size_t n) {
         __mmask16 m = lanes_below(n - i);
         __m512 v = _mm512_maskz_loadu_ps(m, x + i);
         _mm256_mask_storeu_epi16(dst + i, m, _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT));
-    }
-}
-
-static void widen_avx512(float *dst, const uint8_t *src, uint32_t n) {
-    for (uint32_t i = 0; i < n; i += 16) {
-        __mmask16 m = lanes_below(n - i);
-        __m256i h = _mm256_maskz_loadu_epi16(m, src + 2 * (size_t)i);
-        _mm512_mask_storeu_ps(dst + i, m, _mm512_cvtph_ps(h));
     }
 }
 
@@ -150,8 +143,7 @@ static void accumulate_avx512(float *acc, const float *p, uint32_t bits, const f
 }
 
 static void attend_avx512(const rf_attend *a) {
-    static const rf_attend_parts parts = {widen_avx512, dot8_avx512, soften_avx512,
-                                          accumulate_avx512};
+    static const rf_attend_parts parts = {widen, dot8_avx512, soften_avx512, accumulate_avx512};
     rf_attend_walk(a, &parts);
 }
 

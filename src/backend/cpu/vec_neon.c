@@ -6,6 +6,7 @@
 #include "backend/cpu/attend.h"
 #include "backend/cpu/lanes_neon.h"
 #include "backend/cpu/vec_rows.h"
+#include "backend/cpu/widen.h"
 
 /* The last n < 16 floats at p, continued with zeros. */
 static inline void load_end(f32x4 out[4], const float *p, size_t n) {
@@ -67,17 +68,6 @@ static void f32_to_f16_neon(uint16_t *dst, const float *x, size_t n) {
 }
 
 /* ---- attention ---- */
-
-static void widen_neon(float *dst, const uint8_t *src, uint32_t n) {
-    uint32_t i = 0;
-    for (; i + 4 <= n; i += 4)
-        vst1q_f32(dst + i, vcvt_f32_f16(vreinterpret_f16_u8(vld1_u8(src + 2 * (size_t)i))));
-    for (; i < n; i++) {
-        uint16_t h;
-        memcpy(&h, src + 2 * (size_t)i, sizeof h);
-        dst[i] = rf_f16_to_f32(h);
-    }
-}
 
 static void dot8_neon(float dst[8], const float *q, const float *k, size_t stride, uint32_t n) {
     for (uint32_t j = 0; j < 8; j += 2, k += 2 * stride) {
@@ -197,7 +187,7 @@ static void accumulate_neon(float *acc, const float *p, uint32_t bits, const flo
 }
 
 static void attend_neon(const rf_attend *a) {
-    static const rf_attend_parts parts = {widen_neon, dot8_neon, soften_neon, accumulate_neon};
+    static const rf_attend_parts parts = {widen, dot8_neon, soften_neon, accumulate_neon};
     rf_attend_walk(a, &parts);
 }
 

@@ -4,6 +4,7 @@
 #include "backend/cpu/attend.h"
 #include "backend/cpu/lanes_scalar.h"
 #include "backend/cpu/vec_rows.h"
+#include "quant/bits.h"
 
 static void rope_scalar(float *x, uint32_t n_heads, uint32_t head_dim, const rf_rope *rope,
                         const float *cos_sin) {
@@ -27,10 +28,11 @@ static void f32_to_f16_scalar(uint16_t *dst, const float *x, size_t n) {
 }
 
 static float kv_at(const uint8_t *row, uint32_t i, rf_dtype type) {
-    if (type == RF_DT_F16) {
-        uint16_t h;
-        memcpy(&h, row + 2 * (size_t)i, sizeof h);
-        return rf_f16_to_f32(h);
+    if (type == RF_DT_F16) return rf_load_half(row + 2 * (size_t)i);
+    if (type == RF_DT_BF16) return rf_bf16_to_f32(rf_load_u16(row + 2 * (size_t)i));
+    if (type == RF_DT_Q8_0) {
+        const rf_block_q8_0 *b = (const rf_block_q8_0 *)(const void *)row + i / 32;
+        return (float)b->qs[i % 32] * rf_load_half(b->d);
     }
     float f;
     memcpy(&f, row + 4 * (size_t)i, sizeof f);
@@ -66,7 +68,7 @@ static void attend_block(const rf_attend *a, const float *q, float *acc, head_st
     float m_new = st->m;
     for (uint32_t left = bits; left; left &= left - 1) {
         uint32_t j = (uint32_t)__builtin_ctz(left);
-        s[j] = score(q, k + j * a->k_row, a->head_dim, a->kv_type) * a->scale;
+        s[j] = score(q, k + j * a->k_row, a->head_dim, a->k_type) * a->scale;
         if (a->softcap > 0) s[j] = a->softcap * rf_tanhf(s[j] / a->softcap);
         if (a->mask) s[j] += a->mask[block * RF_KV_BLOCK + j];
         if (s[j] > m_new) m_new = s[j];
@@ -82,7 +84,7 @@ static void attend_block(const rf_attend *a, const float *q, float *acc, head_st
         uint32_t j = (uint32_t)__builtin_ctz(left);
         p[j] = rf_expf(s[j] - m_new);
         for (uint32_t d = 0; d < a->value_dim; d++)
-            acc[d] = fmaf(p[j], kv_at(v + j * a->v_row, d, a->kv_type), acc[d]);
+            acc[d] = fmaf(p[j], kv_at(v + j * a->v_row, d, a->v_type), acc[d]);
     }
     st->l += tree32(p);
 }

@@ -111,9 +111,7 @@ static bool allocate(rf_exec *x) {
 static rf_status ref_compile(rf_exec **out, rf_backend *b, const rf_plan *p, const rf_limits *l,
                              rf_error *e) {
     *out = NULL;
-    if (l->kv_type != RF_DT_F32 && l->kv_type != RF_DT_F16)
-        return rf_fail(e, RF_EUNSUPPORTED, "KV cache of type %s, expected F32 or F16",
-                       rf_dtype_get(l->kv_type)->name);
+    RF_TRY(rf_kv_types_check(l, e));
     if (l->max_tokens == 0 || l->max_seqs == 0 || l->n_kv_blocks == 0)
         return rf_fail(e, RF_EARG,
                        "limits of %u rows, %u sequences and %u KV blocks, expected at least 1 each",
@@ -281,10 +279,32 @@ static size_t slot_of(const rf_exec *x, uint32_t s, uint32_t pos) {
     return (size_t)table[pos / RF_KV_BLOCK] * RF_KV_BLOCK + pos % RF_KV_BLOCK;
 }
 
-static void store(const rf_exec *x, float *dst, const float *src, size_t n) {
-    bool half = x->limits.kv_type == RF_DT_F16;
+/* n values of a group of at most 32, as eight-bit multiples of one f16. */
+static void round_group(float *dst, const float *src, size_t n) {
+    double most = 0;
+    for (size_t i = 0; i < n; i++) {
+        double size = fabs((double)src[i]);
+        most = size > most || isnan(size) ? size : most;
+    }
+    double d = (double)rf_f16_to_f32(rf_f32_to_f16((float)(most / 127)));
     for (size_t i = 0; i < n; i++)
-        dst[i] = half ? rf_f16_to_f32(rf_f32_to_f16(src[i])) : src[i];
+        dst[i] = most > 0 ? (float)(d * rint((double)src[i] * 127 / most)) : (float)most;
+}
+
+/* One head as a cache of that type gives it back. */
+static void round_head(rf_dtype type, float *dst, const float *src, size_t n) {
+    for (size_t i = 0; i < n && type == RF_DT_Q8_0; i += 32)
+        round_group(dst + i, src + i, n - i < 32 ? n - i : 32);
+    for (size_t i = 0; i < n && type == RF_DT_F16; i++)
+        dst[i] = rf_f16_to_f32(rf_f32_to_f16(src[i]));
+    for (size_t i = 0; i < n && type == RF_DT_BF16; i++)
+        dst[i] = rf_bf16_to_f32(rf_f32_to_bf16(src[i]));
+    if (type == RF_DT_F32) memcpy(dst, src, n * sizeof *dst);
+}
+
+static void store(rf_dtype type, float *dst, const float *src, size_t n_heads, size_t head_dim) {
+    for (size_t i = 0; i < n_heads * head_dim; i += head_dim)
+        round_head(type, dst + i, src + i, head_dim);
 }
 
 static void run_kv_put(rf_exec *x, const rf_step *step) {
@@ -293,8 +313,11 @@ static void run_kv_put(rf_exec *x, const rf_step *step) {
     for (uint32_t s = 0; s < b->n_seqs; s++)
         for (uint32_t t = b->seq_start[s]; t < b->seq_start[s + 1]; t++) {
             size_t slot = slot_of(x, s, b->pos[t]);
-            store(x, kv->k + slot * kv->k_cols, row_of(x, step->a, t), kv->k_cols);
-            if (step->b) store(x, kv->v + slot * kv->v_cols, row_of(x, step->b, t), kv->v_cols);
+            store(x->limits.k_type, kv->k + slot * kv->k_cols, row_of(x, step->a, t),
+                  step->n_kv_heads, step->head_dim);
+            if (step->b)
+                store(x->limits.v_type, kv->v + slot * kv->v_cols, row_of(x, step->b, t),
+                      step->n_kv_heads, step->value_dim);
         }
 }
 

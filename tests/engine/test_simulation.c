@@ -1,0 +1,292 @@
+/* test_simulation.c - the scheduler, the queue and the KV pool together through a million random
+ * steps, without a model: requests of random lengths, flows and priorities come, are cancelled, run,
+ * are preempted, go on and end.
+ *
+ * A toy memory stands for the KV cache: computing a token writes it there, and everything that a
+ * sequence relies on is read back at each of its steps, so a block with two owners, lost or reused
+ * too early shows at once.  Not the engine itself: test_engine.c runs that. */
+#include <string.h>
+
+#include "engine/fair.h"
+#include "engine/kv.h"
+#include "engine/sched.h"
+#include "lib/testlib.h"
+
+enum {
+    N_ROUNDS = 500,
+    N_STEPS = 2000, /* of a round, before arrivals end */
+    MAX_LIST = 16,
+    MAX_RUNNING = 8,
+    MAX_BLOCKS = 24,
+    MAX_BLOCK_TOKENS = 8,
+    MAX_LENGTH = MAX_BLOCKS * MAX_BLOCK_TOKENS,
+    N_FLOWS = 5,
+};
+
+typedef struct life {
+    bool started, running;
+    rf_kv_seq kv;
+    uint32_t flow;
+    int priority;
+    rf_fair_ticket ticket;
+    uint64_t floor, served[N_FLOWS];   /* when it came */
+    uint32_t kind;                     /* requests of one kind have the same tokens */
+    uint32_t n_tokens, n_done, n_most; /* as in rf_sched_seq */
+    uint32_t n_end;                    /* ends with so many tokens */
+    int32_t tokens[MAX_LENGTH];
+} life;
+
+typedef struct world {
+    rf_kv *kv;
+    uint32_t n_blocks, block_tokens, max_running, budget;
+    uint64_t noise;
+    rf_fair fair;
+    uint32_t weight[N_FLOWS];
+    uint64_t served[N_FLOWS]; /* tokens charged */
+    life list[MAX_LIST];      /* [n] those that started, in that order; the first n_running run */
+    size_t n, n_running;
+    rf_sched_seq sched[MAX_RUNNING];
+    int32_t memory[MAX_BLOCKS][MAX_BLOCK_TOKENS];
+    uint64_t n_accepted, n_ended, n_cancelled, n_preempted, n_overtaken, n_computed, n_useful;
+    uint64_t n_steps;
+} world;
+
+static uint32_t pick(world *w, uint32_t n) { return (uint32_t)(rf_test_rand(&w->noise) % n); }
+
+/* Kinds share some of their first tokens. */
+static int32_t token_at(uint32_t kind, uint32_t pos) {
+    return (int32_t)(pos < kind % 4 * 10 ? pos : kind * 1000 + pos);
+}
+
+static void arrive(world *w) {
+    if (w->n == MAX_LIST) return;
+    life *l = &w->list[w->n++];
+    uint32_t room = w->n_blocks * w->block_tokens;
+    w->n_accepted++;
+    *l = (life){.kind = pick(w, 12), .flow = pick(w, N_FLOWS), .priority = (int)pick(w, 5) - 2};
+    if (pick(w, 2)) l->flow = 0; /* one asks more than the others */
+    assert_int_equal(rf_fair_join(&w->fair, l->flow, w->weight[l->flow], l->priority, &l->ticket),
+                     RF_OK);
+    l->floor = w->fair.floor;
+    memcpy(l->served, w->served, sizeof l->served);
+    l->n_tokens = 1 + pick(w, pick(w, 3) ? 1 + room / 8 : room - 1);
+    l->n_most = l->n_tokens + 1 + pick(w, room - l->n_tokens);
+    l->n_end = pick(w, 2) ? l->n_most : l->n_tokens + 1 + pick(w, l->n_most - l->n_tokens);
+    for (uint32_t i = 0; i < l->n_end; i++)
+        l->tokens[i] = token_at(l->kind, i);
+}
+
+static void leave(world *w, size_t i) {
+    life *l = &w->list[i];
+    rf_kv_release(w->kv, &l->kv);
+    rf_fair_leave(&w->fair, l->ticket);
+    w->n_running -= l->running;
+    w->n--;
+    memmove(l, l + 1, (w->n - i) * sizeof *l);
+}
+
+static rf_sched_pool pool_of(const world *w) {
+    rf_kv_stats stats;
+    rf_kv_get_stats(w->kv, &stats);
+    return (rf_sched_pool){.block_tokens = w->block_tokens, .n_free = stats.n_free};
+}
+
+static rf_sched_seq sched_of(const life *l) {
+    return (rf_sched_seq){.n_tokens = l->n_tokens,
+                          .n_done = l->n_done,
+                          .n_most = l->n_most,
+                          .n_blocks = l->kv.n_blocks};
+}
+
+/* A request that begins: not before those of its flow that go first, and while it waited no other
+ * flow was given more than its share, apart from what ran already or was started last. */
+static void check_turn(world *w, size_t at) {
+    const life *l = &w->list[at];
+    for (size_t i = at + 1; i < w->n; i++) {
+        const life *o = &w->list[i];
+        if (o->flow != l->flow || o->ticket.number > l->ticket.number) continue;
+        int64_t levels = o->priority - l->priority;
+        assert_true(levels > 0);
+        assert_true(l->ticket.number - o->ticket.number <= (uint64_t)levels * RF_FAIR_HEAD_START);
+        w->n_overtaken++;
+    }
+    double most = 2.0 * w->max_running * w->n_blocks * w->block_tokens;
+    double risen = (double)(w->fair.flows[l->ticket.flow].count - l->floor) / RF_FAIR_TOKEN;
+    for (uint32_t f = 0; f < N_FLOWS; f++)
+        if (f != l->flow)
+            assert_true((double)(w->served[f] - l->served[f]) <= risen * w->weight[f] + most + 1);
+}
+
+static void charge(world *w, const life *l, uint32_t n_tokens) {
+    rf_fair_charge(&w->fair, l->ticket, n_tokens);
+    w->served[l->flow] += n_tokens;
+}
+
+static void bring_next(world *w, size_t at) {
+    size_t best = at;
+    for (size_t i = at + 1; i < w->n; i++)
+        if (rf_fair_before(&w->fair, w->list[i].ticket, w->list[best].ticket)) best = i;
+    life l = w->list[best];
+    memmove(&w->list[at + 1], &w->list[at], (best - at) * sizeof l);
+    w->list[at] = l;
+}
+
+static void begin(world *w, size_t at) {
+    life *l = &w->list[at];
+    check_turn(w, at);
+    l->started = true;
+    w->served[l->flow] += l->n_tokens - l->n_done;
+    rf_fair_start(&w->fair, l->ticket, l->n_tokens - l->n_done);
+}
+
+static void admit(world *w) {
+    size_t n = 0;
+    for (; n < w->n && n < w->max_running; n++) {
+        if (!w->list[n].started) bring_next(w, n);
+        life *l = &w->list[n];
+        if (!l->running) {
+            rf_sched_seq next = sched_of(l);
+            assert_int_equal(next.n_blocks, 0);
+            next.n_blocks = rf_kv_shared(w->kv, l->tokens, l->n_tokens);
+            if (!rf_sched_may_start(w->sched, n, &next, pool_of(w))) break;
+            assert_int_equal(rf_kv_match(w->kv, &l->kv, l->tokens, l->n_tokens, &l->n_done), RF_OK);
+            l->running = true;
+            if (!l->started) begin(w, n);
+        }
+        w->sched[n] = sched_of(l);
+    }
+    w->n_running = n;
+    for (bool started = true; n < w->n; n++) { /* no one runs behind one who waits */
+        assert_false(w->list[n].running);
+        assert_true(started || !w->list[n].started); /* nor begins before one who had begun */
+        started = w->list[n].started;
+    }
+}
+
+static void schedule(world *w) {
+    uint32_t rows = 0;
+    for (;;) {
+        rf_sched_chunks(w->sched, w->n_running, w->budget);
+        if (rf_sched_fit(w->sched, w->n_running, pool_of(w))) break;
+        assert_true(w->n_running > 1); /* never the oldest */
+        life *l = &w->list[--w->n_running];
+        rf_kv_release(w->kv, &l->kv);
+        l->running = false;
+        l->n_done = 0;
+        w->n_preempted++;
+    }
+    for (size_t i = 0; i < w->n_running; i++) {
+        life *l = &w->list[i];
+        assert_true(l->n_done + w->sched[i].chunk <= l->n_tokens);
+        assert_int_equal(rf_kv_reserve(w->kv, &l->kv, l->n_done + w->sched[i].chunk), RF_OK);
+        rows += w->sched[i].chunk;
+    }
+    assert_true(rows <= w->budget);
+    assert_true(w->n == 0 || (w->n_running > 0 && w->sched[0].chunk > 0)); /* the oldest goes on */
+}
+
+static void compute(world *w) {
+    for (size_t i = 0; i < w->n_running; i++) {
+        life *l = &w->list[i];
+        for (uint32_t p = l->n_done; p < l->n_done + w->sched[i].chunk; p++)
+            w->memory[l->kv.blocks[p / w->block_tokens]][p % w->block_tokens] = l->tokens[p];
+        l->n_done += w->sched[i].chunk;
+        w->n_computed += w->sched[i].chunk;
+    }
+    for (size_t i = 0; i < w->n_running; i++) {
+        life *l = &w->list[i];
+        for (uint32_t p = 0; p < l->n_done; p++)
+            if (w->memory[l->kv.blocks[p / w->block_tokens]][p % w->block_tokens] != l->tokens[p])
+                fail_msg("token %u of request %zu is lost", p, i);
+        assert_int_equal(rf_kv_commit(w->kv, &l->kv, l->tokens, l->n_done), RF_OK);
+    }
+    for (size_t i = w->n_running; i-- > 0;) {
+        life *l = &w->list[i];
+        if (l->n_done < l->n_tokens) continue;
+        l->n_tokens++;
+        charge(w, l, 1);
+        if (l->n_tokens < l->n_end) continue;
+        w->n_ended++;
+        w->n_useful += l->n_done;
+        leave(w, i);
+    }
+}
+
+static void check_blocks(const world *w) {
+    const rf_kv_seq *seqs[MAX_LIST];
+    for (size_t i = 0; i < w->n; i++) {
+        seqs[i] = &w->list[i].kv;
+        assert_true(w->list[i].running || seqs[i]->n_blocks == 0);
+    }
+    assert_true(rf_kv_consistent(w->kv, seqs, w->n));
+}
+
+/* Flows that wait: never below the floor, nor above by more than all that can run at once. */
+static void check_flows(const world *w) {
+    uint64_t most = (uint64_t)w->max_running * w->n_blocks * w->block_tokens * RF_FAIR_TOKEN;
+    for (size_t i = 0; i < w->n; i++) {
+        const rf_fair_flow *f = &w->fair.flows[w->list[i].ticket.flow];
+        assert_true(f->id == w->list[i].flow);
+        if (w->list[i].started) continue;
+        assert_true(f->count >= w->fair.floor);
+        assert_true(f->count - w->fair.floor <= most / f->weight);
+    }
+}
+
+static void step(world *w) {
+    admit(w);
+    check_flows(w);
+    schedule(w);
+    check_blocks(w);
+    compute(w);
+    check_blocks(w);
+    w->n_steps++;
+}
+
+static void run_round(world *w, uint64_t seed) {
+    w->noise = seed;
+    w->block_tokens = 1 + pick(w, MAX_BLOCK_TOKENS);
+    w->n_blocks = 2 + pick(w, MAX_BLOCKS - 1);
+    w->max_running = 1 + pick(w, MAX_RUNNING);
+    w->budget = w->max_running + pick(w, 24);
+    uint32_t pause = 1 + pick(w, 40);
+    for (int i = 0; i < N_FLOWS; i++)
+        w->weight[i] = pick(w, 3) ? 1 : 1 + pick(w, 6);
+    memset(w->served, 0, sizeof w->served);
+    assert_int_equal(rf_kv_create(&w->kv, w->n_blocks, w->block_tokens), RF_OK);
+    for (int i = 0; i < N_STEPS; i++) {
+        if (pick(w, pause) == 0) arrive(w);
+        if (w->n && pick(w, 100) == 0) leave(w, pick(w, (uint32_t)w->n)), w->n_cancelled++;
+        step(w);
+    }
+    /* what was accepted ends, in no more steps than there are tokens: one a step at the least */
+    for (uint64_t left = MAX_LIST * MAX_LENGTH; w->n; left--) {
+        assert_true(left > 0);
+        step(w);
+    }
+    assert_int_equal(w->n_running, 0);
+    assert_int_equal(pool_of(w).n_free, w->n_blocks);
+    rf_kv_free(w->kv);
+    rf_fair_free(&w->fair);
+}
+
+/* req: B-26 (removal frees), B-49, B-50 (no lost tokens), C-10, C-11, C-12 */
+static void a_million_steps(void **state) {
+    (void)state;
+    static world w;
+    for (uint64_t i = 0; i < N_ROUNDS; i++)
+        run_round(&w, i);
+    assert_true(w.n_steps >= 1000000);
+    assert_true(w.n_accepted == w.n_ended + w.n_cancelled);
+    assert_true(w.n_preempted > 1000 && w.n_cancelled > 1000 && w.n_overtaken > 1000);
+    print_message("%llu steps, %llu requests, %llu cancelled, %llu preemptions, %.2f rows computed "
+                  "per token of an answered request\n",
+                  (unsigned long long)w.n_steps, (unsigned long long)w.n_accepted,
+                  (unsigned long long)w.n_cancelled, (unsigned long long)w.n_preempted,
+                  (double)w.n_computed / (double)w.n_useful);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(a_million_steps)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
