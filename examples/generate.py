@@ -19,7 +19,8 @@ class EngineOpts(c.Structure):
     _fields_ = [("model_path", c.c_char_p), ("backend", c.c_char_p), ("kv_type", c.c_char_p),
                 ("n_threads", c.c_int), ("n_ctx", c.c_uint32), ("max_seqs", c.c_uint32),
                 ("batch_tokens", c.c_uint32), ("n_kv_blocks", c.c_uint32),
-                ("vocab_only", c.c_bool), ("keep_activations", c.c_bool)]
+                ("vocab_only", c.c_bool), ("keep_activations", c.c_bool),
+                ("device", c.c_uint32)]
 
 
 class Sampling(c.Structure):

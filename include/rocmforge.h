@@ -52,16 +52,33 @@ RF_API const char *rf_architecture(size_t i, const char **families);
 typedef struct rf_engine rf_engine;
 typedef struct rf_engine_opts {
     const char *model_path; /* a GGUF file */
-    const char *backend;    /* "cpu" (also NULL) or "ref" */
-    const char *kv_type;    /* "f16" (also NULL), "f32", "bf16", "q8_0"; "q8_0,f16": keys, values */
-    int n_threads;          /* 0: one per CPU */
-    uint32_t n_ctx;         /* tokens a request may hold; 0: the model's, at most 8192 */
-    uint32_t max_seqs;      /* requests worked on at once; 0: 8 */
-    uint32_t batch_tokens;  /* rows of one step; 0: 256 */
-    uint32_t n_kv_blocks;   /* KV blocks of 32 tokens in all; 0: max(n_ctx, 4096) tokens' worth */
-    bool vocab_only;        /* tokenizer only: no weights, no requests */
-    bool keep_activations;  /* for rf_engine_activations: slower, more memory per row */
+    const char *backend;   /* "cpu" (also NULL), "gpu", "ref", or "auto": gpu where one is usable */
+    const char *kv_type;   /* "f16" (also NULL), "f32", "bf16", "q8_0"; "q8_0,f16": keys, values */
+    int n_threads;         /* 0: one per CPU */
+    uint32_t n_ctx;        /* tokens a request may hold; 0: the model's, at most 8192 */
+    uint32_t max_seqs;     /* requests worked on at once; 0: 8 */
+    uint32_t batch_tokens; /* rows of one step; 0: 256 */
+    uint32_t n_kv_blocks;  /* KV blocks of 32 tokens in all; 0: max(n_ctx, 4096) tokens' worth */
+    bool vocab_only;       /* tokenizer only: no weights, no requests */
+    bool keep_activations; /* for rf_engine_activations: slower, more memory per row */
+    uint32_t device;       /* which GPU, counted from 0 */
 } rf_engine_opts;
+
+/* ---- GPUs ---- */
+
+/* The ith GPU target that this build has kernels for ("gfx1100", "sm_80"); NULL past the last. */
+RF_API const char *rf_gpu_target(size_t i);
+typedef struct rf_gpu_device {
+    char name[128], arch[32];
+    char target[32];  /* whose kernels it runs; empty: this build has none for it */
+    char library[64]; /* the driver's */
+    int driver_version;
+    bool integrated; /* shares the memory of the CPU */
+    uint64_t mem_bytes, mem_free;
+} rf_gpu_device;
+/* The ith GPU of this machine.  ROCMFORGE_EUNSUPPORTED: no driver's library is installed;
+ * ROCMFORGE_EDEVICE: one is, but it finds no device or fails; ROCMFORGE_EARG: past the last. */
+RF_API int rf_gpu_find(size_t i, rf_gpu_device *out, rf_text *why);
 
 /* How the hidden states of a text's tokens become one vector. */
 typedef enum rf_embed_pooling {

@@ -15,6 +15,7 @@ import numpy as np
 # name: arch, layers, embd, heads, kv heads, head_dim, ff, vocab, rope base, biases, tied
 SHAPES = {
     "qwen2-0.5b": ("qwen2", 24, 896, 14, 2, 64, 4864, 151936, 1e6, True, True),
+    "llama-8b": ("llama", 32, 4096, 32, 8, 128, 14336, 128256, 5e5, False, False),
     "llama-1b": ("llama", 16, 2048, 32, 8, 64, 8192, 128256, 5e5, False, True),
     "qwen3-0.6b": ("qwen3", 28, 1024, 16, 8, 128, 3072, 151936, 1e6, False, True),
     "tiny": ("llama", 2, 256, 4, 2, 64, 512, 512, 1e4, False, True),
@@ -81,12 +82,12 @@ def add_vocabulary(writer, n_vocab):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("shape", choices=SHAPES)
-    parser.add_argument("type", help="F16, Q8_0, Q4_0, Q4_K, Q6_K, ...")
+    parser.add_argument("type", help="F16, Q8_0, Q4_0, Q4_K, Q6_K, ...; Q4_K_M: Q6_K where it counts most")
     parser.add_argument("out")
     args = parser.parse_args()
     arch, layers, embd, heads, kv_heads, head_dim, ff, vocab, base, biases, tied = SHAPES[args.shape]
     try:
-        qtype = gguf.GGMLQuantizationType[args.type.upper()]
+        qtype = gguf.GGMLQuantizationType[args.type.upper().removesuffix("_M")]
     except KeyError:
         sys.exit(f"unknown type {args.type}")
     rng = np.random.default_rng(1)
@@ -105,8 +106,9 @@ def main():
     writer.add_layer_norm_rms_eps(1e-6)
     add_vocabulary(writer, vocab)
 
-    def put(name, rows, cols):
-        kind = fallback(qtype, cols)
+    def put(name, rows, cols, more_bits=False):
+        mixed = args.type.upper() == "Q4_K_M" and more_bits
+        kind = fallback(gguf.GGMLQuantizationType.Q6_K if mixed else qtype, cols)
         writer.add_tensor(name, weight(rng, kind, rows, cols), raw_dtype=kind)
 
     def vector(name, n, value):
@@ -120,7 +122,8 @@ def main():
         for name, rows, cols in (("attn_q", heads * head_dim, embd), ("attn_k", kv_heads * head_dim, embd),
                                  ("attn_v", kv_heads * head_dim, embd), ("attn_output", embd, heads * head_dim),
                                  ("ffn_gate", ff, embd), ("ffn_up", ff, embd), ("ffn_down", embd, ff)):
-            put(f"{p}{name}.weight", rows, cols)
+            outer = il < layers // 8 or il >= 7 * layers // 8 or (il - layers // 8) % 3 == 2
+            put(f"{p}{name}.weight", rows, cols, outer and name in ("attn_v", "ffn_down"))
             if biases and name in ("attn_q", "attn_k", "attn_v"):
                 vector(f"{p}{name}.bias", rows, 0.01)
         if arch == "qwen3":
@@ -128,7 +131,7 @@ def main():
             vector(p + "attn_k_norm.weight", head_dim, 1)
     vector("output_norm.weight", embd, 1)
     if not tied:
-        put("output.weight", vocab, embd)
+        put("output.weight", vocab, embd, True)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()

@@ -42,7 +42,7 @@ typedef struct rf_backend_opts {
 typedef struct rf_backend rf_backend; /* opaque, one per backend kind */
 typedef struct rf_exec rf_exec;
 typedef struct rf_backend_ops {
-    const char *name; /* "ref", "cpu" */
+    const char *name; /* "ref", "cpu", "gpu" */
     rf_status (*open)(rf_backend **out, const rf_backend_opts *o, rf_error *e);
     void (*close)(rf_backend *b);
     void (*describe)(const rf_backend *b, char *out, size_t cap); /* "cpu avx2, 2 threads" */
@@ -62,6 +62,18 @@ typedef struct rf_backend_ops {
 
 extern const rf_backend_ops rf_ref_ops; /* plain loops in double: the truth */
 extern const rf_backend_ops rf_cpu_ops; /* kernels per instruction set, canonical arithmetic */
+extern const rf_backend_ops rf_gpu_ops; /* AMD and NVIDIA through their drivers, the same bits */
+
+/* What there is on this machine and in this build, for `doctor` and `version`. */
+typedef struct rf_gpu_found {
+    char name[128], arch[32], target[32], library[64]; /* target empty: no kernels for it */
+    int driver_version;
+    bool integrated;
+    size_t mem_bytes, mem_free;
+} rf_gpu_found;
+/* RF_EUNSUPPORTED: no driver's library; RF_EDEVICE: no device, or it fails; RF_EARG: past the last */
+RF_CHECKED rf_status rf_gpu_probe(size_t i, rf_gpu_found *out, rf_error *e);
+const char *rf_gpu_built_target(size_t i); /* NULL past the last */
 
 /* Shared check of a batch, used by every backend's run(). */
 RF_CHECKED rf_status rf_batch_check(const rf_batch *b, const rf_plan *p, const rf_limits *l,

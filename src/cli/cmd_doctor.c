@@ -1,6 +1,11 @@
 /* cmd_doctor.c - doctor: is this machine fit, and what will be used; version. */
+#include <dirent.h>
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 #include "base/os.h"
 #include "cli/session.h"
@@ -53,6 +58,88 @@ static void check_memory(report *r) {
          (double)available / 1e9, low ? "; close other programs" : "");
 }
 
+/* GPUs -------------------------------------------------------------------------------------------*/
+
+/* AMD's kernel interface: the node that every GPU program opens. */
+static void check_node(report *r, const char *what, const char *path) {
+    if (access(path, F_OK) != 0) return;
+    if (access(path, R_OK | W_OK) == 0)
+        find(r, what, true, "%s can be opened", path);
+    else
+        find(r, what, false,
+             "%s: %s; add this user to the groups render and video (usermod -aG render,video NAME) "
+             "and log in again",
+             path, strerror(errno));
+}
+
+static bool is_amd(const char *node) {
+    char path[100], vendor[20] = "";
+    snprintf(path, sizeof path, "/sys/class/drm/%.40s/device/vendor", node);
+    FILE *f = fopen(path, "r");
+    if (!f) return false;
+    bool got = fgets(vendor, sizeof vendor, f) != NULL;
+    fclose(f);
+    return got && strncmp(vendor, "0x1002", 6) == 0;
+}
+
+/* A number of bytes that the kernel driver tells about a card; 0: not told. */
+static unsigned long long card_bytes(const char *node, const char *name) {
+    char path[140];
+    unsigned long long n = 0;
+    snprintf(path, sizeof path, "/sys/class/drm/%.40s/device/%.60s", node, name);
+    FILE *f = fopen(path, "r");
+    if (!f) return 0;
+    if (fscanf(f, "%llu", &n) != 1) n = 0;
+    fclose(f);
+    return n;
+}
+
+/* Render nodes of AMD cards, with the memory that the kernel driver gives them. */
+static void check_amd_cards(report *r) {
+    DIR *dir = opendir("/sys/class/drm");
+    if (!dir) return;
+    for (const struct dirent *entry; (entry = readdir(dir)) != NULL;) {
+        const char *node = entry->d_name;
+        char path[80];
+        if (strncmp(node, "renderD", 7) != 0 || !is_amd(node)) continue;
+        snprintf(path, sizeof path, "/dev/dri/%.40s", node);
+        check_node(r, "render node", path);
+        unsigned long long vram = card_bytes(node, "mem_info_vram_total");
+        unsigned long long gtt = card_bytes(node, "mem_info_gtt_total");
+        if (vram || gtt)
+            find(r, "card memory", true, "%s: %.1f GB of its own, %.1f GB of the CPU's it may use",
+                 node, (double)vram / 1e9, (double)gtt / 1e9);
+    }
+    closedir(dir);
+}
+
+static void check_override(report *r) {
+    const char *set = getenv("HSA_OVERRIDE_GFX_VERSION");
+    if (set)
+        find(r, "override", false,
+             "HSA_OVERRIDE_GFX_VERSION is %.40s: the driver then names another architecture than "
+             "the card has, and gets code made for that; unset it",
+             set);
+}
+
+static void check_gpus(report *r) {
+    rf_gpu_device g;
+    rf_text why;
+    check_node(r, "kfd", "/dev/kfd");
+    check_amd_cards(r);
+    check_override(r);
+    if (!rf_gpu_target(0)) find(r, "gpu kernels", true, "left out of this build: CPU only");
+    size_t i = 0;
+    int s;
+    for (; (s = rf_gpu_find(i, &g, &why)) == ROCMFORGE_OK; i++)
+        find(r, "gpu", g.target[0] != 0,
+             "%zu: %s (%s) through %s, driver %d; %.1f of %.1f GB free%s; %s%s", i, g.name, g.arch,
+             g.library, g.driver_version, (double)g.mem_free / 1e9, (double)g.mem_bytes / 1e9,
+             g.integrated ? ", shared with the CPU" : "",
+             g.target[0] ? "runs kernels for " : "this build has no kernels for it", g.target);
+    if (i == 0) find(r, "gpu", s == ROCMFORGE_EUNSUPPORTED, "%s", why.text);
+}
+
 /* The demo model is there, opens, and computes. */
 static void check_demo(report *r) {
     rf_engine *en = NULL;
@@ -62,6 +149,7 @@ static void check_demo(report *r) {
     rf_status s = rf_cli_model_path(r->c, &path, &e);
     if (s == RF_OK) {
         const rf_engine_opts o = {.model_path = path,
+                                  .backend = "auto",
                                   .n_threads = (int)rf_cli_int(r->c, RF_F_THREADS)};
         s = rf_session_error(rf_engine_open(&en, &o, &why), &why, &e);
     }
@@ -94,6 +182,7 @@ int rf_cmd_doctor(rf_cli *c) {
     if (r.json) rf_buf_puts(&r.out, "{\"checks\":[");
     check_cpu(&r);
     check_memory(&r);
+    check_gpus(&r);
     check_demo(&r);
     if (r.json) rf_buf_printf(&r.out, "],\"ok\":%s}\n", r.n_bad ? "false" : "true");
     rf_cli_write(c, &r.out);
@@ -112,13 +201,20 @@ int rf_cmd_version(rf_cli *c) {
     if (rf_cli_bool(c, RF_F_JSON)) {
         rf_buf_printf(&out, "{\"version\":\"%s\",\"compiler\":", rf_version());
         rf_buf_json_str(&out, rf_str_of(compiler));
-        rf_buf_puts(&out, ",\"backends\":[\"cpu\",\"ref\"],\"cpu_levels\":[");
+        rf_buf_puts(&out, ",\"backends\":[\"cpu\",\"gpu\",\"ref\"],\"cpu_levels\":[");
         for (int isa = 0; isa < RF_ISA_COUNT; isa++)
             rf_buf_printf(&out, "%s\"%s\"", isa ? "," : "", rf_isa_name((rf_isa)isa));
-        rf_buf_puts(&out, "],\"gpu_targets\":[]}\n");
+        rf_buf_puts(&out, "],\"gpu_targets\":[");
+        for (size_t i = 0; rf_gpu_target(i); i++)
+            rf_buf_printf(&out, "%s\"%s\"", i ? "," : "", rf_gpu_target(i));
+        rf_buf_puts(&out, "]}\n");
     } else {
-        rf_buf_printf(&out, "rocmforge %s (%s; CPU backend, no GPU support in this build)\n",
-                      rf_version(), compiler);
+        rf_buf_printf(&out, "rocmforge %s (%s; ", rf_version(), compiler);
+        rf_buf_puts(&out, rf_gpu_target(0) ? "CPU, and GPUs:"
+                                           : "CPU backend, no GPU support in this build");
+        for (size_t i = 0; rf_gpu_target(i); i++)
+            rf_buf_printf(&out, " %s", rf_gpu_target(i));
+        rf_buf_puts(&out, ")\n");
     }
     rf_cli_write(c, &out);
     rf_buf_free(&out);

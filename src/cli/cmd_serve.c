@@ -22,7 +22,8 @@ static rf_status open_engine(rf_cli *c, const char *path, rf_engine **out, rf_er
     uint32_t kv_tokens = (uint32_t)rf_cli_int(c, RF_F_KV_TOKENS);
     const rf_engine_opts o = {
         .model_path = path,
-        .backend = rf_cli_str(c, RF_F_BACKEND),
+        .backend = rf_session_backend(c),
+        .device = (uint32_t)rf_cli_int(c, RF_F_DEVICE),
         .kv_type = rf_cli_str(c, RF_F_KV_TYPE),
         .n_threads = (int)rf_cli_int(c, RF_F_THREADS),
         .n_ctx = (uint32_t)rf_cli_int(c, RF_F_CTX),
@@ -30,7 +31,9 @@ static rf_status open_engine(rf_cli *c, const char *path, rf_engine **out, rf_er
         .max_seqs = (uint32_t)rf_cli_int(c, RF_F_PARALLEL),
         .n_kv_blocks = kv_tokens / KV_BLOCK_TOKENS + (kv_tokens % KV_BLOCK_TOKENS != 0),
     };
-    return rf_session_error(rf_engine_open(out, &o, &why), &why, e);
+    RF_TRY(rf_session_error(rf_engine_open(out, &o, &why), &why, e));
+    rf_session_announce(c, *out);
+    return RF_OK;
 }
 
 static rf_server_opts server_opts(rf_cli *c, const char *model) {

@@ -9,9 +9,9 @@
         RF_F_XTC_P, RF_F_XTC_T, RF_F_REPEAT, RF_F_PRESENCE, RF_F_FREQUENCY, RF_F_LAST_N, RF_F_DRY, \
         RF_F_DRY_BASE, RF_F_DRY_LEN, RF_F_DRY_LAST_N, RF_F_MIROSTAT, RF_F_MIRO_TAU, RF_F_MIRO_ETA, \
         RF_F_BIAS, RF_F_STOP, RF_F_MIN_TOKENS, RF_F_IGNORE_EOS, RF_F_N
-#define ENGINE \
-    RF_F_MODEL, RF_F_MODELS_DIR, RF_F_THREADS, RF_F_CTX, RF_F_BATCH, RF_F_BACKEND, RF_F_KV_TYPE
-#define VOCAB RF_F_MODEL, RF_F_MODELS_DIR, RF_F_TOKENIZER
+#define WHERE  RF_F_BACKEND, RF_F_DEVICE, RF_F_REQUIRE_GPU
+#define ENGINE RF_F_MODEL, RF_F_MODELS_DIR, RF_F_THREADS, RF_F_CTX, RF_F_BATCH, WHERE, RF_F_KV_TYPE
+#define VOCAB  RF_F_MODEL, RF_F_MODELS_DIR, RF_F_TOKENIZER
 
 const rf_command rf_commands[] = {
     {"generate", "[PROMPT]", 0, 1,
@@ -68,8 +68,8 @@ const rf_command rf_commands[] = {
      "--url the same load goes to one after the other, and ratios are printed.",
      rf_cmd_bench_serve},
     {"bench", "", 0, 0,
-     FLAGS(RF_F_MODEL, RF_F_MODELS_DIR, RF_F_THREADS, RF_F_BATCH, RF_F_BACKEND, RF_F_KV_TYPE,
-           RF_F_BENCH_P, RF_F_BENCH_N, RF_F_REPS),
+     FLAGS(RF_F_MODEL, RF_F_MODELS_DIR, RF_F_THREADS, RF_F_BATCH, WHERE, RF_F_KV_TYPE, RF_F_BENCH_P,
+           RF_F_BENCH_N, RF_F_REPS),
      "measure prompt processing and generation speed",
      "ppN: tokens per second over a prompt of N tokens.  tgN: tokens per second while generating N "
      "tokens after an empty context.  The median of the repetitions counts.",
@@ -114,16 +114,16 @@ const rf_command rf_commands[] = {
      "tensors stay as they are.",
      rf_cmd_quantize},
     {"imatrix", "", 0, 0,
-     FLAGS(RF_F_MODEL, RF_F_MODELS_DIR, RF_F_THREADS, RF_F_CTX, RF_F_BATCH, RF_F_BACKEND,
-           RF_F_KV_TYPE, RF_F_FILE, RF_F_OUT, RF_F_CHUNKS, RF_F_PARSE_SPECIAL),
+     FLAGS(RF_F_MODEL, RF_F_MODELS_DIR, RF_F_THREADS, RF_F_CTX, RF_F_BATCH, WHERE, RF_F_KV_TYPE,
+           RF_F_FILE, RF_F_OUT, RF_F_CHUNKS, RF_F_PARSE_SPECIAL),
      "measure which columns of a model's weights matter",
      "Runs the model over the text of --file in chunks of --ctx tokens (0: 512) and writes the "
      "sums "
      "of squares of what went into each matrix product to --output, for quantize --imatrix.",
      rf_cmd_imatrix},
     {"perplexity", "", 0, 0,
-     FLAGS(RF_F_MODEL, RF_F_MODELS_DIR, RF_F_THREADS, RF_F_CTX, RF_F_BATCH, RF_F_BACKEND,
-           RF_F_KV_TYPE, RF_F_FILE, RF_F_CHUNKS, RF_F_SAVE_LOGITS, RF_F_KL_BASE, RF_F_REFERENCE,
+     FLAGS(RF_F_MODEL, RF_F_MODELS_DIR, RF_F_THREADS, RF_F_CTX, RF_F_BATCH, WHERE, RF_F_KV_TYPE,
+           RF_F_FILE, RF_F_CHUNKS, RF_F_SAVE_LOGITS, RF_F_KL_BASE, RF_F_REFERENCE,
            RF_F_PARSE_SPECIAL),
      "measure how well a model predicts a text",
      "The text of --file is cut into chunks of --ctx tokens (0: 512); the second half of each is "

@@ -2,6 +2,7 @@
 #include "cli/session.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,13 +17,26 @@ rf_status rf_session_error(int status, const rf_text *why, rf_error *e) {
                    why->text[0] ? why->text : rf_status_name((rf_status)status));
 }
 
+const char *rf_session_backend(rf_cli *c) {
+    const char *name = rf_cli_str(c, RF_F_BACKEND);
+    return rf_cli_bool(c, RF_F_REQUIRE_GPU) && strcmp(name, "auto") == 0 ? "gpu" : name;
+}
+
+void rf_session_announce(rf_cli *c, const rf_engine *en) {
+    rf_engine_info info;
+    rf_engine_get_info(en, &info);
+    if (strcmp(rf_session_backend(c), "auto") == 0 && strncmp(info.backend, "gpu", 3) == 0)
+        fprintf(stderr, "running on %s\n", info.backend);
+}
+
 rf_status rf_session_open_path(rf_cli *c, const char *path, uint32_t n_ctx, uint32_t keep_batch,
                                rf_engine **out, rf_error *e) {
     *out = NULL;
     rf_text why;
     const rf_engine_opts o = {
         .model_path = path,
-        .backend = rf_cli_str(c, RF_F_BACKEND),
+        .backend = rf_session_backend(c),
+        .device = (uint32_t)rf_cli_int(c, RF_F_DEVICE),
         .kv_type = rf_cli_str(c, RF_F_KV_TYPE),
         .n_threads = (int)rf_cli_int(c, RF_F_THREADS),
         .n_ctx = n_ctx,
@@ -30,7 +44,9 @@ rf_status rf_session_open_path(rf_cli *c, const char *path, uint32_t n_ctx, uint
         .max_seqs = 1,
         .keep_activations = keep_batch != 0,
     };
-    return rf_session_error(rf_engine_open(out, &o, &why), &why, e);
+    RF_TRY(rf_session_error(rf_engine_open(out, &o, &why), &why, e));
+    rf_session_announce(c, *out);
+    return RF_OK;
 }
 
 rf_status rf_session_open(rf_cli *c, uint32_t n_ctx_min, rf_engine **out, rf_error *e) {

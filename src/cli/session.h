@@ -7,6 +7,10 @@
 
 /* An engine from the flags; n_ctx_min: raise the default context to at least this (0: no wish). */
 RF_CHECKED rf_status rf_session_open(rf_cli *c, uint32_t n_ctx_min, rf_engine **out, rf_error *e);
+/* The backend that the flags ask for. */
+const char *rf_session_backend(rf_cli *c);
+/* Tells on standard error when a GPU was chosen by itself. */
+void rf_session_announce(rf_cli *c, const rf_engine *en);
 /* The same for a given file and context.  keep_batch: keep the activations of so many rows; 0: of
  * none, and rows as --batch says. */
 RF_CHECKED rf_status rf_session_open_path(rf_cli *c, const char *path, uint32_t n_ctx,

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "backend/backend.h"
+#include "base/log.h"
 #include "engine/embed.h"
 #include "engine/kv.h"
 #include "engine/prompt.h"
@@ -88,7 +89,28 @@ static int give(rf_status s, const rf_error *e, rf_text *why) {
 _Static_assert(sizeof(((rf_error *)0)->text) == sizeof(((rf_text *)0)->text),
                "texts are copied whole");
 
+/* ---- GPUs ---- */
+
+const char *rf_gpu_target(size_t i) { return rf_gpu_built_target(i); }
+
+int rf_gpu_find(size_t i, rf_gpu_device *out, rf_text *why) {
+    rf_error e = {0};
+    rf_gpu_found g;
+    rf_status s = rf_gpu_probe(i, &g, &e);
+    *out = (rf_gpu_device){.driver_version = g.driver_version,
+                           .integrated = g.integrated,
+                           .mem_bytes = g.mem_bytes,
+                           .mem_free = g.mem_free};
+    memcpy(out->name, g.name, sizeof out->name);
+    memcpy(out->arch, g.arch, sizeof out->arch);
+    memcpy(out->target, g.target, sizeof out->target);
+    memcpy(out->library, g.library, sizeof out->library);
+    return give(s, &e, why);
+}
+
 /* ---- open and close ---- */
+
+static bool is_auto(const rf_engine_opts *o) { return o->backend && !strcmp(o->backend, "auto"); }
 
 /* "TYPE" of keys and values, or "KEYS,VALUES". */
 static rf_status choose_kv_types(rf_limits *l, const char *text, rf_error *e) {
@@ -104,12 +126,13 @@ static rf_status choose_kv_types(rf_limits *l, const char *text, rf_error *e) {
 }
 
 static rf_status choose_backend(rf_engine *en, const rf_engine_opts *o, rf_error *e) {
-    const rf_backend_ops *const all[] = {&rf_cpu_ops, &rf_ref_ops};
-    const char *name = o->backend ? o->backend : "cpu";
+    const rf_backend_ops *const all[] = {&rf_cpu_ops, &rf_gpu_ops, &rf_ref_ops};
+    const char *name = !o->backend ? "cpu" : is_auto(o) ? "gpu" : o->backend;
     for (size_t i = 0; i < RF_COUNT(all); i++)
         if (strcmp(all[i]->name, name) == 0) en->ops = all[i];
     if (!en->ops)
-        return rf_fail(e, RF_EARG, "there is no backend '%.40s'; known are cpu and ref", name);
+        return rf_fail(e, RF_EARG, "there is no backend '%.40s'; known are auto, cpu, gpu and ref",
+                       name);
     return choose_kv_types(&en->limits, o->kv_type ? o->kv_type : "f16", e);
 }
 
@@ -189,11 +212,38 @@ static rf_status open_embedder(rf_engine *en, rf_error *e) {
                             e);
 }
 
-/* What requests need. */
-static rf_status open_generation(rf_engine *en, const rf_engine_opts *o, rf_error *e) {
+/* The backend, and the model on it. */
+static rf_status open_backend(rf_engine *en, const rf_engine_opts *o, rf_error *e) {
+    const rf_backend_opts bo = {.n_threads = o->n_threads, .device = (int)o->device};
+    RF_TRY(en->ops->open(&en->backend, &bo, e));
+    en->ops->describe(en->backend, en->backend_text, sizeof en->backend_text);
+    if (en->model->arch->encoder) return open_embedder(en, e);
     const rf_plan_opts po = {.keep_values = o->keep_activations, .n_ctx = en->n_ctx};
     RF_TRY(rf_plan_build(&en->plan, en->model, &po, e));
-    RF_TRY(en->ops->compile(&en->exec, en->backend, en->plan, &en->limits, e));
+    return en->ops->compile(&en->exec, en->backend, en->plan, &en->limits, e);
+}
+
+/* The GPU if it takes the model, else the CPU.  A GPU that is there but not used is worth a
+ * warning, a machine without one is not. */
+static rf_status open_any_backend(rf_engine *en, const rf_engine_opts *o, rf_error *e) {
+    rf_error why = {0};
+    rf_status s = open_backend(en, o, &why);
+    bool go_on = s == RF_EDEVICE || s == RF_EUNSUPPORTED || (s == RF_ENOMEM && en->backend);
+    if (s == RF_OK) return RF_OK;
+    if (!go_on) return rf_fail(e, s, "%s", why.text);
+    rf_gpu_found any;
+    bool is_there = rf_gpu_probe(0, &any, NULL) != RF_EUNSUPPORTED;
+    rf_log_write(is_there ? RF_LOG_WARN : RF_LOG_INFO, "running on the CPU: %s", why.text);
+    if (en->backend) en->ops->close(en->backend);
+    en->backend = NULL;
+    rf_plan_free(en->plan);
+    en->plan = NULL;
+    en->ops = &rf_cpu_ops;
+    return open_backend(en, o, e);
+}
+
+/* What requests need. */
+static rf_status open_generation(rf_engine *en, rf_error *e) {
     if (rf_kv_create(&en->kv, en->limits.n_kv_blocks, RF_KV_BLOCK) != RF_OK)
         return rf_fail_nomem(e, en->limits.n_kv_blocks);
     atomic_store(&en->kv_free, en->limits.n_kv_blocks);
@@ -204,10 +254,9 @@ static rf_status open_weights(rf_engine *en, const rf_engine_opts *o, rf_error *
     RF_TRY(choose_backend(en, o, e));
     RF_TRY(rf_model_bind(&en->model, en->file, e));
     RF_TRY(choose_limits(en, o, e));
-    const rf_backend_opts bo = {.n_threads = o->n_threads};
-    RF_TRY(en->ops->open(&en->backend, &bo, e));
-    en->ops->describe(en->backend, en->backend_text, sizeof en->backend_text);
-    return en->model->arch->encoder ? open_embedder(en, e) : open_generation(en, o, e);
+    RF_TRY(is_auto(o) ? open_any_backend(en, o, e) : open_backend(en, o, e));
+    rf_log_write(RF_LOG_INFO, "the model runs on %s", en->backend_text);
+    return en->model->arch->encoder ? RF_OK : open_generation(en, e);
 }
 
 int rf_engine_open(rf_engine **out, const rf_engine_opts *o, rf_text *why) {

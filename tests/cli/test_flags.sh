@@ -46,7 +46,7 @@ refused 2 "--logit-bias: '1=nan' is not" generate -m $model --logit-bias 1=nan x
 refused 2 "logit_bias: token 128 is not below the vocabulary's 128" \
     generate -m $model --logit-bias 128=1 x
 refused 2 "stop string 0 has 0 bytes" generate -m $model --stop '' x
-refused 2 "there is no backend 'gpu'; known are cpu and ref" generate -m $model --backend gpu x
+refused 2 "there is no backend 'abacus'; known are auto, cpu, gpu and ref" generate -m $model --backend abacus x
 refused 2 "KV type 'q4' is not supported" generate -m $model --kv-type q4 x
 refused 2 "the prompt is given 2 times" generate -m $model -p a b
 refused 2 "the prompt is given 2 times" generate -m $model --tokens 1 -f $model

@@ -13,7 +13,7 @@ allowed() {
     text) echo 'base gguf' ;;
     model/arch) echo 'base gguf quant model plan' ;;
     plan) echo 'base quant model' ;;
-    backend | backend/ref | backend/cpu) echo 'base quant model plan backend' ;;
+    backend | backend/ref | backend/cpu | backend/gpu) echo 'base quant model plan backend' ;;
     grammar) echo 'base text' ;;
     engine) echo 'base quant gguf model text plan backend grammar' ;;
     server) echo 'base text gguf' ;;
@@ -24,6 +24,7 @@ allowed() {
 
 room_of() {
     case $1 in
+    backend/gpu/kernels/*) echo backend/gpu ;;
     backend/*/* | model/*/*) echo "${1%/*}" ;;
     *) echo "${1%%/*}" ;;
     esac

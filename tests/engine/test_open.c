@@ -27,8 +27,8 @@ static void wrong_options(void **state) {
     refuse((rf_engine_opts){.model_path = RF_TEST_DATA_DIR}, ROCMFORGE_EIO, "directory");
     refuse((rf_engine_opts){.model_path = rf_test_data("models/qwen3.tokens.txt")},
            ROCMFORGE_EFORMAT, "qwen3.tokens.txt");
-    refuse((rf_engine_opts){.model_path = path, .backend = "gpu"}, ROCMFORGE_EARG,
-           "no backend 'gpu'; known are cpu and ref");
+    refuse((rf_engine_opts){.model_path = path, .backend = "abacus"}, ROCMFORGE_EARG,
+           "no backend 'abacus'; known are auto, cpu, gpu and ref");
     static const char *const kv_types[] = {"q4_K", "f16,", "f16,q4_0", ",f16", "f16,f16,f16"};
     for (size_t i = 0; i < RF_COUNT(kv_types); i++)
         refuse((rf_engine_opts){.model_path = path, .kv_type = kv_types[i]}, ROCMFORGE_EARG,

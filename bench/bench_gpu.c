@@ -1,0 +1,300 @@
+/* bench_gpu.c - how fast the GPU's kernels are, one at a time, at the shapes of an 8B Llama.
+ *
+ *   bench_gpu [products|rest]
+ *
+ * Each line is one kernel launched many times in one graph over buffers that no cache holds: the
+ * median time of a launch over several replays, and what that makes of memory (weights and
+ * activations read once) and of arithmetic (two operations per weight and row).  Contents are
+ * noise; that results are right is test_gpu_kernels' business (ROCMFORGE_TEST_GPU=1). */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/backend.h"
+#include "backend/gpu/code.h"
+#include "backend/gpu/launch.h"
+#include "backend/gpu/pack.h"
+#include "base/os.h"
+
+enum { MAX_T = 2048, MAX_COLS = 14336, MAX_ROWS = 128256, REPLAYS = 5 };
+
+static rf_gpu_queue queue;
+static uint8_t *pool; /* weights of noise */
+static size_t pool_bytes, pool_at;
+static float *x, *dst;
+static rf_gpu_quant q32, q256;
+
+static void stop_on(rf_status s, const rf_error *e) {
+    if (s == RF_OK) return;
+    fprintf(stderr, "bench_gpu: %s\n", e->text);
+    exit(1);
+}
+
+static void stop_on_queue(void) {
+    rf_error e = {RF_OK, ""};
+    stop_on(rf_gpu_status(&queue, &e), &e);
+}
+
+static void *take(size_t n) {
+    void *p = rf_gpu_alloc(&queue, n, "the benchmark");
+    stop_on_queue();
+    rf_gpu_fill(&queue, p, 0x11, n);
+    return p;
+}
+
+/* The next n bytes of the pool, from its start again when they do not fit. */
+static uint8_t *next_bytes(size_t n) {
+    n = (n + 255) / 256 * 256;
+    if (pool_at + n > pool_bytes) pool_at = 0;
+    uint8_t *p = pool + pool_at;
+    pool_at += n;
+    return p;
+}
+
+static int compare(const void *a, const void *b) {
+    double x_us = *(const double *)a, y_us = *(const double *)b;
+    return (x_us > y_us) - (x_us < y_us);
+}
+
+/* Median microseconds of one of n launches in a graph. */
+static double time_launches(void (*launch)(const void *what), const void *what, uint32_t n) {
+    double us[REPLAYS];
+    rf_gpu_record_begin(&queue);
+    for (uint32_t i = 0; i < n; i++)
+        launch(what);
+    rf_gpu_graph_exec graph = rf_gpu_record_end(&queue);
+    stop_on_queue();
+    rf_gpu_replay(&queue, graph);
+    rf_gpu_wait(&queue);
+    for (int i = 0; i < REPLAYS; i++) {
+        uint64_t start = rf_time_us();
+        rf_gpu_replay(&queue, graph);
+        rf_gpu_wait(&queue);
+        us[i] = (double)(rf_time_us() - start) / n;
+    }
+    stop_on_queue();
+    rf_gpu_graph_free(&queue, graph);
+    qsort(us, REPLAYS, sizeof *us, compare);
+    return us[REPLAYS / 2];
+}
+
+/* Products ----------------------------------------------------------------------------------------*/
+
+typedef struct product {
+    const char *name;
+    uint32_t rows[3], n_parts, cols;
+    bool glu;
+} product;
+
+static const product products[] = {
+    {"qkv", {4096, 1024, 1024}, 3, 4096, false}, {"o", {4096}, 1, 4096, false},
+    {"gate+up", {14336, 14336}, 2, 4096, true},  {"down", {4096}, 1, 14336, false},
+    {"output", {MAX_ROWS}, 1, 4096, false},
+};
+
+typedef struct product_run {
+    const product *p;
+    rf_dtype type;
+    uint32_t T;
+    size_t bytes; /* of the weights */
+} product_run;
+
+static rf_gpu_layout layout_of(const product *p, rf_dtype type, uint32_t part) {
+    rf_error e = {RF_OK, ""};
+    rf_gpu_layout l;
+    rf_tensor t = {
+        .name = RF_STR("w"), .type = type, .cols = p->cols, .rows = p->rows[part], .planes = 1};
+    stop_on(rf_gpu_layout_of(&l, &t, &e), &e);
+    return l;
+}
+
+static void launch_product(const void *what) {
+    const product_run *r = what;
+    rf_gpu_matmul_args a = {
+        .n_parts = r->p->n_parts, .n_rows = r->T, .x = x, .is_glu = r->p->glu, .act = RF_ACT_SILU};
+    for (uint32_t i = 0; i < r->p->n_parts; i++) {
+        rf_gpu_layout l = layout_of(r->p, r->type, i);
+        a.part[i] = (rf_gpu_product){
+            .w = rf_gpu_weight_at(&l, next_bytes(l.bytes)), .dst = dst, .dst_stride = l.rows};
+        a.xq = l.form == RF_GPU_INT_256 ? q256 : q32;
+    }
+    rf_gpu_op_matmul(&queue, &a);
+}
+
+static void bench_product(const product *p, rf_dtype type, uint32_t T) {
+    product_run r = {p, type, T, 0};
+    double n_weights = 0;
+    for (uint32_t i = 0; i < p->n_parts; i++) {
+        r.bytes += layout_of(p, type, i).bytes;
+        n_weights += (double)p->rows[i] * p->cols;
+    }
+    uint32_t n = (uint32_t)(((size_t)1 << 30) / r.bytes) + 1;
+    if (n > 64) n = 64;
+    if (T >= 64) n = 4;
+    double us = time_launches(launch_product, &r, n);
+    printf("%-8s %-5s T %4u  %9.2f us  %7.0f GB/s  %7.1f TOP/s\n", p->name,
+           rf_dtype_get(type)->name, T, us, (double)r.bytes / us * 1e-3,
+           2 * n_weights * T / us * 1e-6);
+    fflush(stdout);
+}
+
+static void bench_products(void) {
+    static const rf_dtype types[] = {RF_DT_Q4_K, RF_DT_Q6_K, RF_DT_Q8_0, RF_DT_Q4_0, RF_DT_BF16};
+    static const uint32_t Ts[] = {1, 2, 4, 8, 16, 32, 64, 512, 2048};
+    for (size_t t = 0; t < RF_COUNT(types); t++)
+        for (size_t i = 0; i < RF_COUNT(Ts); i++)
+            for (size_t p = 0; p < RF_COUNT(products); p++) {
+                bool large = Ts[i] > 64 && (products[p].rows[0] == MAX_ROWS || t > 2);
+                if (!large) bench_product(&products[p], types[t], Ts[i]);
+            }
+}
+
+/* The rest ----------------------------------------------------------------------------------------*/
+
+static void launch_norm(const void *what) {
+    rf_gpu_norm_args a = {.dst = dst,
+                          .x = x,
+                          .w = x,
+                          .q32 = q32,
+                          .q256 = q256,
+                          .n_items = *(const uint32_t *)what,
+                          .n = 4096,
+                          .kind = RF_GPU_RMS_NORM,
+                          .eps = 1e-5f};
+    rf_gpu_op_norm(&queue, &a);
+}
+
+static void launch_quant(const void *what) {
+    rf_gpu_quant_args a = {.x = x, .q256 = q256, .n_rows = *(const uint32_t *)what, .cols = 14336};
+    rf_gpu_op_quant(&queue, &a);
+}
+
+typedef struct attend_run {
+    uint32_t T, kv_len;
+    uint32_t *pos, *row_seq, *lens, *table;
+    void *cache;
+} attend_run;
+
+static void launch_attend(const void *what) {
+    const attend_run *r = what;
+    rf_gpu_attend_args a = {.q = x,
+                            .dst = dst,
+                            .k = r->cache,
+                            .v = r->cache,
+                            .batch = {.pos = r->pos,
+                                      .row_seq = r->row_seq,
+                                      .kv_len = r->lens,
+                                      .table = r->table,
+                                      .table_stride = r->kv_len / RF_KV_BLOCK},
+                            .n_rows = r->T,
+                            .n_heads = 32,
+                            .n_kv_heads = 8,
+                            .head_dim = 128,
+                            .value_dim = 128,
+                            .kv_f16 = 1,
+                            .pattern = RF_ATTN_CAUSAL,
+                            .scale = 0.088f,
+                            .max_kv_len = r->kv_len};
+    rf_gpu_op_attend(&queue, &a);
+}
+
+static void launch_heads(const void *what) {
+    const attend_run *r = what;
+    rf_gpu_heads_args a = {.batch = {.pos = r->pos,
+                                     .row_seq = r->row_seq,
+                                     .kv_len = r->lens,
+                                     .table = r->table,
+                                     .table_stride = r->kv_len / RF_KV_BLOCK},
+                           .n_parts = 3,
+                           .n_rows = r->T,
+                           .kv_f16 = 1};
+    for (uint32_t i = 0; i < 3; i++)
+        a.part[i] = (rf_gpu_heads){.x = x,
+                                   .dst = dst,
+                                   .pool = i ? r->cache : NULL,
+                                   .cos_sin = i < 2 ? x : NULL,
+                                   .n_heads = i ? 8 : 32,
+                                   .head_dim = 128,
+                                   .n_dims = 128};
+    rf_gpu_op_heads(&queue, &a);
+}
+
+/* The last T positions of one sequence, or T sequences of kv_len each. */
+static void bench_attend(uint32_t T, uint32_t kv_len, bool one_sequence) {
+    uint32_t n_blocks = kv_len / RF_KV_BLOCK;
+    attend_run r = {.T = T, .kv_len = kv_len};
+    size_t table_bytes = (size_t)T * n_blocks * sizeof(uint32_t);
+    uint32_t *pos = rf_alloc(T, 4), *seq = rf_alloc(T, 4), *lens = rf_alloc(T, 4);
+    uint32_t *table = rf_alloc(table_bytes, 1);
+    for (uint32_t t = 0; t < T; t++) {
+        pos[t] = one_sequence ? kv_len - T + t : kv_len - 1;
+        seq[t] = one_sequence ? 0 : t;
+        lens[t] = kv_len;
+    }
+    for (size_t i = 0; i < (size_t)T * n_blocks; i++)
+        table[i] = (uint32_t)i % (one_sequence ? n_blocks : T * n_blocks);
+    r.pos = take(T * 4);
+    r.row_seq = take(T * 4);
+    r.lens = take(T * 4);
+    r.table = take(table_bytes);
+    r.cache = pool;
+    rf_gpu_upload(&queue, r.pos, pos, T * 4);
+    rf_gpu_upload(&queue, r.row_seq, seq, T * 4);
+    rf_gpu_upload(&queue, r.lens, lens, T * 4);
+    rf_gpu_upload(&queue, r.table, table, table_bytes);
+    rf_gpu_wait(&queue);
+    double us = time_launches(launch_attend, &r, 8);
+    double bytes = (one_sequence ? 1.0 : T) * kv_len * 8 * 128 * 2 * 2;
+    printf("attend  T %4u, %6u keys %-8s %9.2f us  %7.0f GB/s\n", T, kv_len,
+           one_sequence ? "shared" : "each", us, bytes / us * 1e-3);
+    if (kv_len <= 4096) printf("heads   T %4u  %9.2f us\n", T, time_launches(launch_heads, &r, 16));
+    fflush(stdout);
+    void *device[] = {r.pos, r.row_seq, r.lens, r.table};
+    for (size_t i = 0; i < RF_COUNT(device); i++)
+        rf_gpu_free(&queue, device[i]);
+    rf_free(pos);
+    rf_free(seq);
+    rf_free(lens);
+    rf_free(table);
+}
+
+static void bench_rest(void) {
+    static const uint32_t Ts[] = {1, 8, 64, 512};
+    for (size_t i = 0; i < RF_COUNT(Ts); i++) {
+        printf("norm+quant 4096  T %4u  %9.2f us\n", Ts[i], time_launches(launch_norm, &Ts[i], 16));
+        printf("quant 14336      T %4u  %9.2f us\n", Ts[i],
+               time_launches(launch_quant, &Ts[i], 16));
+    }
+    bench_attend(1, 128, true);
+    bench_attend(1, 1024, true);
+    bench_attend(1, 4096, true);
+    bench_attend(1, 32768, true);
+    bench_attend(16, 1024, false);
+    bench_attend(64, 1024, false);
+    bench_attend(512, 512, true);
+    bench_attend(2048, 2048, true);
+}
+
+int main(int argc, char **argv) {
+    const char *only = argc > 1 ? argv[1] : "";
+    const rf_gpu_driver *driver;
+    const char *target;
+    rf_error e = {RF_OK, ""};
+    stop_on(rf_gpu_driver_get(&driver, &e), &e);
+    stop_on(rf_gpu_open(&queue, driver, 0, &e), &e);
+    stop_on(rf_gpu_code_load(&queue, &target, &e), &e);
+    printf("%s, %s, kernels for %s, driver %d\n", queue.info.name, queue.info.arch, target,
+           driver->version);
+    pool_bytes = (size_t)5 << 30;
+    pool = take(pool_bytes);
+    x = take((size_t)MAX_T * MAX_COLS * sizeof *x);
+    dst = take((size_t)MAX_T * MAX_ROWS * sizeof *dst);
+    q32 = (rf_gpu_quant){take(MAX_T * MAX_COLS), take(MAX_T * MAX_COLS / 8),
+                         take(MAX_T * MAX_COLS / 8)};
+    q256 = (rf_gpu_quant){take(MAX_T * MAX_COLS), take(MAX_T * MAX_COLS / 64),
+                          take(MAX_T * MAX_COLS / 4)};
+    if (strcmp(only, "rest") != 0) bench_products();
+    if (strcmp(only, "products") != 0) bench_rest();
+    rf_gpu_close(&queue);
+    return 0;
+}

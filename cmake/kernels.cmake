@@ -1,0 +1,84 @@
+# The GPU kernels: one source (src/backend/gpu/kernels/kernels.hip) compiled once per target and
+# embedded in the library.  Debian's clang-22 with its own lld is all it takes: no ROCm, no CUDA SDK.
+# Without it the build brings no GPU kernels, and the program says so.
+#
+# Exact AMD targets are code objects of version 5 (ROCm 5.7 and later load them); the generic ones of
+# a family exist from version 6 (ROCm 6.3).  NVIDIA targets are PTX, which the driver translates.
+set(RF_GPU_ALL_AMD gfx906 gfx908 gfx90a gfx942 gfx950 gfx1030 gfx1031 gfx1032 gfx1033 gfx1034 gfx1035
+    gfx1036 gfx1100 gfx1101 gfx1102 gfx1103 gfx1150 gfx1151 gfx1152 gfx1153 gfx1200 gfx1201)
+set(RF_GPU_ALL_GENERIC gfx9-generic gfx9-4-generic gfx10-1-generic gfx10-3-generic gfx11-generic
+    gfx12-generic)
+set(RF_GPU_ALL_NVIDIA sm_80 sm_90 sm_120)
+set(RF_GPU_PTX_sm_80 ptx70) # the oldest version of PTX that has the target, for old drivers
+set(RF_GPU_PTX_sm_90 ptx78)
+set(RF_GPU_PTX_sm_120 ptx87)
+set(RF_GPU_TARGETS "gfx1030;gfx1100;gfx1201;gfx90a;gfx942;sm_80" CACHE STRING
+    "GPU targets to build kernels for: a list, 'all', or empty for none")
+
+find_program(RF_GPU_CLANG NAMES clang-24 clang-23 clang-22
+    DOC "clang 22 or newer, which compiles the GPU kernels")
+set(RF_GPU_LIST ${RF_GPU_TARGETS})
+if(RF_GPU_TARGETS STREQUAL "all")
+    set(RF_GPU_LIST ${RF_GPU_ALL_AMD} ${RF_GPU_ALL_GENERIC} ${RF_GPU_ALL_NVIDIA})
+endif()
+if(NOT RF_GPU_CLANG)
+    set(RF_GPU_LIST "")
+    message(STATUS "GPU kernels: left out (no clang-22 found)")
+elseif(NOT RF_GPU_LIST)
+    message(STATUS "GPU kernels: left out (RF_GPU_TARGETS is empty)")
+else()
+    message(STATUS "GPU kernels: ${RF_GPU_LIST} by ${RF_GPU_CLANG}")
+    enable_language(ASM)
+endif()
+
+set(RF_GPU_DIR ${CMAKE_BINARY_DIR}/gpu)
+file(MAKE_DIRECTORY ${RF_GPU_DIR})
+set(RF_GPU_KERNELS ${CMAKE_SOURCE_DIR}/src/backend/gpu/kernels/kernels.hip)
+set(RF_GPU_FLAGS -std=c++20 -O3 -ffp-contract=off -Wall -Wextra -Werror -I${CMAKE_SOURCE_DIR}/src)
+file(GLOB RF_GPU_INPUTS CONFIGURE_DEPENDS src/backend/gpu/kernels/* src/backend/gpu/args.h
+    src/backend/gpu/kernels.def src/base/*.h src/model/*.h)
+set(RF_GPU_OBJECTS "")
+set(RF_GPU_ASSEMBLY "    .section .note.GNU-stack,\"\",@progbits\n    .section .rodata\n")
+set(RF_GPU_EXTERNS "")
+set(RF_GPU_ROWS "")
+foreach(target ${RF_GPU_LIST})
+    string(REPLACE "-" "_" symbol "rf_gpu_code_${target}")
+    if(target MATCHES "^sm_")
+        set(object ${RF_GPU_DIR}/${target}.ptx)
+        set(flags -x cuda --cuda-device-only -nocudainc -nocudalib --cuda-gpu-arch=${target} -S
+            --cuda-path=${RF_GPU_DIR} --cuda-feature=+${RF_GPU_PTX_${target}}) # of no SDK
+    else()
+        set(object ${RF_GPU_DIR}/${target}.hsaco)
+        set(version 5)
+        if(target MATCHES "generic$")
+            set(version 6)
+        endif()
+        set(flags -x hip --offload-device-only --no-gpu-bundle-output --offload-arch=${target}
+            -mcode-object-version=${version} -nogpuinc -nogpulib)
+    endif()
+    add_custom_command(OUTPUT ${object}
+        COMMAND ${RF_GPU_CLANG} ${flags} ${RF_GPU_FLAGS} ${RF_GPU_KERNELS} -o ${object}
+        DEPENDS ${RF_GPU_INPUTS}
+        COMMENT "GPU kernels for ${target}" VERBATIM)
+    list(APPEND RF_GPU_OBJECTS ${object})
+    string(APPEND RF_GPU_ASSEMBLY
+        "    .balign 4096\n    .globl ${symbol}\n    .hidden ${symbol}\n${symbol}:\n"
+        "    .incbin \"${object}\"\n    .byte 0\n")
+    string(APPEND RF_GPU_EXTERNS "extern const unsigned char ${symbol}[];\n")
+    string(APPEND RF_GPU_ROWS "    {\"${target}\", ${symbol}},\n")
+endforeach()
+
+file(CONFIGURE OUTPUT ${RF_GPU_DIR}/codes.c CONTENT
+"/* Made by cmake/kernels.cmake: the code objects of this build. */
+#include \"backend/gpu/code.h\"
+@RF_GPU_EXTERNS@extern const rf_gpu_code rf_gpu_codes[];
+const rf_gpu_code rf_gpu_codes[] = {
+@RF_GPU_ROWS@    {NULL, NULL},
+};
+" @ONLY)
+set(RF_GPU_SOURCES ${RF_GPU_DIR}/codes.c)
+if(RF_GPU_LIST)
+    file(CONFIGURE OUTPUT ${RF_GPU_DIR}/codes.S CONTENT "${RF_GPU_ASSEMBLY}" @ONLY)
+    set_source_files_properties(${RF_GPU_DIR}/codes.S PROPERTIES OBJECT_DEPENDS "${RF_GPU_OBJECTS}")
+    list(APPEND RF_GPU_SOURCES ${RF_GPU_DIR}/codes.S)
+endif()

@@ -1,0 +1,208 @@
+/* args.h - the argument of every GPU kernel: one struct each, plain C, shared by host and kernels.
+ *
+ * A kernel takes its struct by value as its only parameter.  Pointers are device addresses.
+ * Activations are f32 rows without gaps, [T][cols]; results follow docs/arithmetic.md to the bit.
+ * Enumerations of the model and the plan travel as uint32_t. */
+#pragma once
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum {
+    RF_GPU_TILE_ROWS = 32,   /* weight rows of a tile */
+    RF_GPU_CHUNK = 32,       /* columns of a chunk */
+    RF_GPU_BLOCK_ROWS = 128, /* weight rows of a block with many activation rows */
+    RF_GPU_BLOCK_COLS = 64,  /* activation rows of such a block */
+    RF_GPU_MAX_PRODUCTS = 3  /* matrices that one launch multiplies with the same rows */
+};
+
+/* How a weight lies on the device (pack.h says where every byte is). */
+typedef enum rf_gpu_form {
+    RF_GPU_F32,     /* rows as they are in lo, [planes * rows][cols] */
+    RF_GPU_F16,     /* likewise */
+    RF_GPU_BF16,    /* likewise */
+    RF_GPU_INT_32,  /* integers in groups of 32 */
+    RF_GPU_INT_256, /* integers in groups of 256 */
+} rf_gpu_form;
+
+typedef struct rf_gpu_weight {
+    const void *lo;    /* floats, or the low bits of the integers */
+    const void *hi;    /* their high bits; NULL where hi_bits is 0 */
+    const void *d, *m; /* [planes][tiles][groups][32] f16, or f32 where d_f32; m NULL: none */
+    const int8_t *scale, *min; /* INT_256: [planes][tiles][groups][32][n_scales]; min NULL: none */
+    uint32_t rows, cols, planes; /* planes > 1: a matrix per head or expert */
+    uint32_t form;               /* rf_gpu_form */
+    uint32_t lo_bits, hi_bits;   /* 2, 4, 8 and 0, 1, 2 */
+    uint32_t n_scales;           /* 8 or 16 */
+    uint32_t d_f32;
+    int32_t off; /* lo_bits 2, 4: stored is q + off */
+} rf_gpu_weight;
+
+/* Activation rows in integers, as rf_mm_input has them: q [T][cols]; d [T][cols / 32 or / 256];
+ * sum [T][cols / 32], or [T][cols / 16] for groups of 256.  q NULL: none. */
+typedef struct rf_gpu_quant {
+    int8_t *q;
+    float *d;
+    int32_t *sum;
+} rf_gpu_quant;
+
+/* The batch on the device, as rf_batch has it. */
+typedef struct rf_gpu_batch {
+    const uint32_t *pos;     /* [T] */
+    const uint32_t *row_seq; /* [T] the sequence of each row */
+    const uint32_t *kv_len;  /* [n_seqs] */
+    const uint32_t *table;   /* [n_seqs][table_stride] */
+    const float *mask;       /* RF_ATTN_CUSTOM: [T][mask_stride], else NULL */
+    uint32_t table_stride, mask_stride;
+} rf_gpu_batch;
+
+typedef enum rf_gpu_norm_kind {
+    RF_GPU_NO_NORM,
+    RF_GPU_RMS_NORM,
+    RF_GPU_LAYER_NORM
+} rf_gpu_norm_kind;
+
+/* dst[i] = norm(x[i]) of rows of n.  Where q32 or q256 is asked for, the result is also written in
+ * integers, and then dst may be NULL. */
+typedef struct rf_gpu_norm_args {
+    float *dst;         /* [n_items][n], may be x */
+    const float *x;     /* [n_items][n] */
+    const float *w, *b; /* [n] or NULL */
+    rf_gpu_quant q32, q256;
+    uint32_t n_items, n; /* heads are items: n_items = T * n_heads, n = head_dim */
+    uint32_t kind;       /* RF_GPU_RMS_NORM or RF_GPU_LAYER_NORM */
+    float eps;
+} rf_gpu_norm_args;
+
+/* Rows into integers: either or both views. */
+typedef struct rf_gpu_quant_args {
+    const float *x; /* [n_rows][cols] */
+    rf_gpu_quant q32, q256;
+    uint32_t n_rows, cols;
+} rf_gpu_quant_args;
+
+/* Which matrix of a weight multiplies which rows. */
+typedef enum rf_gpu_mm_mode {
+    RF_GPU_MM_PLAIN,   /* one matrix: x [T][cols], dst [T][rows] */
+    RF_GPU_MM_HEADS,   /* a matrix per head: x [T][planes][cols], dst [T][planes][rows] */
+    RF_GPU_MM_EXPERTS, /* those that the route names: x [T][cols] or [T][n_used][cols],
+                          dst [T][n_used][rows] */
+} rf_gpu_mm_mode;
+
+typedef struct rf_gpu_product {
+    rf_gpu_weight w;
+    const float *bias; /* [planes][rows] or NULL */
+    const float *add;  /* as dst, added after the bias, or NULL; may be dst */
+    float *dst; /* rows dst_stride floats apart; EXPERTS, HEADS: [T][n_used or planes] of them */
+    uint32_t dst_stride;
+} rf_gpu_product;
+
+/* dst[t][r] = sum_k w[r][k] x[t][k] + bias[r] (+ add[t][r]) for up to three weights of one form.
+ * With is_glu there are two, of one layout (rf_gpu_same_layout): part[0].dst = act(gate) * up, where
+ * part[0] is the gate and part[1] the up matrix, whose dst is not used. */
+typedef struct rf_gpu_matmul_args {
+    rf_gpu_product part[RF_GPU_MAX_PRODUCTS];
+    uint32_t n_parts;
+    uint32_t n_rows; /* T */
+    const float *x;  /* forms F32, F16, BF16 */
+    rf_gpu_quant xq; /* forms INT_32, INT_256: x in that view */
+    uint32_t mode;   /* rf_gpu_mm_mode */
+    uint32_t is_glu, act;
+    const float *route;  /* EXPERTS: [T][2 * n_used] weights, then numbers of the experts */
+    uint32_t n_used;     /* EXPERTS */
+    uint32_t x_per_used; /* EXPERTS: x has a row per (t, i), not per t */
+    uint32_t *lists;     /* EXPERTS: scratch of rf_gpu_lists_bytes, or NULL */
+} rf_gpu_matmul_args;
+
+/* The rows of each expert in order: first [n_experts + 1], item [T * n_used] with item = t * n_used + i. */
+typedef struct rf_gpu_lists_args {
+    const float *route; /* [T][2 * n_used] */
+    uint32_t *lists;    /* first, then item */
+    uint32_t n_rows, n_used, n_experts;
+} rf_gpu_lists_args;
+
+/* Heads of queries, keys or values: norm, rotation and the way into the KV pool, each optional. */
+typedef struct rf_gpu_heads {
+    const float *x;       /* [T][n_heads][head_dim] */
+    float *dst;           /* likewise, may be x; NULL: only the pool is written */
+    void *pool;           /* [n_kv_blocks][n_heads][32][head_dim] f32 or f16, or NULL */
+    const float *w, *b;   /* of the norm, [head_dim] or NULL */
+    const float *cos_sin; /* [positions][n_dims / 2][2]; NULL: no rotation */
+    uint32_t n_heads, head_dim, n_dims, neox;
+    uint32_t norm; /* rf_gpu_norm_kind */
+    float eps;
+} rf_gpu_heads;
+
+/* Up to three of them (q, k, v) in one launch; serves ROPE and KV_PUT too. */
+typedef struct rf_gpu_heads_args {
+    rf_gpu_heads part[3];
+    rf_gpu_batch batch; /* pos; with a pool also row_seq and table */
+    uint32_t n_parts, n_rows;
+    uint32_t kv_f16;
+} rf_gpu_heads_args;
+
+typedef struct rf_gpu_attend_args {
+    const float *q;     /* [T][n_heads][head_dim] */
+    float *dst;         /* [T][n_heads][value_dim] */
+    const float *sinks; /* [n_heads] or NULL */
+    const void *k;      /* this layer's pool, [n_kv_blocks][n_kv_heads][32][head_dim] */
+    const void *v; /* [n_kv_blocks][n_kv_heads][32][value_dim]; NULL: the keys' first columns */
+    rf_gpu_batch batch;
+    uint32_t n_rows, n_heads, n_kv_heads, head_dim, value_dim;
+    uint32_t kv_f16;
+    uint32_t pattern, window, n_global; /* rf_attn_pattern */
+    float scale, softcap;               /* softcap 0: none */
+    uint32_t max_kv_len;                /* no kv_len of the batch is longer */
+    uint32_t step_blocks;               /* chosen by rf_gpu_op_attend */
+} rf_gpu_attend_args;
+
+typedef enum rf_gpu_each_op {
+    RF_GPU_ACT,     /* dst = act(a) */
+    RF_GPU_GLU,     /* dst = act(a) * b */
+    RF_GPU_SCALE,   /* dst = a * scale */
+    RF_GPU_SOFTCAP, /* dst = scale * tanh(a / scale) */
+    RF_GPU_ADD,     /* dst = a + b */
+    RF_GPU_MUL,     /* dst = a * b, each of b's columns over repeat neighbouring columns of a */
+} rf_gpu_each_op;
+
+typedef struct rf_gpu_each_args {
+    float *dst;         /* [n_rows][cols], may be a or b */
+    const float *a, *b; /* [n_rows][cols]; b of MUL: [n_rows][cols / repeat] */
+    uint32_t n_rows, cols, repeat;
+    uint32_t op, act;
+    float scale;
+} rf_gpu_each_args;
+
+/* dst[r][h][0..n) = src[rows ? rows[r] : r][h][0..n): SLICE (src is its first column), PICK, and each
+ * half of CONCAT.  Strides in floats; src_head 0 repeats one head for all. */
+typedef struct rf_gpu_copy_args {
+    float *dst;
+    const float *src;
+    const uint32_t *rows; /* [n_rows] or NULL */
+    uint32_t n_rows, n_heads, n;
+    uint32_t dst_row, dst_head, src_row, src_head;
+} rf_gpu_copy_args;
+
+typedef struct rf_gpu_route_args {
+    float *dst;               /* [T][2 * n_used]: weights, then numbers, best first */
+    const float *scores;      /* [T][n_experts] */
+    const float *select_bias; /* [n_experts] or NULL */
+    uint32_t n_rows, n_experts, n_used, n_groups, n_groups_used;
+    uint32_t kind, normalise; /* rf_router */
+    float scale;
+} rf_gpu_route_args;
+
+/* dst[t] = sum over i of route[t][i] * a[t][i] (+ add[t]) */
+typedef struct rf_gpu_mix_args {
+    float *dst;         /* [T][cols] */
+    const float *a;     /* [T][n_used][cols] */
+    const float *route; /* [T][2 * n_used] */
+    const float *add;   /* [T][cols] or NULL; may be dst */
+    uint32_t n_rows, n_used, cols;
+} rf_gpu_mix_args;
+
+#ifdef __cplusplus
+}
+#endif

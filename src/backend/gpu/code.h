@@ -1,0 +1,27 @@
+/* code.h - the kernels' machine code: what this build brought, and which of it a device runs.
+ *
+ * The build embeds one code object per target: an ELF for each AMD architecture or family, PTX for
+ * NVIDIA (cmake/kernels.cmake).  A build without the compiler brings none. */
+#pragma once
+#include "backend/gpu/driver.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct rf_gpu_code {
+    const char *target; /* "gfx1100", "gfx11-generic", "sm_80" */
+    const void *image;
+} rf_gpu_code;
+
+/* The ith target of this build, NULL past the last. */
+const char *rf_gpu_code_target(size_t i);
+/* The code for an architecture: its own, else its family's, else (NVIDIA) PTX of the newest older
+ * one; NULL: none.  targets: ends with a row of NULL; NULL: those of this build. */
+const rf_gpu_code *rf_gpu_code_for(const char *arch, const rf_gpu_code *targets);
+/* Loads the kernels of the queue's device; *target: what was chosen. */
+RF_CHECKED rf_status rf_gpu_code_load(rf_gpu_queue *q, const char **target, rf_error *e);
+
+#ifdef __cplusplus
+}
+#endif

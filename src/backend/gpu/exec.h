@@ -1,0 +1,184 @@
+/* exec.h - a plan made ready for a GPU: a list of tasks, each one call of launch.h, and the memory
+ * they work in.
+ *
+ * Private to the GPU backend.  lower.c turns steps into tasks, memory.c gives every item a place on
+ * the device, weights.c keeps the weights there, run.c queues the tasks for a batch.  A task names
+ * the values it touches by slots: a field of its arguments and the item whose address belongs there.
+ * That is all that placing and running need to know about a task. */
+#pragma once
+#include <pthread.h>
+
+#include "backend/backend.h"
+#include "backend/gpu/args.h"
+#include "backend/gpu/driver.h"
+#include "backend/gpu/weights.h"
+#include "base/pool.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum {
+    RF_GPU_MAX_SLOTS = 12,
+    RF_GPU_MAX_USES = 6,
+    RF_GPU_MAX_GRAPHS = 16,
+    RF_GPU_GRAPH_ROWS = 64, /* batches of up to so many rows are recorded as graphs */
+};
+
+struct rf_backend {
+    rf_gpu_queue queue;
+    rf_gpu_store weights;
+    rf_pool *pool;        /* packs weights, decodes embeddings */
+    pthread_mutex_t lock; /* one call at a time uses the queue and the pool */
+    char target[32];      /* of the code object in use */
+};
+
+typedef enum rf_gpu_task_kind {
+    RF_GPU_TASK_NORM,
+    RF_GPU_TASK_QUANT,
+    RF_GPU_TASK_MATMUL,
+    RF_GPU_TASK_HEADS,
+    RF_GPU_TASK_ATTEND,
+    RF_GPU_TASK_EACH,
+    RF_GPU_TASK_COPY,
+    RF_GPU_TASK_ROUTE,
+    RF_GPU_TASK_MIX,
+} rf_gpu_task_kind;
+
+typedef union rf_gpu_args {
+    rf_gpu_norm_args norm;
+    rf_gpu_quant_args quant;
+    rf_gpu_matmul_args matmul;
+    rf_gpu_heads_args heads;
+    rf_gpu_attend_args attend;
+    rf_gpu_each_args each;
+    rf_gpu_copy_args copy;
+    rf_gpu_route_args route;
+    rf_gpu_mix_args mix;
+} rf_gpu_args;
+
+/* Whatever has an address.  Plan value v is item v; behind the values come their rows in integers
+ * (two views each), keys and values of the layers, tables of angles, and scratch. */
+typedef uint32_t rf_gpu_item;
+static inline rf_gpu_item rf_gpu_quant_item(const rf_plan *p, rf_val v, rf_int_view view) {
+    return p->n_vals + 2 * v + (view == RF_INT_256);
+}
+static inline rf_gpu_item rf_gpu_kv_item(const rf_plan *p, uint32_t layer, bool is_value) {
+    return 3 * p->n_vals + 2 * layer + is_value;
+}
+static inline rf_gpu_item rf_gpu_rope_item(const rf_plan *p, uint32_t i) {
+    return 3 * p->n_vals + 2 * p->model->n_layers + i;
+}
+static inline rf_gpu_item rf_gpu_lists_item(const rf_plan *p) {
+    return rf_gpu_rope_item(p, p->n_steps);
+}
+
+typedef struct rf_gpu_slot {
+    rf_gpu_item item;
+    uint32_t at;     /* bytes into the arguments: a pointer, or an rf_gpu_quant */
+    uint32_t column; /* of the item that the pointer begins at */
+} rf_gpu_slot;
+
+/* A weight's place in the arguments: an rf_gpu_weight, or a pointer to a vector. */
+typedef struct rf_gpu_use {
+    uint32_t number, at;
+} rf_gpu_use;
+
+typedef struct rf_gpu_task {
+    rf_gpu_task_kind kind;
+    bool per_output;        /* rows are the batch's outputs, else its tokens */
+    bool picks;             /* COPY: source rows are out_row */
+    uint32_t items_per_row; /* NORM: heads */
+    rf_gpu_args args;       /* all but rows, batch and addresses of items */
+    rf_gpu_slot slot[RF_GPU_MAX_SLOTS];
+    uint32_t n_slots;
+    rf_gpu_use use[RF_GPU_MAX_USES];
+    uint32_t n_uses;
+} rf_gpu_task;
+
+typedef struct rf_gpu_place {
+    uint32_t first, last; /* tasks */
+    bool used, is_input;  /* is_input: comes with the batch, lies in the input block */
+    size_t at;            /* bytes from x->memory; input: floats per row from its start */
+} rf_gpu_place;
+
+typedef struct rf_gpu_embed {
+    const rf_step *step;
+    const rf_tensor *table;
+} rf_gpu_embed;
+
+/* Where a layer's keys and values lie, in bytes; a block has 0 where there are none. */
+typedef struct rf_gpu_kv {
+    size_t k_at, v_at, k_block, v_block;
+} rf_gpu_kv;
+
+typedef struct rf_gpu_rope {
+    const rf_rope *rope;
+    size_t at; /* from x->memory: [x->n_positions][n_dims / 2][2] f32, cos and sin */
+} rf_gpu_rope;
+
+/* What a batch looks like to the kernels: with the same shape a recorded graph is right again. */
+typedef struct rf_gpu_shape {
+    uint32_t n_tokens, n_seqs, n_outputs, table_stride, mask_stride, max_kv_len;
+} rf_gpu_shape;
+
+typedef struct rf_gpu_recording {
+    rf_gpu_shape shape;
+    rf_gpu_graph_exec graph; /* NULL: seen once, not recorded yet */
+    uint64_t last_run;       /* 0: empty */
+} rf_gpu_recording;
+
+/* A batch's arrays and embeddings, side by side in one block that is uploaded at once. */
+typedef struct rf_gpu_input {
+    size_t pos_at, row_seq_at, out_row_at, kv_len_at, table_at, mask_at, embed_at, bytes;
+} rf_gpu_input;
+
+struct rf_exec {
+    rf_backend *backend;
+    const rf_plan *plan;
+    rf_limits limits;
+    rf_arena *arena;    /* the exec itself, tasks, small tables */
+    rf_gpu_task *tasks; /* [n_tasks] */
+    uint32_t n_tasks;
+    rf_gpu_embed *embeds; /* [n_embeds] */
+    uint32_t n_embeds;
+    size_t embed_floats;  /* of a row of all embeds, each a multiple of 16 */
+    rf_gpu_place *places; /* [3 * n_vals] values, and their rows in integers */
+    rf_gpu_kv *kv;        /* [n_layers] */
+    rf_gpu_rope *ropes;   /* [n_ropes] */
+    uint32_t n_ropes, n_positions;
+    bool has_mask;
+    rf_gpu_weights weights; /* what the store holds for this exec */
+
+    uint8_t *memory; /* one block on the device, of the parts that follow */
+    size_t device_bytes, host_bytes, kv_at, kv_bytes, input_at, input_cap, lists_at, lists_bytes;
+    uint8_t *staging; /* [input_cap] pinned */
+    float *result;    /* [max_outputs][n_result] pinned */
+
+    rf_gpu_recording recording[RF_GPU_MAX_GRAPHS];
+    bool graphs_off; /* this driver cannot record, or the plan keeps its values */
+    uint64_t n_runs;
+    rf_gpu_shape shape; /* of the last run */
+    rf_gpu_input input;
+    bool ran, waited;
+};
+
+/* Turns the plan's steps into tasks; weights are named to x->weights, not loaded. */
+RF_CHECKED rf_status rf_gpu_lower(rf_exec *x, rf_error *e);
+/* Places items and everything else a run needs; takes the memory, after comparing what it and the
+ * weights need with what is free. */
+RF_CHECKED rf_status rf_gpu_allocate(rf_exec *x, rf_error *e);
+void rf_gpu_release(rf_exec *x);
+/* Where a batch of this shape puts its arrays. */
+rf_gpu_input rf_gpu_input_of(const rf_exec *x, const rf_gpu_shape *s);
+/* Queues one forward pass over a checked batch, and the download of its result. */
+void rf_gpu_forward(rf_exec *x, const rf_batch *b);
+/* The address of an item's row 0 for the batch of x->shape. */
+uint8_t *rf_gpu_address(const rf_exec *x, rf_gpu_item item);
+rf_gpu_quant rf_gpu_quant_at(const rf_exec *x, rf_gpu_item item); /* of an item of integers */
+
+static inline size_t rf_gpu_align(size_t n) { return (n + 255) & ~(size_t)255; }
+
+#ifdef __cplusplus
+}
+#endif

@@ -1,0 +1,257 @@
+/* gpu.c - the GPU backend: rf_backend_ops over lower.c, memory.c, weights.c and run.c.
+ *
+ * run() uploads the batch and queues the whole forward pass; wait() waits for its result.  Execs of
+ * one backend share the device's one queue, so what they do happens in order. */
+#include <stdio.h>
+#include <string.h>
+
+#include "backend/gpu/code.h"
+#include "backend/gpu/exec.h"
+
+static void gpu_close(rf_backend *b) {
+    if (!b) return;
+    rf_gpu_close(&b->queue);
+    rf_pool_free(b->pool);
+    pthread_mutex_destroy(&b->lock);
+    rf_free(b);
+}
+
+static rf_status open_device(rf_backend *b, const rf_backend_opts *o, rf_error *e) {
+    const rf_gpu_driver *driver;
+    const char *target;
+    int n_threads = o && o->n_threads ? o->n_threads : rf_cpu_count();
+    RF_TRY(rf_gpu_driver_get(&driver, e));
+    RF_TRY(rf_gpu_open(&b->queue, driver, o ? o->device : 0, e));
+    RF_TRY(rf_gpu_code_load(&b->queue, &target, e));
+    snprintf(b->target, sizeof b->target, "%.31s", target);
+    return rf_pool_create(&b->pool, n_threads, e);
+}
+
+static rf_status gpu_open(rf_backend **out, const rf_backend_opts *o, rf_error *e) {
+    *out = NULL;
+    rf_backend *b = rf_alloc(1, sizeof *b);
+    if (!b) return rf_fail_nomem(e, sizeof *b);
+    if (pthread_mutex_init(&b->lock, NULL) != 0) {
+        rf_free(b);
+        return rf_fail(e, RF_ENOMEM, "gpu backend: no mutex to be had from the system");
+    }
+    rf_status s = open_device(b, o, e);
+    if (s == RF_OK)
+        *out = b;
+    else
+        gpu_close(b);
+    return s;
+}
+
+static void gpu_describe(const rf_backend *b, char *out, size_t cap) {
+    const rf_gpu_info *i = &b->queue.info;
+    snprintf(out, cap, "gpu %d: %.60s (%s), %.1f GB", b->queue.device, i->name, i->arch,
+             (double)i->mem_bytes / 1e9);
+}
+
+const char *rf_gpu_built_target(size_t i) { return rf_gpu_code_target(i); }
+
+rf_status rf_gpu_probe(size_t i, rf_gpu_found *out, rf_error *e) {
+    const rf_gpu_driver *driver;
+    rf_gpu_queue q;
+    *out = (rf_gpu_found){.driver_version = 0};
+    RF_TRY(rf_gpu_driver_get(&driver, e));
+    RF_TRY(rf_gpu_open(&q, driver, i > INT32_MAX ? INT32_MAX : (int)i, e));
+    const rf_gpu_code *code = rf_gpu_code_for(q.info.arch, NULL);
+    rf_status s = rf_gpu_memory(&q, &out->mem_free, &out->mem_bytes, e);
+    snprintf(out->name, sizeof out->name, "%s", q.info.name);
+    snprintf(out->arch, sizeof out->arch, "%s", q.info.arch);
+    snprintf(out->target, sizeof out->target, "%.31s", code ? code->target : "");
+    snprintf(out->library, sizeof out->library, "%s", driver->library);
+    out->driver_version = driver->version;
+    out->integrated = q.info.integrated;
+    rf_gpu_close(&q);
+    return s;
+}
+
+static void gpu_exec_free(rf_exec *x) {
+    if (!x) return;
+    rf_backend *b = x->backend;
+    pthread_mutex_lock(&b->lock);
+    rf_gpu_enter(&b->queue);
+    rf_gpu_release(x);
+    rf_gpu_weights_release(&x->weights, &b->weights, &b->queue);
+    pthread_mutex_unlock(&b->lock);
+    rf_arena_free(x->arena); /* the exec itself lies in it */
+}
+
+static rf_status check_limits(const rf_limits *l, rf_error *e) {
+    const struct {
+        const char *name;
+        uint32_t value;
+    } fields[] = {
+        {"max_tokens", l->max_tokens}, {"max_seqs", l->max_seqs}, {"n_kv_blocks", l->n_kv_blocks}};
+    for (size_t i = 0; i < RF_COUNT(fields); i++) {
+        if (fields[i].value) continue;
+        return rf_fail(e, RF_EARG, "gpu backend: limit %s is 0, expected at least 1",
+                       fields[i].name);
+    }
+    if (l->n_kv_blocks > UINT32_MAX / RF_KV_BLOCK)
+        return rf_fail(e, RF_EARG, "gpu backend: %u KV blocks, expected at most %u", l->n_kv_blocks,
+                       UINT32_MAX / RF_KV_BLOCK);
+    if (l->k_type == l->v_type && (l->k_type == RF_DT_F16 || l->k_type == RF_DT_F32)) return RF_OK;
+    RF_TRY(rf_kv_types_check(l, e));
+    return rf_fail(e, RF_EUNSUPPORTED,
+                   "gpu backend: KV cache of types %s and %s, expected F16 or F32 for both",
+                   rf_dtype_get(l->k_type)->name, rf_dtype_get(l->v_type)->name);
+}
+
+/* Positions that a sequence can reach: the pool's, or those of the longest sequence asked for. */
+static uint32_t positions_of(const rf_plan *p, const rf_limits *l) {
+    uint32_t pool = l->n_kv_blocks * RF_KV_BLOCK, most = p->opts.n_ctx;
+    if (most == 0 || most >= pool) return pool;
+    return (most + RF_KV_BLOCK - 1) / RF_KV_BLOCK * RF_KV_BLOCK;
+}
+
+/* The loaded weights' addresses into the tasks' arguments. */
+static void link_weights(rf_exec *x) {
+    for (uint32_t i = 0; i < x->n_tasks; i++) {
+        rf_gpu_task *t = &x->tasks[i];
+        for (uint32_t k = 0; k < t->n_uses; k++) {
+            uint8_t *to = (uint8_t *)&t->args + t->use[k].at;
+            if (x->weights.entry[t->use[k].number].is_vector) {
+                const float *v = rf_gpu_weights_vector_at(&x->weights, t->use[k].number);
+                memcpy(to, &v, sizeof v);
+            } else {
+                rf_gpu_weight w = rf_gpu_weights_at(&x->weights, t->use[k].number);
+                memcpy(to, &w, sizeof w);
+            }
+        }
+    }
+}
+
+static rf_status make_ready(rf_exec *x, rf_error *e) {
+    rf_backend *b = x->backend;
+    rf_gpu_enter(&b->queue);
+    RF_TRY(rf_gpu_lower(x, e));
+    RF_TRY(rf_gpu_allocate(x, e));
+    RF_TRY(rf_gpu_weights_load(&x->weights, &b->weights, &b->queue, b->pool, e));
+    link_weights(x);
+    return RF_OK;
+}
+
+static rf_status gpu_compile(rf_exec **out, rf_backend *b, const rf_plan *p, const rf_limits *l,
+                             rf_error *e) {
+    *out = NULL;
+    RF_TRY(check_limits(l, e));
+    rf_arena *arena = NULL;
+    if (rf_arena_create(&arena) != RF_OK) return rf_fail_nomem(e, sizeof(rf_exec));
+    rf_exec *x = rf_arena_alloc(arena, 1, sizeof *x);
+    if (!x) {
+        rf_arena_free(arena);
+        return rf_fail_nomem(e, sizeof *x);
+    }
+    x->backend = b;
+    x->plan = p;
+    x->limits = *l;
+    x->arena = arena;
+    x->n_positions = positions_of(p, l);
+    x->graphs_off = p->opts.keep_values;
+    pthread_mutex_lock(&b->lock);
+    rf_status s = make_ready(x, e);
+    bool is_lost = b->queue.error.status == RF_EDEVICE;
+    if (s != RF_OK && !is_lost) b->queue.error = (rf_error){.status = RF_OK}; /* only memory */
+    pthread_mutex_unlock(&b->lock);
+    if (s != RF_OK) {
+        gpu_exec_free(x);
+        return s;
+    }
+    *out = x;
+    return RF_OK;
+}
+
+static size_t gpu_exec_bytes(const rf_exec *x) {
+    return x->device_bytes + x->host_bytes + rf_arena_bytes(x->arena);
+}
+
+static rf_status check_positions(const rf_exec *x, const rf_batch *b, rf_error *e) {
+    for (uint32_t s = 0; s < b->n_seqs; s++)
+        if (b->kv_len[s] > x->n_positions)
+            return rf_fail(e, RF_EARG,
+                           "batch sequence %u: %u tokens, but the plan was made for a context of "
+                           "%u",
+                           s, b->kv_len[s], x->n_positions);
+    return RF_OK;
+}
+
+static rf_status gpu_run(rf_exec *x, const rf_batch *batch, rf_error *e) {
+    rf_gpu_queue *q = &x->backend->queue;
+    RF_TRY(rf_batch_check(batch, x->plan, &x->limits, e));
+    RF_TRY(check_positions(x, batch, e));
+    pthread_mutex_lock(&x->backend->lock);
+    rf_gpu_enter(q);
+    if (x->ran && !x->waited) rf_gpu_wait(q); /* the staging block is still on its way */
+    rf_gpu_forward(x, batch);
+    rf_status s = rf_gpu_status(q, e);
+    x->ran = s == RF_OK;
+    x->waited = false;
+    pthread_mutex_unlock(&x->backend->lock);
+    return s;
+}
+
+static rf_status gpu_wait(rf_exec *x, const float **result) {
+    rf_gpu_queue *q = &x->backend->queue;
+    *result = NULL;
+    if (!x->ran) return RF_EARG;
+    pthread_mutex_lock(&x->backend->lock);
+    rf_gpu_enter(q);
+    if (!x->waited) rf_gpu_wait(q);
+    rf_status s = rf_gpu_status(q, NULL);
+    x->waited = true;
+    pthread_mutex_unlock(&x->backend->lock);
+    if (s == RF_OK) *result = x->result;
+    return s;
+}
+
+static rf_status gpu_kv_copy(rf_exec *x, uint32_t from_block, uint32_t to_block) {
+    rf_gpu_queue *q = &x->backend->queue;
+    if (from_block >= x->limits.n_kv_blocks || to_block >= x->limits.n_kv_blocks) return RF_EARG;
+    if (from_block == to_block) return RF_OK;
+    pthread_mutex_lock(&x->backend->lock);
+    rf_gpu_enter(q);
+    for (uint32_t il = 0; il < x->plan->model->n_layers; il++) {
+        const rf_gpu_kv *kv = &x->kv[il];
+        uint8_t *k = x->memory + x->kv_at + kv->k_at, *v = x->memory + x->kv_at + kv->v_at;
+        rf_gpu_copy(q, k + to_block * kv->k_block, k + from_block * kv->k_block, kv->k_block);
+        rf_gpu_copy(q, v + to_block * kv->v_block, v + from_block * kv->v_block, kv->v_block);
+    }
+    rf_status s = rf_gpu_status(q, NULL);
+    pthread_mutex_unlock(&x->backend->lock);
+    return s;
+}
+
+static rf_status gpu_peek(rf_exec *x, rf_val v, float *out, size_t n) {
+    rf_gpu_queue *q = &x->backend->queue;
+    if (!x->ran || !x->plan->opts.keep_values || v == 0 || v >= x->plan->n_vals ||
+        !x->places[v].used)
+        return RF_EARG;
+    const rf_value *value = &x->plan->vals[v];
+    size_t rows = value->per_output ? x->shape.n_outputs : x->shape.n_tokens;
+    if (n != rows * value->cols) return RF_EARG;
+    pthread_mutex_lock(&x->backend->lock);
+    rf_gpu_enter(q);
+    rf_gpu_download(q, out, rf_gpu_address(x, v), n * sizeof *out);
+    rf_gpu_wait(q);
+    rf_status s = rf_gpu_status(q, NULL);
+    pthread_mutex_unlock(&x->backend->lock);
+    return s;
+}
+
+const rf_backend_ops rf_gpu_ops = {
+    .name = "gpu",
+    .open = gpu_open,
+    .close = gpu_close,
+    .describe = gpu_describe,
+    .compile = gpu_compile,
+    .exec_free = gpu_exec_free,
+    .exec_bytes = gpu_exec_bytes,
+    .run = gpu_run,
+    .wait = gpu_wait,
+    .kv_copy = gpu_kv_copy,
+    .peek = gpu_peek,
+};

@@ -1,0 +1,153 @@
+/* canon.h - what several kernels share of docs/arithmetic.md: exponentials, activations, the sum of
+ * sixteen lanes, one row quantised; operation by operation those of base/fmath.h and the CPU. */
+#pragma once
+#include "backend/gpu/kernels/port.h"
+
+RF_DEVICE float rf_exp32(float x) {
+    x = x < RF_EXPF_MIN ? RF_EXPF_MIN : x;
+    x = x > RF_EXPF_MAX ? RF_EXPF_MAX : x;
+    if (x != x) return x;
+    float n = __builtin_rintf(x * RF_EXPF_LOG2E);
+    float r = rf_fma(n, -RF_EXPF_LN2_HI, x);
+    r = rf_fma(n, -RF_EXPF_LN2_LO, r);
+    float p = RF_EXPF_C6;
+    p = rf_fma(p, r, RF_EXPF_C5);
+    p = rf_fma(p, r, RF_EXPF_C4);
+    p = rf_fma(p, r, RF_EXPF_C3);
+    p = rf_fma(p, r, RF_EXPF_C2);
+    p = rf_fma(p, r, RF_EXPF_C1);
+    p = rf_fma(p, r, RF_EXPF_C0);
+    return rf_float_of(rf_bits_of(p) + ((uint32_t)(int32_t)n << 23));
+}
+
+/* x P(x^2) / Q(x^2), kept within -1 and 1. */
+#define RF_RATIONAL(name, P, Q, most)                    \
+    RF_DEVICE float name(float x) {                      \
+        const float p[] = P, q[] = Q;                    \
+        const int n = (int)RF_COUNT(p);                  \
+        x = x < -most ? -most : x;                       \
+        x = x > most ? most : x;                         \
+        float z = x * x, num = p[n - 1], den = q[n - 1]; \
+        RF_UNROLL                                        \
+        for (int i = n - 2; i >= 0; i--) {               \
+            num = rf_fma(num, z, p[i]);                  \
+            den = rf_fma(den, z, q[i]);                  \
+        }                                                \
+        float r = (x * num) / den;                       \
+        r = r < -1.0f ? -1.0f : r;                       \
+        return r > 1.0f ? 1.0f : r;                      \
+    }
+RF_RATIONAL(rf_tanh32, RF_TANHF_P, RF_TANHF_Q, RF_TANHF_MAX)
+RF_RATIONAL(rf_erf32, RF_ERFF_P, RF_ERFF_Q, RF_ERFF_MAX)
+
+RF_DEVICE float rf_gated(float x, float y) { return x / (1.0f + rf_exp32(-y)); }
+
+RF_DEVICE float rf_activate(uint32_t act, float x) {
+    if (act == RF_ACT_SILU) return rf_gated(x, x);
+    if (act == RF_ACT_GELU) return (0.5f * x) * (1.0f + rf_erf32(x * RF_ROOT_HALF));
+    if (act == RF_ACT_GELU_TANH)
+        return rf_gated(x, x * rf_fma(x * x, RF_GELU_TANH_C1, RF_GELU_TANH_C0));
+    if (act == RF_ACT_SIGMOID) return rf_gated(1.0f, x);
+    float y = 0.0f > x ? 0.0f : x;
+    if (act == RF_ACT_RELU) return y;
+    return act == RF_ACT_RELU2 ? y * y : x;
+}
+
+RF_DEVICE float rf_glu(uint32_t act, float gate, float up) {
+    if (act != RF_ACT_SWIGLU_OAI) return rf_activate(act, gate) * up;
+    float g = 7.0f < gate ? 7.0f : gate, u = 7.0f < up ? 7.0f : up;
+    u = -7.0f > u ? -7.0f : u;
+    return rf_gated(g, 1.702f * g) * (u + 1.0f);
+}
+
+/* Sixteen values in shared memory, added as tree16. */
+RF_DEVICE float rf_tree16(const float *s) {
+    float v[16];
+    RF_UNROLL
+    for (int i = 0; i < 16; i++)
+        v[i] = s[i];
+    RF_UNROLL
+    for (int half = 8; half > 0; half /= 2) {
+        RF_UNROLL
+        for (int i = 0; i < half; i++)
+            v[i] += v[i + half];
+    }
+    return v[0];
+}
+
+/* A stretch of a row in shared memory, padded so that neither walking it in order nor in sixteens
+ * meets the same bank twice. */
+enum { RF_PIECE = 4096, RF_PIECE_PADDED = RF_PIECE + RF_PIECE / 16, RF_PIECE_THREADS = 256 };
+RF_DEVICE uint32_t rf_padded(uint32_t k) { return k + (k >> 4); }
+
+RF_DEVICE int32_t rf_quantised(float x, float id) {
+    float v = x * id;
+    v = v > -127.0f ? v : -127.0f; /* also catches a NaN */
+    v = v < 127.0f ? v : 127.0f;
+    return (int32_t)__builtin_rintf(v);
+}
+
+typedef struct rf_quant_scratch {
+    uint32_t most[RF_PIECE_THREADS]; /* bits of the largest |x| per sixteen */
+    int32_t sum[RF_PIECE_THREADS];
+} rf_quant_scratch;
+
+/* Sixteen elements of one view: thread number tid of the piece holds them in x, the group's largest
+ * |x| is amax.  at: their first column; row: 0 based. */
+RF_DEVICE int32_t rf_quant_sixteen(int8_t *q, const float x[16], float amax) {
+    float id = amax > 0 ? 127.0f / amax : 0;
+    int32_t sum = 0;
+    rf_u4 out;
+    RF_UNROLL
+    for (int w = 0; w < 4; w++) {
+        out.v[w] = 0;
+        RF_UNROLL
+        for (int b = 0; b < 4; b++) {
+            int32_t v = rf_quantised(x[4 * w + b], id);
+            sum += v;
+            out.v[w] |= ((uint32_t)v & 255u) << 8 * b;
+        }
+    }
+    *(rf_u4 *)(void *)q = out;
+    return sum;
+}
+
+/* Columns [first, first + n) of a row, which lie in piece (padded), into integers.  All 256 threads
+ * take part; n is a multiple of the group (of 32 for q32, of 256 for q256). */
+RF_DEVICE void rf_quant_piece(const float *piece, rf_quant_scratch *s, uint32_t row, uint32_t cols,
+                              uint32_t first, uint32_t n, const rf_gpu_quant *q32,
+                              const rf_gpu_quant *q256) {
+    const uint32_t tid = rf_tid();
+    const int here = 16 * tid < n;
+    float x[16];
+    uint32_t most = 0;
+    RF_UNROLL
+    for (uint32_t i = 0; i < 16; i++) {
+        x[i] = here ? piece[17 * tid + i] : 0.0f;
+        uint32_t bits = rf_bits_of(x[i]) & 0x7fffffffu;
+        most = bits > most ? bits : most;
+    }
+    s->most[tid] = most;
+    rf_sync();
+    const uint64_t at = (uint64_t)row * cols + first + 16 * tid;
+    if (q32->q) {
+        uint32_t other = s->most[tid ^ 1];
+        float amax = rf_float_of(other > most ? other : most);
+        s->sum[tid] = here ? rf_quant_sixteen(q32->q + at, x, amax) : 0;
+        rf_sync();
+        if (here && tid % 2 == 0) {
+            q32->d[at / 32] = amax / 127.0f;
+            q32->sum[at / 32] = s->sum[tid] + s->sum[tid + 1];
+        }
+    }
+    if (q256->q && here) {
+        RF_UNROLL
+        for (uint32_t i = 0; i < 16; i++) {
+            uint32_t other = s->most[(tid & ~15u) + i];
+            most = other > most ? other : most;
+        }
+        float amax = rf_float_of(most);
+        q256->sum[at / 16] = rf_quant_sixteen(q256->q + at, x, amax);
+        if (tid % 16 == 0) q256->d[at / 256] = amax / 127.0f;
+    }
+}

@@ -1,0 +1,157 @@
+/* mm.h - what the matrix products share: which matrix a block multiplies with which rows, and the
+ * integers of a tile of weights (pack.h). */
+#pragma once
+#include "backend/gpu/kernels/canon.h"
+
+/* A block's share: one tile of one product's plane, and n activation rows. */
+typedef struct mm_share {
+    rf_gpu_product p;
+    uint32_t tile, plane;
+    uint32_t first, n;     /* rows first .. first + n - 1 of the plane's own; n 0: nothing to do */
+    const uint32_t *items; /* EXPERTS with lists: the plane's items */
+} mm_share;
+
+/* grid x: tiles of tile_rows weight rows over all parts; y: planes, or items of a route without
+ * lists; z: stretches of nt activation rows. */
+RF_DEVICE mm_share share_of(const rf_gpu_matmul_args *a, uint32_t tile_rows, uint32_t nt) {
+    mm_share s;
+    const uint32_t y = rf_bid_y();
+    uint32_t n_rows = a->n_rows;
+    s.p = a->part[0];
+    s.tile = rf_bid_x();
+    if (!a->is_glu && a->n_parts > 1) {
+        const uint32_t n0 = rf_div_up(a->part[0].w.rows, tile_rows);
+        const uint32_t n1 = n0 + rf_div_up(a->part[1].w.rows, tile_rows);
+        if (s.tile >= n1) {
+            s.p = a->part[2];
+            s.tile -= n1;
+        } else if (s.tile >= n0) {
+            s.p = a->part[1];
+            s.tile -= n0;
+        }
+    }
+    s.plane = a->mode == RF_GPU_MM_PLAIN ? 0 : y;
+    s.first = rf_bid_z() * nt;
+    s.items = 0;
+    if (a->mode == RF_GPU_MM_EXPERTS) {
+        if (a->lists) {
+            s.items = a->lists + s.p.w.planes + 1 + a->lists[y];
+            n_rows = a->lists[y + 1] - a->lists[y];
+        } else {
+            const uint32_t t = y / a->n_used;
+            s.plane = (uint32_t)a->route[(uint64_t)(t + 1) * a->n_used + y];
+            n_rows = 1;
+        }
+    }
+    s.n = s.first < n_rows ? rf_min_u32(n_rows - s.first, nt) : 0;
+    return s;
+}
+
+/* The row of dst of number i of the share; beyond the last it is the last. */
+RF_DEVICE uint32_t dst_row_of(const rf_gpu_matmul_args *a, const mm_share *s, uint32_t i) {
+    const uint32_t t = s->first + rf_min_u32(i, s->n - 1);
+    if (a->mode == RF_GPU_MM_PLAIN) return t;
+    if (a->mode == RF_GPU_MM_HEADS) return t * s->p.w.planes + s->plane;
+    return s->items ? s->items[t] : rf_bid_y();
+}
+
+/* The row of x that it is made of. */
+RF_DEVICE uint32_t x_row_of(const rf_gpu_matmul_args *a, uint32_t dst_row) {
+    return a->mode == RF_GPU_MM_EXPERTS && !a->x_per_used ? dst_row / a->n_used : dst_row;
+}
+
+RF_DEVICE float with_bias(const rf_gpu_product *p, uint32_t plane, uint32_t r, float v) {
+    return p->bias ? v + p->bias[(uint64_t)plane * p->w.rows + r] : v;
+}
+
+/* One output: the product itself, or with is_glu the up product after the gate's. */
+RF_DEVICE void put_output(const rf_gpu_matmul_args *a, const mm_share *s, uint32_t dst_row,
+                          uint32_t r, float gate, float v) {
+    const uint64_t at = (uint64_t)dst_row * s->p.dst_stride + r;
+    if (a->is_glu) {
+        gate = with_bias(&s->p, s->plane, r, gate);
+        s->p.dst[at] = rf_glu(a->act, gate, with_bias(&a->part[1], s->plane, r, v));
+        return;
+    }
+    v = with_bias(&s->p, s->plane, r, v);
+    s->p.dst[at] = s->p.add ? s->p.add[at] + v : v;
+}
+
+/* 32 neighbouring integers of a row, as they lie in memory. */
+typedef struct mm_raw {
+    uint32_t lo[8], hi[2];
+} mm_raw;
+
+/* lo_bits and hi_bits are constants everywhere, so that only what is needed is read.  chunk counts
+ * over planes, tiles and chunks. */
+RF_DEVICE mm_raw load_chunk(const rf_gpu_weight *w, int lo_bits, int hi_bits, uint64_t chunk,
+                            uint32_t row) {
+    mm_raw r = {{0}, {0}};
+    if (lo_bits == 8) {
+        const rf_u4 *p = (const rf_u4 *)w->lo + chunk * 64 + row;
+        const rf_u4 first = p[0], second = p[32];
+        RF_UNROLL
+        for (int i = 0; i < 4; i++) {
+            r.lo[i] = first.v[i];
+            r.lo[4 + i] = second.v[i];
+        }
+    } else if (lo_bits == 4) {
+        const rf_u4 v = ((const rf_u4 *)w->lo)[chunk * 32 + row];
+        RF_UNROLL
+        for (int i = 0; i < 4; i++)
+            r.lo[i] = v.v[i];
+    } else {
+        const rf_u2 v = ((const rf_u2 *)w->lo)[chunk * 32 + row];
+        r.lo[0] = v.v[0];
+        r.lo[1] = v.v[1];
+    }
+    if (hi_bits == 2) {
+        const rf_u2 v = ((const rf_u2 *)w->hi)[chunk * 32 + row];
+        r.hi[0] = v.v[0];
+        r.hi[1] = v.v[1];
+    } else if (hi_bits == 1) {
+        r.hi[0] = ((const uint32_t *)w->hi)[chunk * 32 + row];
+    }
+    return r;
+}
+
+/* Word j: elements 4j .. 4j + 3, one per byte. */
+RF_DEVICE uint32_t word_of(const mm_raw *r, int lo_bits, int hi_bits, int j) {
+    uint32_t u = 0;
+    if (lo_bits == 8) return r->lo[j];
+    if (lo_bits == 4) u = r->lo[j % 4] >> (j < 4 ? 0 : 4) & 0x0f0f0f0fu;
+    if (lo_bits == 2) u = r->lo[j / 4] >> 2 * (j % 4) & 0x03030303u;
+    if (hi_bits == 2) u |= (r->hi[j / 4] >> 2 * (j % 4) & 0x03030303u) << lo_bits;
+    if (hi_bits == 1) u |= (r->hi[0] >> j & 0x01010101u) << lo_bits;
+    return u;
+}
+
+/* d or m number i. */
+RF_DEVICE float scale_at(const void *p, uint64_t i, uint32_t is_f32) {
+    return is_f32 ? ((const float *)p)[i] : rf_f16_at(((const uint16_t *)p)[i]);
+}
+
+/* The sixteen scales of a row's group in order; where neighbours share one, it is there twice. */
+RF_DEVICE rf_u4 load_scales(const int8_t *p, uint32_t n_scales, uint64_t at) {
+    if (n_scales == 16) return ((const rf_u4 *)(const void *)p)[at];
+    const rf_u2 v = ((const rf_u2 *)(const void *)p)[at];
+    rf_u4 s;
+    RF_UNROLL
+    for (int i = 0; i < 4; i++) {
+        const uint32_t two = v.v[i / 2] >> 16 * (i % 2) & 0xffffu;
+        s.v[i] = (two & 0xffu) * 0x0101u + (two >> 8) * 0x01010000u;
+    }
+    return s;
+}
+
+/* Signed byte number i. */
+RF_DEVICE int32_t byte_of(const rf_u4 *w, int i) { return (int8_t)(w->v[i / 4] >> 8 * (i % 4)); }
+
+/* The bytes in order, moved down by two: the scales of the next chunk come first. */
+RF_DEVICE rf_u4 next_scales(rf_u4 s) {
+    s.v[0] = s.v[0] >> 16 | s.v[1] << 16;
+    s.v[1] = s.v[1] >> 16 | s.v[2] << 16;
+    s.v[2] = s.v[2] >> 16 | s.v[3] << 16;
+    s.v[3] = s.v[3] >> 16;
+    return s;
+}

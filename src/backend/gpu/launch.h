@@ -1,0 +1,36 @@
+/* launch.h - the GPU's ops: each function takes the op's arguments, chooses kernel, grid and shared
+ * memory, and queues it.
+ *
+ * Nothing is allocated and nothing waits, so every call may be recorded in a graph.  Sizes of 0
+ * queue nothing.  A failure stays in the queue.  Kernels ask for at most RF_GPU_MAX_SHARED bytes of
+ * dynamic shared memory: a driver with a lower default raises the limit of each function. */
+#pragma once
+#include "backend/gpu/args.h"
+#include "backend/gpu/driver.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { RF_GPU_MAX_SHARED = 64 << 10 };
+
+void rf_gpu_op_norm(rf_gpu_queue *q, const rf_gpu_norm_args *a);
+void rf_gpu_op_quant(rf_gpu_queue *q, const rf_gpu_quant_args *a);
+/* One launch where all parts have one layout, else one each. */
+void rf_gpu_op_matmul(rf_gpu_queue *q, const rf_gpu_matmul_args *a);
+/* Norm, rotation and KV put of queries, keys and values; also ROPE and KV_PUT alone. */
+void rf_gpu_op_heads(rf_gpu_queue *q, const rf_gpu_heads_args *a);
+void rf_gpu_op_attend(rf_gpu_queue *q, const rf_gpu_attend_args *a);
+void rf_gpu_op_each(rf_gpu_queue *q, const rf_gpu_each_args *a);
+void rf_gpu_op_copy(rf_gpu_queue *q, const rf_gpu_copy_args *a);
+void rf_gpu_op_route(rf_gpu_queue *q, const rf_gpu_route_args *a);
+void rf_gpu_op_mix(rf_gpu_queue *q, const rf_gpu_mix_args *a);
+
+/* Two weights may share a launch, or make a gated pair. */
+bool rf_gpu_same_layout(const rf_gpu_weight *a, const rf_gpu_weight *b);
+/* Scratch of rf_gpu_matmul_args.lists. */
+size_t rf_gpu_lists_bytes(uint32_t max_rows, uint32_t n_used, uint32_t n_experts);
+
+#ifdef __cplusplus
+}
+#endif

@@ -1,0 +1,664 @@
+/* lower.c - turns the plan's straight line of steps into tasks, each one call of launch.h.
+ *
+ * Fused are: products of one input with each other, a gate with its up product and the GLU behind
+ * them, a residual sum into the product or mix before it, head norms, ropes and the KV put into one
+ * task before attention, and quantising into the norm before it; rows in integers are made once for
+ * all their readers.  A step is fused only when nothing else reads what then no longer exists, so
+ * any plan is right.  With keep_values every value of the plan is made. */
+#include <string.h>
+
+#include "backend/gpu/exec.h"
+#include "backend/gpu/launch.h"
+
+#define NO_STEP UINT32_MAX
+/* The place of a field of a task's arguments. */
+#define FIELD(t, pointer) ((uint32_t)((const char *)(pointer) - (const char *)&(t)->args))
+
+/* What happens to the heads of a query or key before attention. */
+typedef struct head_chain {
+    rf_val from, to;
+    const rf_step *norm, *rope; /* or NULL */
+} head_chain;
+
+typedef struct attention {
+    head_chain q, k;
+    const rf_step *put; /* absorbed, or NULL */
+} attention;
+
+typedef struct lowering {
+    rf_exec *x;
+    const rf_plan *p;
+    rf_error *e;
+    bool fuse;
+    uint32_t *n_uses;     /* [n_vals] */
+    uint32_t *producer;   /* [n_vals] step that makes a value, or NO_STEP */
+    uint32_t *consumer;   /* [n_vals] last step that reads it, or NO_STEP */
+    bool *made;           /* [n_vals] by a task so far, or with the batch */
+    uint32_t *made_by;    /* [n_vals] the task that makes it, where a norm does: one more than it */
+    uint32_t *quant_by;   /* [3 * n_vals] one more than the task that makes rows in integers */
+    bool *done;           /* [n_steps] */
+    attention *attention; /* [n_steps] of ATTEND steps */
+} lowering;
+
+/* Small helpers ----------------------------------------------------------------------------------*/
+
+static const rf_step *step_of(const lowering *l, uint32_t i) {
+    return i == NO_STEP ? NULL : &l->p->steps[i];
+}
+
+static bool used_once(const lowering *l, rf_val v) {
+    return l->fuse && l->n_uses[v] == 1 && v != l->p->result;
+}
+
+static uint32_t cols_of(const lowering *l, rf_val v) { return l->p->vals[v].cols; }
+
+static const rf_tensor *weight_of(const lowering *l, rf_val v) {
+    return v ? l->p->vals[v].weight : NULL;
+}
+
+static rf_gpu_task *new_task(lowering *l, rf_gpu_task_kind kind, rf_val row_of) {
+    rf_gpu_task *t = &l->x->tasks[l->x->n_tasks++];
+    t->kind = kind;
+    t->per_output = l->p->vals[row_of].per_output;
+    return t;
+}
+
+static void bind_at(rf_gpu_task *t, const void *field, rf_gpu_item item, uint32_t column) {
+    RF_ASSERT(t->n_slots < RF_GPU_MAX_SLOTS);
+    t->slot[t->n_slots++] = (rf_gpu_slot){.item = item, .at = FIELD(t, field), .column = column};
+}
+
+static void bind(rf_gpu_task *t, const void *field, rf_gpu_item item) {
+    if (item) bind_at(t, field, item, 0);
+}
+
+static void use(rf_gpu_task *t, const void *field, uint32_t number) {
+    RF_ASSERT(t->n_uses < RF_GPU_MAX_USES);
+    t->use[t->n_uses++] = (rf_gpu_use){number, FIELD(t, field)};
+}
+
+static rf_status use_vector(lowering *l, rf_gpu_task *t, const void *field, rf_val v) {
+    uint32_t number;
+    if (!v) return RF_OK;
+    RF_TRY(rf_gpu_weights_vector(&l->x->weights, weight_of(l, v), &number, l->e));
+    use(t, field, number);
+    return RF_OK;
+}
+
+static uint32_t rope_index(rf_exec *x, const rf_rope *rope) {
+    uint32_t i = 0;
+    while (i < x->n_ropes && x->ropes[i].rope != rope)
+        i++;
+    if (i == x->n_ropes) x->ropes[x->n_ropes++].rope = rope;
+    return i;
+}
+
+static bool is_norm(const rf_step *s) {
+    return s->op == RF_OP_RMS_NORM || s->op == RF_OP_LAYER_NORM;
+}
+
+static uint32_t norm_kind(const rf_step *s) {
+    return s->op == RF_OP_LAYER_NORM ? RF_GPU_LAYER_NORM : RF_GPU_RMS_NORM;
+}
+
+/* Rows in integers -------------------------------------------------------------------------------*/
+
+static const rf_gpu_quant *quant_field(const rf_gpu_task *t, rf_int_view view) {
+    if (t->kind == RF_GPU_TASK_NORM)
+        return view == RF_INT_32 ? &t->args.norm.q32 : &t->args.norm.q256;
+    return view == RF_INT_32 ? &t->args.quant.q32 : &t->args.quant.q256;
+}
+
+/* The task that can make rows of a in integers: the norm that makes a, or one that quantises it. */
+static rf_gpu_task *quantiser(lowering *l, rf_val a, rf_int_view view) {
+    rf_int_view other = view == RF_INT_32 ? RF_INT_256 : RF_INT_32;
+    uint32_t by = l->quant_by[rf_gpu_quant_item(l->p, a, other)];
+    if (!by) by = l->made_by[a];
+    if (by) return &l->x->tasks[by - 1];
+    rf_gpu_task *t = new_task(l, RF_GPU_TASK_QUANT, a);
+    t->args.quant.cols = cols_of(l, a);
+    bind(t, &t->args.quant.x, a);
+    return t;
+}
+
+/* Item a as the rows that weights of this view are multiplied with. */
+static rf_gpu_item rows_in(lowering *l, rf_val a, rf_int_view view) {
+    if (view == RF_INT_NONE) return a;
+    rf_gpu_item item = rf_gpu_quant_item(l->p, a, view);
+    if (!l->quant_by[item]) {
+        rf_gpu_task *t = quantiser(l, a, view);
+        bind(t, quant_field(t, view), item);
+        l->quant_by[item] = (uint32_t)(t - l->x->tasks) + 1;
+    }
+    return item;
+}
+
+/* Products ---------------------------------------------------------------------------------------*/
+
+static bool is_product(const rf_step *s) {
+    return s->op == RF_OP_MATMUL || s->op == RF_OP_HEAD_MATMUL || s->op == RF_OP_EXPERTS;
+}
+
+static rf_int_view view_of(const lowering *l, const rf_step *s) {
+    return rf_dtype_get(weight_of(l, s->w)->type)->view;
+}
+
+static rf_status layout_of(lowering *l, const rf_step *s, rf_gpu_weight *out) {
+    rf_gpu_layout layout;
+    RF_TRY(rf_gpu_layout_of(&layout, weight_of(l, s->w), l->e));
+    *out = rf_gpu_weight_at(&layout, NULL);
+    return RF_OK;
+}
+
+/* The sum behind v, when only it reads v and its other operand is there; *other is that. */
+static const rf_step *sum_behind(const lowering *l, rf_val v, rf_val *other) {
+    if (!used_once(l, v)) return NULL;
+    const rf_step *s = step_of(l, l->consumer[v]);
+    if (s->op != RF_OP_ADD || s->a == s->b) return NULL;
+    *other = s->a == v ? s->b : s->a;
+    bool same = cols_of(l, *other) == cols_of(l, v);
+    return same && l->made[*other] && !l->done[l->consumer[v]] ? s : NULL;
+}
+
+/* Adds step i as the next product of task t, whose result goes to dst. */
+static rf_status add_part(lowering *l, rf_gpu_task *t, uint32_t i, rf_val dst) {
+    const rf_step *s = &l->p->steps[i];
+    rf_gpu_product *part = &t->args.matmul.part[t->args.matmul.n_parts++];
+    uint32_t number;
+    RF_TRY(rf_gpu_weights_matrix(&l->x->weights, weight_of(l, s->w), &number, l->e));
+    use(t, &part->w, number);
+    RF_TRY(use_vector(l, t, &part->bias, s->bias));
+    l->done[i] = true;
+    if (!dst) return RF_OK;
+    rf_val other = 0;
+    const rf_step *sum = s->op == RF_OP_MATMUL && dst == s->dst ? sum_behind(l, dst, &other) : NULL;
+    if (sum) {
+        bind(t, &part->add, other);
+        l->done[l->consumer[dst]] = true;
+        dst = sum->dst;
+    }
+    bind(t, &part->dst, dst);
+    part->dst_stride = s->op == RF_OP_MATMUL ? cols_of(l, dst) : weight_of(l, s->w)->rows;
+    l->made[dst] = true;
+    return RF_OK;
+}
+
+/* The GLU that reads what step i makes, when gate and up can be made by one task; its number, and
+ * the products' in pair, or NO_STEP. */
+static rf_status glu_of(lowering *l, uint32_t i, uint32_t pair[2], uint32_t *glu) {
+    const rf_step *s = &l->p->steps[i];
+    *glu = NO_STEP;
+    if (!used_once(l, s->dst) || s->op == RF_OP_HEAD_MATMUL) return RF_OK;
+    uint32_t at = l->consumer[s->dst];
+    const rf_step *g = &l->p->steps[at];
+    if (g->op != RF_OP_GLU || g->a == g->b || l->done[at]) return RF_OK;
+    rf_gpu_weight w[2];
+    for (int k = 0; k < 2; k++) {
+        pair[k] = l->producer[k ? g->b : g->a];
+        const rf_step *m = step_of(l, pair[k]);
+        if (!m || m->op != s->op || m->a != s->a || m->b != s->b || l->done[pair[k]] ||
+            !used_once(l, m->dst))
+            return RF_OK;
+        RF_TRY(layout_of(l, m, &w[k]));
+    }
+    if (rf_gpu_same_layout(&w[0], &w[1])) *glu = at;
+    return RF_OK;
+}
+
+static rf_status add_glu(lowering *l, rf_gpu_task *t, const uint32_t pair[2], uint32_t glu) {
+    const rf_step *g = &l->p->steps[glu];
+    t->args.matmul.is_glu = 1;
+    t->args.matmul.act = (uint32_t)g->act;
+    RF_TRY(add_part(l, t, pair[0], g->dst));
+    l->done[glu] = true;
+    return add_part(l, t, pair[1], 0);
+}
+
+/* More products of the same input, as many as one task takes. */
+static rf_status add_neighbours(lowering *l, rf_gpu_task *t, uint32_t first) {
+    const rf_step *lead = &l->p->steps[first];
+    rf_gpu_weight lead_w, w;
+    RF_TRY(layout_of(l, lead, &lead_w));
+    for (uint32_t i = first + 1; i < l->p->n_steps && l->fuse; i++) {
+        const rf_step *s = &l->p->steps[i];
+        uint32_t pair[2], glu;
+        if (t->args.matmul.n_parts == RF_GPU_MAX_PRODUCTS) break;
+        if (s->op != lead->op || s->a != lead->a || s->b != lead->b || l->done[i]) continue;
+        RF_TRY(layout_of(l, s, &w));
+        RF_TRY(glu_of(l, i, pair, &glu));
+        if (w.form != lead_w.form || w.cols != lead_w.cols || glu != NO_STEP) continue;
+        RF_TRY(add_part(l, t, i, s->dst));
+    }
+    return RF_OK;
+}
+
+static void set_mode(lowering *l, rf_gpu_task *t, const rf_step *s) {
+    rf_gpu_matmul_args *a = &t->args.matmul;
+    a->mode = RF_GPU_MM_PLAIN;
+    if (s->op == RF_OP_HEAD_MATMUL) a->mode = RF_GPU_MM_HEADS;
+    if (s->op != RF_OP_EXPERTS) return;
+    a->mode = RF_GPU_MM_EXPERTS;
+    a->n_used = s->router->n_used;
+    a->x_per_used = cols_of(l, s->a) != weight_of(l, s->w)->cols;
+    bind(t, &a->route, s->b);
+    bind(t, &a->lists, rf_gpu_lists_item(l->p));
+    size_t bytes =
+        rf_gpu_lists_bytes(l->x->limits.max_tokens, s->router->n_used, s->router->n_experts);
+    if (bytes > l->x->lists_bytes) l->x->lists_bytes = bytes;
+}
+
+static rf_status lower_product(lowering *l, uint32_t i) {
+    const rf_step *s = &l->p->steps[i];
+    rf_int_view view = view_of(l, s);
+    rf_gpu_item rows = rows_in(l, s->a, view);
+    rf_gpu_task *t = new_task(l, RF_GPU_TASK_MATMUL, s->dst);
+    set_mode(l, t, s);
+    bind(t, view == RF_INT_NONE ? (const void *)&t->args.matmul.x : &t->args.matmul.xq, rows);
+    uint32_t pair[2], glu;
+    RF_TRY(glu_of(l, i, pair, &glu));
+    if (glu != NO_STEP) return add_glu(l, t, pair, glu);
+    RF_TRY(add_part(l, t, i, s->dst));
+    return s->op == RF_OP_HEAD_MATMUL ? RF_OK : add_neighbours(l, t, i);
+}
+
+/* Attention --------------------------------------------------------------------------------------*/
+
+/* Walks back from v over a rope and a norm of the same heads that only this chain reads. */
+static head_chain absorb_heads(lowering *l, rf_val v, uint32_t head_dim) {
+    head_chain c = {.from = v, .to = v};
+    uint32_t at = l->producer[v];
+    const rf_step *s = step_of(l, at);
+    if (s && s->op == RF_OP_ROPE && s->head_dim == head_dim && used_once(l, c.from)) {
+        c.rope = s;
+        l->done[at] = true;
+        c.from = s->a;
+        at = l->producer[c.from];
+        s = step_of(l, at);
+    }
+    if (s && is_norm(s) && s->head_dim == head_dim && used_once(l, c.from)) {
+        c.norm = s;
+        l->done[at] = true;
+        c.from = s->a;
+    }
+    return c;
+}
+
+/* Before any task is made: each KV_PUT with its ATTEND right behind it takes what leads to them. */
+static void absorb_attention(lowering *l) {
+    for (uint32_t i = 0; i < l->p->n_steps; i++) {
+        const rf_step *at = &l->p->steps[i], *put = i ? at - 1 : NULL;
+        if (at->op != RF_OP_ATTEND) continue;
+        attention *a = &l->attention[i];
+        a->q = (head_chain){.from = at->a, .to = at->a};
+        if (!l->fuse || !put || put->op != RF_OP_KV_PUT || put->layer != at->layer) continue;
+        a->put = put;
+        a->q = absorb_heads(l, at->a, at->head_dim);
+        a->k = absorb_heads(l, put->a, put->head_dim);
+        l->done[i - 1] = true;
+    }
+}
+
+static rf_gpu_heads *add_heads(lowering *l, rf_gpu_task *t, rf_val from, uint32_t n_heads,
+                               uint32_t dim) {
+    (void)l;
+    rf_gpu_heads *h = &t->args.heads.part[t->args.heads.n_parts++];
+    h->n_heads = n_heads;
+    h->head_dim = dim;
+    bind(t, &h->x, from);
+    return h;
+}
+
+static void set_rope(lowering *l, rf_gpu_task *t, rf_gpu_heads *h, const rf_rope *rope) {
+    if (rope->kind == RF_ROPE_NONE) return;
+    h->n_dims = rope->n_dims;
+    h->neox = rope->kind == RF_ROPE_NEOX;
+    bind(t, &h->cos_sin, rf_gpu_rope_item(l->p, rope_index(l->x, rope)));
+}
+
+static rf_status add_chain(lowering *l, rf_gpu_task *t, const head_chain *c, uint32_t n_heads,
+                           uint32_t dim, rf_gpu_heads **out) {
+    rf_gpu_heads *h = *out = add_heads(l, t, c->from, n_heads, dim);
+    if (c->rope) set_rope(l, t, h, c->rope->rope);
+    if (!c->norm) return RF_OK;
+    h->norm = norm_kind(c->norm);
+    h->eps = c->norm->eps;
+    RF_TRY(use_vector(l, t, &h->w, c->norm->w));
+    return use_vector(l, t, &h->b, c->norm->bias);
+}
+
+/* The keys and values of a put, with what happens to the keys before. */
+static rf_status add_put(lowering *l, rf_gpu_task *t, const rf_step *s, const head_chain *k) {
+    rf_gpu_heads *h;
+    t->args.heads.kv_f16 = l->x->limits.k_type == RF_DT_F16;
+    RF_TRY(add_chain(l, t, k, s->n_kv_heads, s->head_dim, &h));
+    bind(t, &h->pool, rf_gpu_kv_item(l->p, s->layer, false));
+    if (!s->b) return RF_OK;
+    h = add_heads(l, t, s->b, s->n_kv_heads, s->value_dim);
+    bind(t, &h->pool, rf_gpu_kv_item(l->p, s->layer, true));
+    return RF_OK;
+}
+
+static rf_status lower_put(lowering *l, const rf_step *s) {
+    const head_chain k = {.from = s->a, .to = s->a};
+    return add_put(l, new_task(l, RF_GPU_TASK_HEADS, s->a), s, &k);
+}
+
+static bool layer_has_values(const lowering *l, uint32_t layer) {
+    return l->x->kv[layer].v_block != 0;
+}
+
+static rf_status lower_attend(lowering *l, uint32_t i) {
+    const rf_step *s = &l->p->steps[i];
+    const attention *a = &l->attention[i];
+    bool moves_q = a->q.norm || a->q.rope;
+    if (a->put || moves_q) {
+        rf_gpu_task *t = new_task(l, RF_GPU_TASK_HEADS, s->a);
+        rf_gpu_heads *h;
+        if (moves_q) {
+            RF_TRY(add_chain(l, t, &a->q, s->n_heads, s->head_dim, &h));
+            bind(t, &h->dst, a->q.to);
+            l->made[a->q.to] = true;
+        }
+        if (a->put) RF_TRY(add_put(l, t, a->put, &a->k));
+    }
+    rf_gpu_task *t = new_task(l, RF_GPU_TASK_ATTEND, s->dst);
+    rf_gpu_attend_args *out = &t->args.attend;
+    *out = (rf_gpu_attend_args){
+        .n_heads = s->n_heads,
+        .n_kv_heads = s->n_kv_heads,
+        .head_dim = s->head_dim,
+        .value_dim = s->value_dim,
+        .kv_f16 = l->x->limits.k_type == RF_DT_F16,
+        .pattern = (uint32_t)s->pattern.kind,
+        .window = s->pattern.window,
+        .n_global = s->pattern.n_global,
+        .scale = s->scale,
+        .softcap = s->softcap,
+    };
+    l->x->has_mask = l->x->has_mask || s->pattern.kind == RF_ATTN_CUSTOM;
+    bind(t, &out->q, s->a);
+    bind(t, &out->dst, s->dst);
+    bind(t, &out->k, rf_gpu_kv_item(l->p, s->layer, false));
+    if (layer_has_values(l, s->layer)) bind(t, &out->v, rf_gpu_kv_item(l->p, s->layer, true));
+    l->made[s->dst] = true;
+    return use_vector(l, t, &out->sinks, s->w);
+}
+
+/* Row by row -------------------------------------------------------------------------------------*/
+
+static rf_status lower_norm(lowering *l, const rf_step *s) {
+    rf_gpu_task *t = new_task(l, RF_GPU_TASK_NORM, s->dst);
+    rf_gpu_norm_args *a = &t->args.norm;
+    t->items_per_row = cols_of(l, s->dst) / s->head_dim;
+    a->n = s->head_dim;
+    a->kind = norm_kind(s);
+    a->eps = s->eps;
+    bind(t, &a->dst, s->dst);
+    bind(t, &a->x, s->a);
+    if (t->items_per_row == 1) l->made_by[s->dst] = l->x->n_tasks;
+    RF_TRY(use_vector(l, t, &a->w, s->w));
+    return use_vector(l, t, &a->b, s->bias);
+}
+
+static rf_status lower_rope(lowering *l, const rf_step *s) {
+    rf_gpu_task *t = new_task(l, RF_GPU_TASK_HEADS, s->dst);
+    rf_gpu_heads *h = add_heads(l, t, s->a, s->n_heads, s->head_dim);
+    bind(t, &h->dst, s->dst);
+    set_rope(l, t, h, s->rope);
+    return RF_OK;
+}
+
+static rf_gpu_task *new_copy(lowering *l, const rf_step *s, uint32_t n_heads, uint32_t n) {
+    rf_gpu_task *t = new_task(l, RF_GPU_TASK_COPY, s->dst);
+    uint32_t cols = cols_of(l, s->dst);
+    t->args.copy =
+        (rf_gpu_copy_args){.n_heads = n_heads, .n = n, .dst_row = cols, .dst_head = cols / n_heads};
+    return t;
+}
+
+static void lower_slice(lowering *l, const rf_step *s) {
+    rf_gpu_task *t = new_copy(l, s, s->n_heads, cols_of(l, s->dst) / s->n_heads);
+    t->args.copy.src_row = cols_of(l, s->a);
+    t->args.copy.src_head = s->head_dim;
+    bind(t, &t->args.copy.dst, s->dst);
+    bind_at(t, &t->args.copy.src, s->a, s->first);
+}
+
+static void lower_concat(lowering *l, const rf_step *s) {
+    uint32_t n = cols_of(l, s->dst) / s->n_heads, n_a = s->head_dim;
+    rf_gpu_task *t = new_copy(l, s, s->n_heads, n_a);
+    t->args.copy.src_row = cols_of(l, s->a);
+    t->args.copy.src_head = n_a;
+    bind(t, &t->args.copy.dst, s->dst);
+    bind(t, &t->args.copy.src, s->a);
+    t = new_copy(l, s, s->n_heads, n - n_a);
+    t->args.copy.src_row = cols_of(l, s->b);
+    t->args.copy.src_head = s->n_kv_heads == 1 ? 0 : n - n_a;
+    bind_at(t, &t->args.copy.dst, s->dst, n_a);
+    bind(t, &t->args.copy.src, s->b);
+}
+
+static void lower_pick(lowering *l, const rf_step *s) {
+    rf_gpu_task *t = new_copy(l, s, 1, cols_of(l, s->dst));
+    t->picks = true;
+    t->args.copy.src_row = cols_of(l, s->a);
+    bind(t, &t->args.copy.dst, s->dst);
+    bind(t, &t->args.copy.src, s->a);
+}
+
+static rf_status lower_route(lowering *l, const rf_step *s) {
+    const rf_router *r = s->router;
+    rf_gpu_task *t = new_task(l, RF_GPU_TASK_ROUTE, s->dst);
+    rf_gpu_route_args *a = &t->args.route;
+    *a = (rf_gpu_route_args){.n_experts = r->n_experts,
+                             .n_used = r->n_used,
+                             .n_groups = r->n_groups,
+                             .n_groups_used = r->n_groups_used,
+                             .kind = (uint32_t)r->kind,
+                             .normalise = r->normalise,
+                             .scale = r->scale};
+    bind(t, &a->dst, s->dst);
+    bind(t, &a->scores, s->a);
+    if (!r->select_bias) return RF_OK;
+    uint32_t number;
+    RF_TRY(rf_gpu_weights_floats(&l->x->weights, r->select_bias, r->n_experts, &number, l->e));
+    use(t, &a->select_bias, number);
+    return RF_OK;
+}
+
+static void lower_mix(lowering *l, const rf_step *s) {
+    rf_gpu_task *t = new_task(l, RF_GPU_TASK_MIX, s->dst);
+    rf_gpu_mix_args *a = &t->args.mix;
+    rf_val other = 0, dst = s->dst;
+    const rf_step *sum = sum_behind(l, dst, &other);
+    if (sum) {
+        bind(t, &a->add, other);
+        l->done[l->consumer[dst]] = true;
+        dst = sum->dst;
+        l->made[dst] = true;
+    }
+    a->n_used = s->router->n_used;
+    a->cols = cols_of(l, dst);
+    bind(t, &a->dst, dst);
+    bind(t, &a->a, s->a);
+    bind(t, &a->route, s->b);
+}
+
+static void lower_each(lowering *l, const rf_step *s, rf_gpu_each_op op) {
+    rf_gpu_task *t = new_task(l, RF_GPU_TASK_EACH, s->dst);
+    rf_gpu_each_args *a = &t->args.each;
+    a->cols = cols_of(l, s->dst);
+    a->repeat = s->b ? a->cols / cols_of(l, s->b) : 1;
+    a->op = op;
+    a->act = (uint32_t)s->act;
+    a->scale = s->op == RF_OP_SOFTCAP ? s->softcap : s->scale;
+    bind(t, &a->dst, s->dst);
+    bind(t, &a->a, s->a);
+    bind(t, &a->b, s->b);
+}
+
+static rf_status lower_embed(lowering *l, const rf_step *s) {
+    rf_exec *x = l->x;
+    const rf_tensor *w = weight_of(l, s->w);
+    const rf_dtype_info *info = rf_dtype_get(w->type);
+    if (!info->decode)
+        return rf_fail(l->e, RF_EUNSUPPORTED,
+                       "tensor \"%.*s\": embeddings of type %s cannot be decoded, expected a float "
+                       "or quantised type",
+                       RF_STR_ARG(w->name), info->name);
+    x->places[s->dst] = (rf_gpu_place){.used = true, .is_input = true, .at = x->embed_floats};
+    x->embed_floats += ((size_t)w->cols + 15) / 16 * 16;
+    x->embeds[x->n_embeds++] = (rf_gpu_embed){s, w};
+    return RF_OK;
+}
+
+/* All of it --------------------------------------------------------------------------------------*/
+
+static rf_status lower_step(lowering *l, uint32_t i) {
+    const rf_step *s = &l->p->steps[i];
+    switch (s->op) {
+    case RF_OP_EMBED:
+        return lower_embed(l, s);
+    case RF_OP_RMS_NORM:
+    case RF_OP_LAYER_NORM:
+        return lower_norm(l, s);
+    case RF_OP_MATMUL:
+    case RF_OP_HEAD_MATMUL:
+    case RF_OP_EXPERTS:
+        return lower_product(l, i);
+    case RF_OP_ROPE:
+        return lower_rope(l, s);
+    case RF_OP_KV_PUT:
+        return lower_put(l, s);
+    case RF_OP_ATTEND:
+        return lower_attend(l, i);
+    case RF_OP_ACT:
+        return lower_each(l, s, RF_GPU_ACT), RF_OK;
+    case RF_OP_GLU:
+        return lower_each(l, s, RF_GPU_GLU), RF_OK;
+    case RF_OP_SCALE:
+        return lower_each(l, s, RF_GPU_SCALE), RF_OK;
+    case RF_OP_SOFTCAP:
+        return lower_each(l, s, RF_GPU_SOFTCAP), RF_OK;
+    case RF_OP_ADD:
+        return lower_each(l, s, RF_GPU_ADD), RF_OK;
+    case RF_OP_MUL:
+        return lower_each(l, s, RF_GPU_MUL), RF_OK;
+    case RF_OP_SLICE:
+        return lower_slice(l, s), RF_OK;
+    case RF_OP_CONCAT:
+        return lower_concat(l, s), RF_OK;
+    case RF_OP_ROUTE:
+        return lower_route(l, s);
+    case RF_OP_MIX:
+        return lower_mix(l, s), RF_OK;
+    case RF_OP_PICK:
+        return lower_pick(l, s), RF_OK;
+    case RF_OP_COUNT:
+        break;
+    }
+    return rf_fail(l->e, RF_EUNSUPPORTED, "gpu backend: an op number %d that it does not know",
+                   (int)s->op);
+}
+
+static void count_uses(lowering *l) {
+    memset(l->producer, 0xFF, l->p->n_vals * sizeof *l->producer);
+    memset(l->consumer, 0xFF, l->p->n_vals * sizeof *l->consumer);
+    for (uint32_t i = 0; i < l->p->n_steps; i++) {
+        const rf_step *s = &l->p->steps[i];
+        if (s->dst) l->producer[s->dst] = i;
+        const rf_val in[2] = {s->a, s->b};
+        for (int k = 0; k < 2; k++) {
+            if (!in[k]) continue;
+            l->n_uses[in[k]]++;
+            l->consumer[in[k]] = i;
+        }
+    }
+}
+
+/* A norm whose readers all take its rows in integers writes nothing else. */
+static void drop_unread_norms(lowering *l) {
+    rf_exec *x = l->x;
+    bool *read = l->made; /* not needed any more */
+    memset(read, 0, l->p->n_vals * sizeof *read);
+    read[l->p->result] = true;
+    for (uint32_t i = 0; i < x->n_tasks; i++)
+        for (uint32_t k = 0; k < x->tasks[i].n_slots; k++) {
+            const rf_gpu_slot *s = &x->tasks[i].slot[k];
+            bool is_own = x->tasks[i].kind == RF_GPU_TASK_NORM && k == 0;
+            if (s->item < l->p->n_vals && !is_own) read[s->item] = true;
+        }
+    for (uint32_t i = 0; i < x->n_tasks; i++) {
+        rf_gpu_task *t = &x->tasks[i];
+        if (t->kind != RF_GPU_TASK_NORM || read[t->slot[0].item]) continue;
+        t->n_slots--;
+        memmove(t->slot, t->slot + 1, t->n_slots * sizeof *t->slot);
+    }
+}
+
+/* The layers' keys and values, in bytes of one block each. */
+static rf_status size_kv(rf_exec *x, rf_error *e) {
+    const rf_plan *p = x->plan;
+    size_t elem = x->limits.k_type == RF_DT_F16 ? sizeof(uint16_t) : sizeof(float);
+    for (uint32_t i = 0; i < p->n_steps; i++) {
+        const rf_step *s = &p->steps[i];
+        if (s->op != RF_OP_KV_PUT) continue;
+        rf_gpu_kv *kv = &x->kv[s->layer];
+        /* at most 1024 heads of 640 dimensions: no overflow */
+        kv->k_block = elem * s->n_kv_heads * RF_KV_BLOCK * s->head_dim;
+        kv->v_block = s->b ? elem * s->n_kv_heads * RF_KV_BLOCK * s->value_dim : 0;
+        size_t k, v;
+        kv->k_at = x->kv_bytes;
+        if (!rf_mul_ok(kv->k_block, x->limits.n_kv_blocks, &k) ||
+            !rf_mul_ok(kv->v_block, x->limits.n_kv_blocks, &v) || k > SIZE_MAX / 8 ||
+            v > SIZE_MAX / 8 || !rf_add_ok(rf_gpu_align(k), x->kv_bytes, &kv->v_at) ||
+            !rf_add_ok(rf_gpu_align(v), kv->v_at, &x->kv_bytes))
+            return rf_fail(e, RF_ENOMEM,
+                           "the KV cache of the GPU backend: %u blocks of %zu bytes are more than "
+                           "can be addressed: ask for a shorter context",
+                           x->limits.n_kv_blocks, kv->k_block + kv->v_block);
+    }
+    return RF_OK;
+}
+
+static rf_status lower_all(lowering *l) {
+    count_uses(l);
+    absorb_attention(l);
+    for (uint32_t i = 0; i < l->p->n_steps; i++) {
+        if (l->done[i]) continue;
+        RF_TRY(lower_step(l, i));
+        l->done[i] = true;
+        rf_val dst = l->p->steps[i].dst;
+        if (dst && !is_product(&l->p->steps[i])) l->made[dst] = true;
+    }
+    if (l->fuse) drop_unread_norms(l);
+    return RF_OK;
+}
+
+rf_status rf_gpu_lower(rf_exec *x, rf_error *e) {
+    const rf_plan *p = x->plan;
+    rf_arena *scratch = NULL;
+    if (rf_arena_create(&scratch) != RF_OK) return rf_fail_nomem(e, sizeof(lowering));
+    lowering l = {.x = x, .p = p, .e = e, .fuse = !p->opts.keep_values};
+    l.n_uses = rf_arena_alloc(scratch, p->n_vals, sizeof *l.n_uses);
+    l.producer = rf_arena_alloc(scratch, p->n_vals, sizeof *l.producer);
+    l.consumer = rf_arena_alloc(scratch, p->n_vals, sizeof *l.consumer);
+    l.made = rf_arena_alloc(scratch, p->n_vals, sizeof *l.made);
+    l.made_by = rf_arena_alloc(scratch, p->n_vals, sizeof *l.made_by);
+    l.quant_by = rf_arena_alloc(scratch, 3 * (size_t)p->n_vals, sizeof *l.quant_by);
+    l.done = rf_arena_alloc(scratch, p->n_steps, sizeof *l.done);
+    l.attention = rf_arena_alloc(scratch, p->n_steps, sizeof *l.attention);
+    x->tasks = rf_arena_alloc(x->arena, 2 * (size_t)p->n_steps, sizeof *x->tasks);
+    x->embeds = rf_arena_alloc(x->arena, p->n_steps, sizeof *x->embeds);
+    x->ropes = rf_arena_alloc(x->arena, p->n_steps, sizeof *x->ropes);
+    x->kv = rf_arena_alloc(x->arena, p->model->n_layers, sizeof *x->kv);
+    x->places = rf_arena_alloc(x->arena, 3 * (size_t)p->n_vals, sizeof *x->places);
+    rf_status s = RF_OK;
+    if (!l.n_uses || !l.producer || !l.consumer || !l.made || !l.made_by || !l.quant_by ||
+        !l.done || !l.attention || !x->tasks || !x->embeds || !x->ropes || !x->kv || !x->places)
+        s = rf_fail_nomem(e, 2 * (size_t)p->n_steps * sizeof *x->tasks);
+    if (s == RF_OK) s = size_kv(x, e);
+    if (s == RF_OK) s = lower_all(&l);
+    rf_arena_free(scratch);
+    return s;
+}

@@ -1,0 +1,239 @@
+/* run.c - one forward pass: the batch's block up, the tasks, the result down.
+ *
+ * A batch of few rows is recorded as a graph when its shape comes for the second time, and replayed
+ * from then on: addresses and launches depend on nothing but the shape, in which lengths are rounded
+ * up so that it changes seldom. */
+#include <string.h>
+
+#include "backend/gpu/exec.h"
+#include "backend/gpu/launch.h"
+#include "base/log.h"
+
+/* The batch's block ------------------------------------------------------------------------------*/
+
+/* Lengths grow in steps of an eighth of themselves, at least 256. */
+static uint32_t round_length(uint32_t n, uint32_t most) {
+    uint32_t step = 256;
+    while (step < n / 8)
+        step *= 2;
+    uint64_t up = ((uint64_t)n + step - 1) / step * step;
+    return up < most ? (uint32_t)up : most;
+}
+
+static rf_gpu_shape shape_of(const rf_exec *x, const rf_batch *b) {
+    uint32_t longest = 0;
+    for (uint32_t s = 0; s < b->n_seqs; s++)
+        longest = b->kv_len[s] > longest ? b->kv_len[s] : longest;
+    uint32_t keys = round_length(longest, x->n_positions);
+    return (rf_gpu_shape){.n_tokens = b->n_tokens,
+                          .n_seqs = b->n_seqs,
+                          .n_outputs = b->n_outputs,
+                          .table_stride = (keys + RF_KV_BLOCK - 1) / RF_KV_BLOCK,
+                          .mask_stride = x->has_mask ? keys : 0,
+                          .max_kv_len = keys};
+}
+
+static void fill_tables(rf_exec *x, const rf_batch *b) {
+    const rf_gpu_input *in = &x->input;
+    uint32_t *row_seq = (uint32_t *)(void *)(x->staging + in->row_seq_at);
+    uint32_t *table = (uint32_t *)(void *)(x->staging + in->table_at);
+    float *mask = (float *)(void *)(x->staging + in->mask_at);
+    memcpy(x->staging + in->pos_at, b->pos, b->n_tokens * sizeof *b->pos);
+    memcpy(x->staging + in->kv_len_at, b->kv_len, b->n_seqs * sizeof *b->kv_len);
+    if (b->n_outputs)
+        memcpy(x->staging + in->out_row_at, b->out_row, b->n_outputs * sizeof *b->out_row);
+    for (uint32_t s = 0; s < b->n_seqs; s++) {
+        uint32_t n = (b->kv_len[s] + RF_KV_BLOCK - 1) / RF_KV_BLOCK;
+        uint32_t *to = table + (size_t)s * x->shape.table_stride;
+        memcpy(to, b->table + (size_t)s * b->table_stride, n * sizeof *to);
+        memset(to + n, 0, (x->shape.table_stride - n) * sizeof *to);
+        for (uint32_t row = b->seq_start[s]; row < b->seq_start[s + 1]; row++) {
+            row_seq[row] = s;
+            if (x->has_mask)
+                memcpy(mask + (size_t)row * x->shape.mask_stride,
+                       b->mask + (size_t)row * b->mask_stride, b->kv_len[s] * sizeof *mask);
+        }
+    }
+}
+
+typedef struct embedding {
+    const rf_exec *x;
+    const rf_batch *b;
+} embedding;
+
+static void embed_rows(void *user, int ith, int n_threads) {
+    const embedding *m = user;
+    const rf_exec *x = m->x;
+    for (uint32_t i = 0; i < x->n_embeds; i++) {
+        const rf_step *s = x->embeds[i].step;
+        const rf_tensor *w = x->embeds[i].table;
+        size_t at = x->places[s->dst].at * x->shape.n_tokens * sizeof(float);
+        float *dst = (float *)(void *)(x->staging + x->input.embed_at + at);
+        for (uint32_t t = (uint32_t)ith; t < m->b->n_tokens; t += (uint32_t)n_threads) {
+            uint32_t from = s->source == RF_EMBED_TOKEN      ? (uint32_t)m->b->token[t]
+                            : s->source == RF_EMBED_POSITION ? m->b->pos[t]
+                                                             : 0;
+            rf_dtype_get(w->type)->decode((const uint8_t *)w->data + from * w->row_bytes,
+                                          dst + (size_t)t * w->cols, w->cols);
+        }
+    }
+}
+
+/* Fills the staging block; many rows are decoded by all threads. */
+static void fill_input(rf_exec *x, const rf_batch *b) {
+    enum { ROWS_ALONE = 8 };
+    embedding m = {x, b};
+    fill_tables(x, b);
+    if (b->n_tokens <= ROWS_ALONE)
+        embed_rows(&m, 0, 1);
+    else
+        rf_pool_run(x->backend->pool, embed_rows, &m);
+}
+
+/* Tasks ------------------------------------------------------------------------------------------*/
+
+static rf_gpu_batch batch_on_device(const rf_exec *x) {
+    const uint8_t *at = x->memory + x->input_at;
+    return (rf_gpu_batch){
+        .pos = (const uint32_t *)(const void *)(at + x->input.pos_at),
+        .row_seq = (const uint32_t *)(const void *)(at + x->input.row_seq_at),
+        .kv_len = (const uint32_t *)(const void *)(at + x->input.kv_len_at),
+        .table = (const uint32_t *)(const void *)(at + x->input.table_at),
+        .mask = x->has_mask ? (const float *)(const void *)(at + x->input.mask_at) : NULL,
+        .table_stride = x->shape.table_stride,
+        .mask_stride = x->shape.mask_stride,
+    };
+}
+
+static void fill_slots(const rf_exec *x, const rf_gpu_task *t, rf_gpu_args *a) {
+    uint32_t n_vals = x->plan->n_vals;
+    for (uint32_t i = 0; i < t->n_slots; i++) {
+        const rf_gpu_slot *s = &t->slot[i];
+        uint8_t *to = (uint8_t *)a + s->at;
+        if (s->item >= n_vals && s->item < 3 * n_vals) {
+            rf_gpu_quant q = rf_gpu_quant_at(x, s->item);
+            memcpy(to, &q, sizeof q);
+        } else {
+            const void *p = rf_gpu_address(x, s->item) + s->column * sizeof(float);
+            memcpy(to, &p, sizeof p);
+        }
+    }
+}
+
+static void run_attend(const rf_exec *x, rf_gpu_queue *q, rf_gpu_attend_args *a, uint32_t n_rows) {
+    a->n_rows = n_rows;
+    a->batch = batch_on_device(x);
+    if (a->pattern != RF_ATTN_CUSTOM) a->batch.mask = NULL;
+    a->max_kv_len = x->shape.max_kv_len;
+    rf_gpu_op_attend(q, a);
+}
+
+static void run_copy(const rf_exec *x, rf_gpu_queue *q, const rf_gpu_task *t, rf_gpu_copy_args *a,
+                     uint32_t n_rows) {
+    a->n_rows = n_rows;
+    if (t->picks)
+        a->rows = (const uint32_t *)(const void *)(x->memory + x->input_at + x->input.out_row_at);
+    rf_gpu_op_copy(q, a);
+}
+
+static void run_task(const rf_exec *x, rf_gpu_queue *q, const rf_gpu_task *t) {
+    uint32_t n_rows = t->per_output ? x->shape.n_outputs : x->shape.n_tokens;
+    rf_gpu_args a = t->args;
+    if (n_rows == 0) return;
+    fill_slots(x, t, &a);
+    switch (t->kind) {
+    case RF_GPU_TASK_NORM:
+        a.norm.n_items = n_rows * t->items_per_row;
+        rf_gpu_op_norm(q, &a.norm);
+        return;
+    case RF_GPU_TASK_QUANT:
+        a.quant.n_rows = n_rows;
+        rf_gpu_op_quant(q, &a.quant);
+        return;
+    case RF_GPU_TASK_MATMUL:
+        a.matmul.n_rows = n_rows;
+        rf_gpu_op_matmul(q, &a.matmul);
+        return;
+    case RF_GPU_TASK_HEADS:
+        a.heads.n_rows = n_rows;
+        a.heads.batch = batch_on_device(x);
+        rf_gpu_op_heads(q, &a.heads);
+        return;
+    case RF_GPU_TASK_ATTEND:
+        run_attend(x, q, &a.attend, n_rows);
+        return;
+    case RF_GPU_TASK_EACH:
+        a.each.n_rows = n_rows;
+        rf_gpu_op_each(q, &a.each);
+        return;
+    case RF_GPU_TASK_COPY:
+        run_copy(x, q, t, &a.copy, n_rows);
+        return;
+    case RF_GPU_TASK_ROUTE:
+        a.route.n_rows = n_rows;
+        rf_gpu_op_route(q, &a.route);
+        return;
+    case RF_GPU_TASK_MIX:
+        a.mix.n_rows = n_rows;
+        rf_gpu_op_mix(q, &a.mix);
+        return;
+    }
+}
+
+static void run_tasks(const rf_exec *x) {
+    for (uint32_t i = 0; i < x->n_tasks; i++)
+        run_task(x, &x->backend->queue, &x->tasks[i]);
+}
+
+/* Graphs -----------------------------------------------------------------------------------------*/
+
+/* The recording of the current shape, or the least recently used one made free for it. */
+static rf_gpu_recording *recording_of(rf_exec *x) {
+    rf_gpu_recording *oldest = x->recording;
+    for (uint32_t i = 0; i < RF_GPU_MAX_GRAPHS; i++) {
+        rf_gpu_recording *r = &x->recording[i];
+        if (r->last_run && memcmp(&r->shape, &x->shape, sizeof r->shape) == 0) return r;
+        if (r->last_run < oldest->last_run) oldest = r;
+    }
+    rf_gpu_graph_free(&x->backend->queue, oldest->graph);
+    *oldest = (rf_gpu_recording){.shape = x->shape};
+    return oldest;
+}
+
+static void record(rf_exec *x, rf_gpu_recording *r) {
+    rf_gpu_queue *q = &x->backend->queue;
+    if (rf_gpu_status(q, NULL) != RF_OK) return;
+    rf_gpu_record_begin(q);
+    run_tasks(x);
+    r->graph = rf_gpu_record_end(q);
+    if (r->graph) return;
+    rf_log_write(RF_LOG_WARN, "%s; going on without graphs, which is slower", q->error.text);
+    q->error = (rf_error){.status = RF_OK};
+    x->graphs_off = true;
+}
+
+static void run_or_replay(rf_exec *x) {
+    if (x->graphs_off || x->shape.n_tokens > RF_GPU_GRAPH_ROWS) {
+        run_tasks(x);
+        return;
+    }
+    rf_gpu_recording *r = recording_of(x);
+    if (!r->graph && r->last_run) record(x, r);
+    r->last_run = x->n_runs;
+    if (r->graph)
+        rf_gpu_replay(&x->backend->queue, r->graph);
+    else
+        run_tasks(x);
+}
+
+void rf_gpu_forward(rf_exec *x, const rf_batch *b) {
+    rf_gpu_queue *q = &x->backend->queue;
+    x->n_runs++;
+    x->shape = shape_of(x, b);
+    x->input = rf_gpu_input_of(x, &x->shape);
+    fill_input(x, b);
+    rf_gpu_upload(q, x->memory + x->input_at, x->staging, x->input.bytes);
+    run_or_replay(x);
+    size_t n = (size_t)x->shape.n_outputs * x->plan->n_result;
+    rf_gpu_download(q, x->result, rf_gpu_address(x, x->plan->result), n * sizeof(float));
+}

@@ -1,0 +1,426 @@
+/* test_gpu.c - the GPU backend against the CPU backend: equal bits, for every value of every step, of
+ * every model and of plans that no model has.
+ *
+ * The device is this processor, with the kernels compiled for it.  With RF_GPU_LIBRARY set it is
+ * whatever that library presents, through the real driver layer and the code objects of the build;
+ * RF_TEST_SMALL leaves out most models, for emulated devices. */
+#include <glob.h>
+#include <stdio.h>
+
+#include "backend/odd.h"
+#include "backend/session.h"
+#include "backend/zoo.h"
+#include "gpuemu/host/host.h"
+
+enum { N_TOKENS = 40, MAX_ROWS = 48 };
+
+static bool is_real;  /* not ours to break */
+static bool is_small; /* an emulated device is slow */
+
+static session open_on(const rf_backend_ops *ops, const rf_model *m, const session_opts *given,
+                       bool embeddings) {
+    session s = {.ops = ops, .limits = given->limits, .n_vocab = m->n_vocab};
+    rf_error e = {0};
+    rf_plan_opts opts = {.keep_values = given->keep_values, .embeddings = embeddings};
+    rf_backend_opts bo = {.n_threads = given->n_threads};
+    must(rf_plan_build(&s.p, m, &opts, &e), &e);
+    for (uint32_t i = 0; i < s.p->n_steps && given->patterns; i++) {
+        rf_step *step = &s.p->steps[i];
+        if (step->op == RF_OP_ATTEND)
+            step->pattern = given->patterns[step->layer % given->n_patterns];
+    }
+    must(ops->open(&s.b, &bo, &e), &e);
+    must(ops->compile(&s.x, s.b, s.p, &s.limits, &e), &e);
+    s.n_vocab = s.p->n_result;
+    return s;
+}
+
+static void assert_same(const float *got, const float *want, size_t n, const char *what) {
+    if (memcmp(got, want, n * sizeof *got) == 0) return;
+    size_t i = 0;
+    while (memcmp(got + i, want + i, sizeof *got) == 0)
+        i++;
+    fail_msg("%s: number %zu of %zu is %.9g, expected %.9g", what, i, n, (double)got[i],
+             (double)want[i]);
+}
+
+/* Lockstep ---------------------------------------------------------------------------------------*/
+
+static void compare_values(session *gpu, session *cpu, const batch *b, const char *name) {
+    for (uint32_t i = 0; i < gpu->p->n_steps; i++) {
+        const rf_step *s = &gpu->p->steps[i];
+        if (!s->dst) continue;
+        const rf_value *value = &gpu->p->vals[s->dst];
+        size_t n = (size_t)(value->per_output ? b->b.n_outputs : b->b.n_tokens) * value->cols;
+        float *x = rf_alloc(n, sizeof *x), *y = rf_alloc(n, sizeof *y);
+        char what[200];
+        assert_true(x && y);
+        assert_int_equal(gpu->ops->peek(gpu->x, s->dst, x, n), RF_OK);
+        assert_int_equal(cpu->ops->peek(cpu->x, s->dst, y, n), RF_OK);
+        snprintf(what, sizeof what, "%s, step %u, %s, layer %u", name, i, rf_op_name(s->op),
+                 s->layer);
+        assert_same(x, y, n, what);
+        rf_free(x);
+        rf_free(y);
+    }
+}
+
+static void fill_mask(float mask[MAX_ROWS][64], uint64_t *seed) {
+    for (uint32_t t = 0; t < MAX_ROWS; t++)
+        for (uint32_t j = 0; j < 64; j++) {
+            uint64_t r = rf_test_rand(seed);
+            mask[t][j] = r % 3 ? (float)(r % 100) / 50.0f : -INFINITY;
+        }
+}
+
+/* Three ragged batches of three sequences; every value where they are kept, else the result. */
+static void lockstep(const rf_model *m, session_opts o, bool embeddings, const char *name) {
+    session gpu = open_on(&rf_gpu_ops, m, &o, embeddings);
+    session cpu = open_on(&rf_cpu_ops, m, &o, embeddings);
+    static const uint32_t usual[4][3] = {{33, 1, 0}, {1, 35, 5}, {1, 1, 1}, {1, 1, 1}};
+    static const uint32_t few[4][3] = {{4, 1, 0}, {1, 2, 1}, {0, 1, 0}, {0, 1, 0}};
+    const uint32_t(*parts)[3] = is_small ? few : usual;
+    int32_t token[3][64];
+    sequence q[3];
+    float mask[MAX_ROWS][64];
+    uint64_t seed = 31;
+    fill_mask(mask, &seed);
+    for (uint32_t i = 0; i < 3; i++) {
+        random_tokens(token[i], 64, m->n_vocab, &seed);
+        q[i] = (sequence){.token = token[i], .n = 64};
+        for (uint32_t k = 0; k < 4; k++)
+            q[i].table[k] = (7 * (4 * i + k) + 5) % 32;
+    }
+    int n_steps = is_small && o.keep_values ? 1 : 4;
+    for (int step = 0; step < n_steps; step++) {
+        batch b;
+        batch_clear(&b);
+        for (uint32_t i = 0; i < 3; i++) {
+            if (parts[step][i]) batch_add(&b, &q[i], parts[step][i]);
+            q[i].done += parts[step][i];
+        }
+        for (uint32_t t = 0; t < b.b.n_tokens; t += 2)
+            batch_want(&b, t);
+        b.b.mask = mask[0];
+        b.b.mask_stride = 64;
+        const float *got = batch_run(&gpu, &b), *want = batch_run(&cpu, &b);
+        if (o.keep_values) compare_values(&gpu, &cpu, &b, name);
+        assert_same(got, want, (size_t)b.b.n_outputs * gpu.p->n_result, name);
+    }
+    close_session(&gpu);
+    close_session(&cpu);
+}
+
+/* Both with every value kept and with what is fused then. */
+static void compare(const rf_model *m, session_opts o, bool embeddings, const char *name) {
+    o.limits.max_tokens = MAX_ROWS;
+    for (int kept = 1; kept >= 0; kept--) {
+        o.keep_values = kept;
+        lockstep(m, o, embeddings, name);
+    }
+}
+
+/* Models -----------------------------------------------------------------------------------------*/
+
+static void compare_file(const char *path, rf_dtype kv_type) {
+    session_opts o = session_defaults();
+    rf_model *m = open_model(path);
+    const char *name = strrchr(path, '/') + 1;
+    o.limits.k_type = o.limits.v_type = kv_type;
+    compare(m, o, m->arch->encoder, name);
+    rf_model_close(m);
+}
+
+/* req: C-04, C-08: every architecture's fixture */
+static void test_fixtures(void **state) {
+    (void)state;
+    glob_t files;
+    char pattern[600];
+    snprintf(pattern, sizeof pattern, "%s/models/*.gguf", rf_test_data(""));
+    assert_int_equal(glob(pattern, 0, NULL, &files), 0);
+    assert_true(files.gl_pathc > 80);
+    static const char *const few[] = {"llama-gqa.gguf", "qwen3moe-quant.gguf", "gpt-oss.gguf",
+                                      "deepseek2-lite.gguf", "modern-bert.gguf"};
+    size_t n_done = 0;
+    for (size_t i = 0; i < files.gl_pathc; i++) {
+        bool wanted = !is_small;
+        for (size_t k = 0; k < RF_COUNT(few); k++)
+            wanted = wanted || strcmp(strrchr(files.gl_pathv[i], '/') + 1, few[k]) == 0;
+        if (!wanted) continue;
+        compare_file(files.gl_pathv[i], i % 2 ? RF_DT_F16 : RF_DT_F32);
+        n_done++;
+    }
+    assert_true(n_done >= RF_COUNT(few));
+    globfree(&files);
+}
+
+/* req: C-04: every number format */
+static void test_formats(void **state) {
+    (void)state;
+    compare_file(zoo_write(), RF_DT_F16);
+}
+
+static void test_patterns(void **state) {
+    (void)state;
+    static const rf_attn_pattern patterns[][3] = {
+        {{RF_ATTN_BIDIRECTIONAL, 0, 0}, {RF_ATTN_LOCAL, 7, 0}, {RF_ATTN_LOCAL_BOTH, 12, 0}},
+        {{RF_ATTN_GLOBAL_LOCAL, 6, 3}, {RF_ATTN_GLOBAL_LOCAL, 1, 33}, {RF_ATTN_LOCAL, 100, 0}},
+        {{RF_ATTN_CUSTOM, 0, 0}, {RF_ATTN_BIDIRECTIONAL, 0, 0}, {RF_ATTN_CUSTOM, 0, 0}}};
+    rf_model *m = open_model(rf_test_data("models/llama-gqa.gguf"));
+    for (size_t i = 0; i < RF_COUNT(patterns); i++) {
+        session_opts o = session_defaults();
+        o.patterns = patterns[i];
+        o.n_patterns = 3;
+        compare(m, o, false, "llama-gqa with other patterns");
+    }
+    rf_model_close(m);
+}
+
+/* Plans of every op, as random as they come. */
+static void test_random_plans(void **state) {
+    (void)state;
+    uint64_t n = is_small ? 3 : 40;
+    for (uint64_t seed = 0; seed < n; seed++) {
+        char name[40];
+        snprintf(name, sizeof name, "odd plan %llu", (unsigned long long)seed);
+        odd *o = odd_open(seed, false, false);
+        compare(&o->m, session_defaults(), false, name);
+        odd_close(o);
+    }
+}
+
+/* Batches ----------------------------------------------------------------------------------------*/
+
+/* req: C-09: chunks of any size give the same logits, and so do graphs that were recorded */
+static void test_chunks(void **state) {
+    (void)state;
+    rf_model *m = open_model(rf_test_data("models/qwen3moe-quant.gguf"));
+    session_opts o = session_defaults();
+    o.limits.k_type = o.limits.v_type = RF_DT_F16;
+    session gpu = open_on(&rf_gpu_ops, m, &o, false), cpu = open_on(&rf_cpu_ops, m, &o, false);
+    int32_t token[N_TOKENS];
+    uint64_t seed = 41;
+    random_tokens(token, N_TOKENS, m->n_vocab, &seed);
+    uint32_t n = is_small ? 5 : N_TOKENS;
+    float *want = logits_of(&cpu, token, n, n);
+    for (uint32_t chunk = 1; chunk <= n; chunk = chunk * 3 + 1) {
+        float *got = logits_of(&gpu, token, n, chunk);
+        assert_same(got, want, (size_t)n * m->n_vocab, "chunks");
+        rf_free(got);
+    }
+    rf_free(want);
+    close_session(&gpu);
+    close_session(&cpu);
+    rf_model_close(m);
+}
+
+/* A block copied is as good as the one it came from; a run without outputs computes the cache. */
+static void test_kv_copy(void **state) {
+    (void)state;
+    rf_model *m = open_model(rf_test_data("models/deepseek2-lite.gguf"));
+    session_opts o = session_defaults();
+    session s = open_on(&rf_gpu_ops, m, &o, false);
+    int32_t token[20];
+    uint64_t seed = 51;
+    random_tokens(token, 20, m->n_vocab, &seed);
+    float *want = logits_of(&s, token, 20, 20);
+    sequence q = {.token = token, .n = 20, .table = {9}};
+    batch b;
+    batch_clear(&b);
+    batch_add(&b, &q, 19);
+    (void)batch_run(&s, &b);
+    assert_int_equal(s.ops->kv_copy(s.x, 9, 30), RF_OK);
+    q.done = 19;
+    q.table[0] = 30;
+    batch_clear(&b);
+    batch_add(&b, &q, 1);
+    batch_want(&b, 0);
+    assert_same(batch_run(&s, &b), want + (size_t)19 * m->n_vocab, m->n_vocab, "copied block");
+    rf_free(want);
+    close_session(&s);
+    rf_model_close(m);
+}
+
+/* Execs of one backend share the weights: the second takes no more memory for them. */
+static void test_shared_weights(void **state) {
+    (void)state;
+    rf_model *m = open_model(rf_test_data("models/llama-gqa.gguf"));
+    session_opts o = session_defaults();
+    session a = open_on(&rf_gpu_ops, m, &o, false), b = a;
+    rf_error e = {0};
+    const rf_plan_opts embeddings = {.embeddings = true};
+    must(rf_plan_build(&b.p, m, &embeddings, &e), &e);
+    must(rf_gpu_ops.compile(&b.x, a.b, b.p, &o.limits, &e), &e);
+    int32_t token[8] = {1, 2, 3, 4, 5, 6, 7, 8};
+    float *before = logits_of(&a, token, 8, 8);
+    rf_gpu_ops.exec_free(a.x); /* b keeps them */
+    b.n_vocab = m->n_embd;
+    float *hidden = logits_of(&b, token, 8, 8);
+    assert_true(isfinite(hidden[0]));
+    must(rf_gpu_ops.compile(&a.x, a.b, a.p, &o.limits, &e), &e);
+    float *after = logits_of(&a, token, 8, 3);
+    assert_same(after, before, 8 * (size_t)m->n_vocab, "after sharing");
+    rf_free(before);
+    rf_free(hidden);
+    rf_free(after);
+    rf_gpu_ops.exec_free(b.x);
+    rf_plan_free(b.p);
+    close_session(&a);
+    rf_model_close(m);
+}
+
+/* Errors -----------------------------------------------------------------------------------------*/
+
+typedef struct limit_case {
+    rf_limits limits;
+    rf_status status;
+    const char *text;
+} limit_case;
+
+static void test_limits(void **state) {
+    (void)state;
+    const rf_limits ok = session_defaults().limits;
+    limit_case cases[6];
+    for (size_t i = 0; i < RF_COUNT(cases); i++)
+        cases[i].limits = ok;
+    cases[0] = (limit_case){ok, RF_EARG, "max_tokens is 0"};
+    cases[0].limits.max_tokens = 0;
+    cases[1] = (limit_case){ok, RF_EARG, "max_seqs is 0"};
+    cases[1].limits.max_seqs = 0;
+    cases[2] = (limit_case){ok, RF_EARG, "n_kv_blocks is 0"};
+    cases[2].limits.n_kv_blocks = 0;
+    cases[3] =
+        (limit_case){ok, RF_EUNSUPPORTED, "types Q8_0 and F32, expected F16 or F32 for both"};
+    cases[3].limits.k_type = RF_DT_Q8_0;
+    /* llama-gqa: 3 layers, 2 KV heads of 10 dimensions: 2560 bytes a block, layer, keys or values */
+    cases[4] = (limit_case){ok, RF_ENOMEM, "KV cache 515396060160,"};
+    cases[4].limits.n_kv_blocks = UINT32_MAX / RF_KV_BLOCK / 4;
+    cases[5] = (limit_case){ok, RF_EARG, "KV blocks, expected at most"};
+    cases[5].limits.n_kv_blocks = UINT32_MAX;
+    rf_model *m = open_model(rf_test_data("models/llama-gqa.gguf"));
+    session_opts o = session_defaults();
+    session s = open_on(&rf_gpu_ops, m, &o, false);
+    for (size_t i = 0; i < RF_COUNT(cases); i++) {
+        rf_error e = {0};
+        rf_exec *x = s.x;
+        assert_int_equal(rf_gpu_ops.compile(&x, s.b, s.p, &cases[i].limits, &e), cases[i].status);
+        assert_null(x);
+        if (!strstr(e.text, cases[i].text)) fail_msg("\"%s\" lacks %s", e.text, cases[i].text);
+    }
+    int32_t token[4] = {1, 2, 3, 4}; /* and the backend still works */
+    float *logits = logits_of(&s, token, 4, 4);
+    assert_true(isfinite(logits[0]));
+    rf_free(logits);
+    close_session(&s);
+    rf_model_close(m);
+}
+
+static void test_misuse(void **state) {
+    (void)state;
+    rf_model *m = open_model(rf_test_data("models/llama-gqa.gguf"));
+    session_opts o = session_defaults();
+    session s = open_on(&rf_gpu_ops, m, &o, false);
+    rf_error e = {0};
+    rf_backend *other = NULL;
+    const float *logits;
+    float out[1];
+    int32_t token[2] = {1, 2};
+    sequence q = {.token = token, .n = 2, .table = {3}};
+    batch b;
+    assert_int_equal(s.ops->wait(s.x, &logits), RF_EARG); /* nothing has run */
+    batch_clear(&b);
+    batch_add(&b, &q, 2);
+    b.token[1] = (int32_t)m->n_vocab;
+    assert_int_equal(s.ops->run(s.x, &b.b, &e), RF_EARG);
+    assert_non_null(strstr(e.text, "row 1"));
+    b.token[1] = 2;
+    (void)batch_run(&s, &b);
+    assert_int_equal(s.ops->peek(s.x, s.p->result, out, 1), RF_EARG); /* values were not kept */
+    assert_int_equal(s.ops->kv_copy(s.x, 0, s.limits.n_kv_blocks), RF_EARG);
+    assert_int_equal(s.ops->kv_copy(s.x, s.limits.n_kv_blocks, 0), RF_EARG);
+    assert_int_equal(s.ops->kv_copy(s.x, 3, 3), RF_OK);
+    assert_true(s.ops->exec_bytes(s.x) > 0);
+    char text[100];
+    s.ops->describe(s.b, text, sizeof text);
+    assert_non_null(strstr(text, "gpu 0: "));
+    const rf_backend_opts far = {.n_threads = 1, .device = 99};
+    e = (rf_error){0};
+    assert_int_equal(rf_gpu_ops.open(&other, &far, &e), RF_EARG);
+    assert_non_null(strstr(e.text, "no GPU number 99"));
+    assert_null(other);
+    close_session(&s);
+    rf_gpu_ops.close(NULL);
+    rf_gpu_ops.exec_free(NULL);
+    rf_model_close(m);
+}
+
+/* Each allocation, on host and device, of open and compile fails once: an error, no leak, no crash. */
+static void test_failure_walk(void **state) {
+    (void)state;
+    if (is_real) return;
+    rf_model *m = open_model(rf_test_data("models/qwen3moe-quant.gguf"));
+    rf_error e = {0};
+    rf_plan *p = NULL;
+    must(rf_plan_build(&p, m, NULL, &e), &e);
+    const rf_limits limits = session_defaults().limits;
+    const rf_backend_opts bo = {.n_threads = 2};
+    long n = 1;
+    for (bool failed = true; failed; n++) {
+        rf_backend *b = NULL;
+        rf_exec *x = NULL;
+        e = (rf_error){0};
+        rf_alloc_fail_nth(n);
+        rf_status s = rf_gpu_ops.open(&b, &bo, &e);
+        if (s == RF_OK) s = rf_gpu_ops.compile(&x, b, p, &limits, &e);
+        rf_alloc_fail_nth(0);
+        failed = s != RF_OK;
+        if (failed) {
+            assert_true(e.text[0] != '\0');
+            assert_null(x);
+        }
+        rf_gpu_ops.exec_free(x);
+        rf_gpu_ops.close(b);
+    }
+    assert_true(n > 20);
+    rf_plan_free(p);
+    rf_model_close(m);
+}
+
+/* req: C-12: a launch that fails is an error with the driver's words, in this run and later ones */
+static void test_failed_launch(void **state) {
+    (void)state;
+    if (is_real) return;
+    rf_model *m = open_model(rf_test_data("models/llama-gqa.gguf"));
+    session_opts o = session_defaults();
+    session s = open_on(&rf_gpu_ops, m, &o, false);
+    int32_t token[4] = {1, 2, 3, 4};
+    sequence q = {.token = token, .n = 4, .table = {3}};
+    batch b;
+    batch_clear(&b);
+    batch_add(&b, &q, 4);
+    rf_host_gpu_fail_launch(7);
+    rf_error e = {0};
+    rf_status ran = s.ops->run(s.x, &b.b, &e);
+    rf_host_gpu_fail_launch(0);
+    assert_int_equal(ran, RF_EDEVICE);
+    assert_non_null(strstr(e.text, "launching rf_"));
+    e = (rf_error){0};
+    assert_int_equal(s.ops->run(s.x, &b.b, &e), RF_EDEVICE);
+    close_session(&s);
+    rf_model_close(m);
+}
+
+int main(void) {
+    is_real = getenv("RF_GPU_LIBRARY") != NULL;
+    is_small = getenv("RF_TEST_SMALL") != NULL;
+    if (!is_real) rf_gpu_driver_set(rf_host_gpu());
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_fixtures),       cmocka_unit_test(test_formats),
+        cmocka_unit_test(test_patterns),       cmocka_unit_test(test_random_plans),
+        cmocka_unit_test(test_chunks),         cmocka_unit_test(test_kv_copy),
+        cmocka_unit_test(test_shared_weights), cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_misuse),         cmocka_unit_test(test_failure_walk),
+        cmocka_unit_test(test_failed_launch),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,988 @@
+/* test_gpu_kernels.c - every GPU kernel against the scalar kernels of the CPU backend: equal bits.
+ *
+ * Runs on the host device, or with ROCMFORGE_TEST_GPU set on the GPU of this machine.  Outputs are
+ * filled with noise before and have a border behind them that must stay. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "backend/cpu/exec.h"
+#include "backend/cpu/kernels.h"
+#include "backend/gpu/code.h"
+#include "backend/gpu/launch.h"
+#include "backend/gpu_weights.h"
+#include "gpuemu/host/host.h"
+
+enum { BORDER = 256 }; /* bytes behind every output */
+
+static rf_gpu_queue queue;
+static const rf_cpu_kernels *cpu;
+static uint64_t seed = 2026;
+
+static void check_queue(void) {
+    rf_error e = {RF_OK, ""};
+    rf_gpu_wait(&queue);
+    if (rf_gpu_status(&queue, &e) != RF_OK) fail_msg("%s", e.text);
+}
+
+/* Device memory that a test takes and gives back all at once. */
+static void *taken[64];
+static uint32_t n_taken;
+
+static void *take(size_t n) {
+    assert_true(n_taken < RF_COUNT(taken));
+    void *p = rf_gpu_alloc(&queue, n + BORDER, "a test");
+    check_queue();
+    rf_gpu_fill(&queue, p, 0xA5, n + BORDER);
+    return taken[n_taken++] = p;
+}
+
+static void give_all(void) {
+    check_queue();
+    while (n_taken > 0)
+        rf_gpu_free(&queue, taken[--n_taken]);
+}
+
+/* n bytes on the device; NULL stays NULL. */
+static void *up(const void *p, size_t n) {
+    if (!p) return NULL;
+    void *d = take(n);
+    rf_gpu_upload(&queue, d, p, n);
+    check_queue();
+    return d;
+}
+
+static void down(void *out, const void *device, size_t n) {
+    uint8_t border[BORDER];
+    rf_gpu_download(&queue, out, device, n);
+    rf_gpu_download(&queue, border, (const uint8_t *)device + n, BORDER);
+    check_queue();
+    for (size_t i = 0; i < BORDER; i++)
+        assert_int_equal(border[i], 0xA5);
+}
+
+static bool same(float a, float b) { return memcmp(&a, &b, sizeof a) == 0 || (a != a && b != b); }
+
+static void check_floats(const char *what, const float *want, const void *device, size_t n) {
+    float *got = rf_alloc(n, sizeof *got);
+    assert_non_null(got);
+    down(got, device, n * sizeof *got);
+    for (size_t i = 0; i < n; i++)
+        if (!same(want[i], got[i]))
+            fail_msg("%s: element %zu of %zu is %a, expected %a", what, i, n, (double)got[i],
+                     (double)want[i]);
+    rf_free(got);
+}
+
+static void check_bytes(const char *what, const void *want, const void *device, size_t n) {
+    uint8_t *got = rf_alloc(n, 1);
+    assert_non_null(got);
+    down(got, device, n);
+    for (size_t i = 0; i < n; i++)
+        if (got[i] != ((const uint8_t *)want)[i])
+            fail_msg("%s: byte %zu of %zu is %u, expected %u", what, i, n, got[i],
+                     ((const uint8_t *)want)[i]);
+    rf_free(got);
+}
+
+static float *random_floats(size_t n, float scale) {
+    float *x = rf_alloc(n, sizeof *x);
+    assert_non_null(x);
+    for (size_t i = 0; i < n; i++)
+        x[i] = rf_test_randf(&seed) * scale;
+    return x;
+}
+
+/* Some of what arithmetic is hard on: infinities, NaNs, subnormals, huge values. */
+static void add_specials(float *x, size_t n) {
+    static const float all[] = {INFINITY, -INFINITY, NAN, 1e-42f, -0.0f, 3e38f, 1e-20f, -88.0f};
+    for (size_t i = 0; i < RF_COUNT(all); i++)
+        x[rf_test_rand(&seed) % n] = all[i];
+}
+
+static void free_tensor(rf_tensor *w) {
+    union {
+        const void *data;
+        void *memory;
+    } u = {w->data};
+    rf_free(u.memory);
+}
+
+/* Rows in integers --------------------------------------------------------------------------------*/
+
+typedef struct ints { /* on the host, and where a device has them */
+    rf_mm_input in;
+    rf_gpu_quant gpu;
+} ints;
+
+static size_t d_count(const rf_mm_input *in) {
+    return (size_t)in->n_rows * (in->n_cols / (in->view == RF_INT_256 ? 256 : 32));
+}
+static size_t sum_count(const rf_mm_input *in) {
+    return (size_t)in->n_rows * (in->n_cols / (in->view == RF_INT_256 ? 16 : 32));
+}
+
+/* Quantised by the CPU, with room for the same on the device. */
+static ints make_ints(const float *x, uint32_t n_rows, uint32_t cols, rf_int_view view) {
+    ints v = {.in = {.view = view, .n_rows = n_rows, .n_cols = cols, .x = x}};
+    if (view == RF_INT_NONE) return v;
+    size_t n = (size_t)n_rows * cols;
+    v.in.q = rf_alloc(n, 1);
+    v.in.d = rf_alloc(d_count(&v.in), sizeof *v.in.d);
+    v.in.sum = rf_alloc(sum_count(&v.in), sizeof *v.in.sum);
+    assert_true(v.in.q && v.in.d && v.in.sum);
+    (view == RF_INT_32 ? cpu->quant_32 : cpu->quant_256)(x, n, v.in.q, v.in.d, v.in.sum);
+    v.gpu.q = take(n);
+    v.gpu.d = take(d_count(&v.in) * sizeof(float));
+    v.gpu.sum = take(sum_count(&v.in) * sizeof(int32_t));
+    return v;
+}
+
+static void check_ints(const ints *v) {
+    check_bytes("q", v->in.q, v->gpu.q, (size_t)v->in.n_rows * v->in.n_cols);
+    check_floats("d", v->in.d, v->gpu.d, d_count(&v->in));
+    check_bytes("sum", v->in.sum, v->gpu.sum, sum_count(&v->in) * sizeof(int32_t));
+}
+
+static void free_ints(ints *v) {
+    rf_free(v->in.q);
+    rf_free(v->in.d);
+    rf_free(v->in.sum);
+}
+
+static void test_quant(void **state) {
+    (void)state;
+    static const uint32_t cols[] = {32, 96, 256, 512, 1024, 4096, 4352};
+    for (size_t i = 0; i < RF_COUNT(cols); i++)
+        for (int special = 0; special < 2; special++) {
+            uint32_t n = cols[i], rows = 3;
+            bool both = n % 256 == 0;
+            float *x = random_floats((size_t)rows * n, 5);
+            memset(x + n, 0, 40 * sizeof *x); /* a group of zeros */
+            if (special) add_specials(x, (size_t)rows * n);
+            ints a = make_ints(x, rows, n, RF_INT_32);
+            ints b = make_ints(x, rows, n, both ? RF_INT_256 : RF_INT_NONE);
+            rf_gpu_quant_args args = {.x = up(x, (size_t)rows * n * sizeof *x),
+                                      .q32 = a.gpu,
+                                      .q256 = b.gpu,
+                                      .n_rows = rows,
+                                      .cols = n};
+            rf_gpu_op_quant(&queue, &args);
+            check_ints(&a);
+            if (both) check_ints(&b);
+            free_ints(&a);
+            free_ints(&b);
+            rf_free(x);
+            give_all();
+        }
+}
+
+/* Norms -------------------------------------------------------------------------------------------*/
+
+static void norm_on_cpu(uint32_t kind, float *dst, const float *x, const float *w, const float *b,
+                        size_t n) {
+    if (kind == RF_GPU_LAYER_NORM)
+        cpu->layer_norm(dst, x, w, b, n, 1e-5f);
+    else
+        cpu->rms_norm(dst, x, w, n, 1e-5f);
+}
+
+static void check_norm(uint32_t kind, uint32_t n, bool with_w, bool with_b, bool to_ints,
+                       bool special) {
+    uint32_t rows = 3;
+    float *x = random_floats((size_t)rows * n, 3), *want = random_floats((size_t)rows * n, 1);
+    float *w = random_floats(n, 2), *b = random_floats(n, 1);
+    if (special) add_specials(x, n);
+    for (uint32_t r = 0; r < rows; r++)
+        norm_on_cpu(kind, want + (size_t)r * n, x + (size_t)r * n, with_w ? w : NULL,
+                    with_b ? b : NULL, n);
+    ints a = make_ints(want, rows, n, to_ints ? RF_INT_32 : RF_INT_NONE);
+    ints c = make_ints(want, rows, n, to_ints && n % 256 == 0 ? RF_INT_256 : RF_INT_NONE);
+    rf_gpu_norm_args args = {.dst = take((size_t)rows * n * sizeof *x),
+                             .x = up(x, (size_t)rows * n * sizeof *x),
+                             .w = with_w ? up(w, n * sizeof *w) : NULL,
+                             .b = with_b ? up(b, n * sizeof *b) : NULL,
+                             .q32 = a.gpu,
+                             .q256 = c.gpu,
+                             .n_items = rows,
+                             .n = n,
+                             .kind = kind,
+                             .eps = 1e-5f};
+    rf_gpu_op_norm(&queue, &args);
+    check_floats("norm", want, args.dst, (size_t)rows * n);
+    if (a.in.q) check_ints(&a);
+    if (c.in.q) check_ints(&c);
+    free_ints(&a);
+    free_ints(&c);
+    rf_free(x);
+    rf_free(want);
+    rf_free(w);
+    rf_free(b);
+    give_all();
+}
+
+static void test_norm(void **state) {
+    (void)state;
+    static const uint32_t sizes[] = {1, 15, 16, 33, 100, 256, 4096, 4100, 8448};
+    for (size_t i = 0; i < RF_COUNT(sizes); i++)
+        for (uint32_t kind = RF_GPU_RMS_NORM; kind <= RF_GPU_LAYER_NORM; kind++) {
+            bool layer = kind == RF_GPU_LAYER_NORM;
+            check_norm(kind, sizes[i], true, layer, sizes[i] % 32 == 0, false);
+            check_norm(kind, sizes[i], false, false, false, sizes[i] == 256);
+        }
+}
+
+/* Products ----------------------------------------------------------------------------------------*/
+
+typedef struct product_case {
+    rf_dtype type;
+    uint32_t rows, cols, T;
+    bool bias, add;
+    uint32_t n_parts;
+    bool glu;
+} product_case;
+
+/* dst [T][rows] on the CPU for one plane of w, rows of x chosen by the caller. */
+static void product_on_cpu(const rf_tensor *w, uint32_t plane, const float *bias, const float *x,
+                           uint32_t T, float *dst) {
+    rf_tensor one = *w;
+    one.planes = 1;
+    one.data = (const uint8_t *)w->data + (size_t)plane * w->rows * w->row_bytes;
+    rf_int_view view = rf_dtype_get(w->type)->view;
+    size_t n = (size_t)T * w->cols;
+    int8_t *q = rf_alloc(n, 1);
+    float *d = rf_alloc(n / 32 + 1, sizeof *d);
+    int32_t *sum = rf_alloc(n / 16 + 1, sizeof *sum);
+    void *scratch = rf_alloc(rf_mm_scratch_bytes(T, w->cols), 1);
+    assert_true(q && d && sum && scratch);
+    if (view == RF_INT_32) cpu->quant_32(x, n, q, d, sum);
+    if (view == RF_INT_256) cpu->quant_256(x, n, q, d, sum);
+    rf_mm_input in = {
+        .view = view, .n_rows = T, .n_cols = w->cols, .x = x, .q = q, .d = d, .sum = sum};
+    rf_mm mm = {.w = &one,
+                .bias = bias ? bias + (size_t)plane * w->rows : NULL,
+                .act = &in,
+                .dst = dst,
+                .dst_stride = w->rows};
+    cpu->matmul(&mm, 0, w->rows, scratch);
+    rf_free(q);
+    rf_free(d);
+    rf_free(sum);
+    rf_free(scratch);
+}
+
+static rf_gpu_weight weight_on_gpu(const rf_tensor *w) {
+    rf_gpu_layout l;
+    uint8_t *block = packed_weight(w, &l);
+    void *base = up(block, l.bytes);
+    rf_free(block);
+    return rf_gpu_weight_at(&l, base);
+}
+
+/* The input of a product on the device, in the view that the type asks for. */
+static void product_input(rf_gpu_matmul_args *args, const float *x, uint32_t n_rows, uint32_t cols,
+                          rf_dtype type) {
+    rf_int_view view = rf_dtype_get(type)->view;
+    ints v = make_ints(x, n_rows, cols, view);
+    if (view == RF_INT_NONE) {
+        args->x = up(x, (size_t)n_rows * cols * sizeof *x);
+    } else {
+        rf_gpu_upload(&queue, v.gpu.q, v.in.q, (size_t)n_rows * cols);
+        rf_gpu_upload(&queue, v.gpu.d, v.in.d, d_count(&v.in) * sizeof(float));
+        rf_gpu_upload(&queue, v.gpu.sum, v.in.sum, sum_count(&v.in) * sizeof(int32_t));
+        check_queue();
+        args->xq = v.gpu;
+    }
+    free_ints(&v);
+}
+
+static void check_product(const product_case *c) {
+    char what[80];
+    rf_tensor w[3];
+    float *bias[3], *add[3], *want[3];
+    float *x = random_floats((size_t)c->T * c->cols, 2);
+    rf_gpu_matmul_args args = {.n_parts = c->n_parts, .n_rows = c->T, .is_glu = c->glu};
+    product_input(&args, x, c->T, c->cols, c->type);
+    for (uint32_t p = 0; p < c->n_parts; p++) {
+        uint32_t rows = c->glu ? c->rows : c->rows + 3 * p;
+        size_t n = (size_t)c->T * rows;
+        w[p] = random_weight(c->type, 1, rows, c->cols, &seed);
+        bias[p] = random_floats(rows, 1);
+        add[p] = random_floats(n, 1);
+        want[p] = random_floats(n, 1);
+        product_on_cpu(&w[p], 0, c->bias ? bias[p] : NULL, x, c->T, want[p]);
+        if (c->add) cpu->add(want[p], add[p], want[p], n);
+        args.part[p] = (rf_gpu_product){.w = weight_on_gpu(&w[p]),
+                                        .bias = c->bias ? up(bias[p], rows * sizeof(float)) : NULL,
+                                        .add = c->add ? up(add[p], n * sizeof(float)) : NULL,
+                                        .dst = take(n * sizeof(float)),
+                                        .dst_stride = rows};
+    }
+    if (c->glu) cpu->glu(RF_ACT_SILU, want[0], want[0], want[1], (size_t)c->T * c->rows);
+    rf_gpu_op_matmul(&queue, &args);
+    for (uint32_t p = 0; p < c->n_parts; p++) {
+        snprintf(what, sizeof what, "%s [%u][%u] x %u, part %u", rf_dtype_get(c->type)->name,
+                 w[p].rows, c->cols, c->T, p);
+        if (p == 0 || !c->glu)
+            check_floats(what, want[p], args.part[p].dst, (size_t)c->T * w[p].rows);
+        free_tensor(&w[p]);
+        rf_free(bias[p]);
+        rf_free(add[p]);
+        rf_free(want[p]);
+    }
+    rf_free(x);
+    give_all();
+}
+
+/* Columns of n groups, or blocks where those are longer. */
+static uint32_t cols_of(rf_dtype t, uint32_t n) {
+    const rf_dtype_info *info = rf_dtype_get(t);
+    if (!info->is_block) return 16 * n + 5;
+    uint32_t size = info->view == RF_INT_256 ? 256 : 32;
+    return (n * size + info->block_elems - 1) / info->block_elems * info->block_elems;
+}
+
+static void test_products(void **state) {
+    (void)state;
+    static const uint32_t Ts[] = {1, 2, 3, 4, 5, 8, 9, 16, 33, 40, 70};
+    uint32_t k = 0;
+    for (rf_dtype t = 0; t < RF_DT_COUNT; t++) {
+        if (!is_weight_type(t)) continue;
+        for (size_t i = 0; i < RF_COUNT(Ts); i++, k++) {
+            product_case c = {.type = t,
+                              .rows = k % 3 == 0   ? 70
+                                      : k % 3 == 1 ? 32
+                                                   : 5,
+                              .cols = cols_of(t, k % 4 == 0 ? 19 : 1 + k % 9),
+                              .T = Ts[i],
+                              .bias = k % 2,
+                              .add = k % 5 < 2,
+                              .n_parts = 1};
+            check_product(&c);
+        }
+        product_case c = {.type = t, .rows = 40, .cols = cols_of(t, 3), .T = 3, .n_parts = 3};
+        check_product(&c);
+        c = (product_case){.type = t,
+                           .rows = 37,
+                           .cols = cols_of(t, 5),
+                           .T = 2,
+                           .bias = true,
+                           .n_parts = 2,
+                           .glu = true};
+        check_product(&c);
+        c.T = 66;
+        c.bias = false;
+        check_product(&c);
+    }
+}
+
+/* So many weight rows that one activation row has a kernel of its own. */
+static void test_tall_products(void **state) {
+    (void)state;
+    static const rf_dtype types[] = {RF_DT_Q4_0, RF_DT_Q5_0, RF_DT_Q8_0, RF_DT_Q2_K,  RF_DT_Q3_K,
+                                     RF_DT_Q4_K, RF_DT_Q5_K, RF_DT_Q6_K, RF_DT_IQ4_XS};
+    for (size_t i = 0; i < RF_COUNT(types); i++) {
+        product_case c = {
+            .type = types[i], .rows = 8230, .cols = cols_of(types[i], 2), .T = 1, .n_parts = 1};
+        check_product(&c);
+    }
+}
+
+/* NaNs and infinities in the activations reach the same outputs. */
+static void test_product_specials(void **state) {
+    (void)state;
+    static const rf_dtype types[] = {RF_DT_Q4_K, RF_DT_Q8_0, RF_DT_F16};
+    for (size_t i = 0; i < RF_COUNT(types); i++)
+        for (uint32_t T = 2; T <= 67; T += 65) {
+            uint32_t cols = cols_of(types[i], 4);
+            float *x = random_floats((size_t)T * cols, 2), *want = random_floats((size_t)T * 33, 1);
+            add_specials(x, cols);
+            rf_tensor w = random_weight(types[i], 1, 33, cols, &seed);
+            product_on_cpu(&w, 0, NULL, x, T, want);
+            rf_gpu_matmul_args args = {.n_parts = 1, .n_rows = T};
+            product_input(&args, x, T, cols, types[i]);
+            args.part[0] = (rf_gpu_product){.w = weight_on_gpu(&w),
+                                            .dst = take((size_t)T * 33 * sizeof(float)),
+                                            .dst_stride = 33};
+            rf_gpu_op_matmul(&queue, &args);
+            check_floats("specials", want, args.part[0].dst, (size_t)T * 33);
+            free_tensor(&w);
+            rf_free(x);
+            rf_free(want);
+            give_all();
+        }
+}
+
+/* A matrix per head. */
+static void test_head_products(void **state) {
+    (void)state;
+    static const rf_dtype types[] = {RF_DT_F32, RF_DT_BF16, RF_DT_Q8_0, RF_DT_Q4_K, RF_DT_Q6_K};
+    for (size_t i = 0; i < RF_COUNT(types); i++)
+        for (uint32_t T = 1; T <= 67; T += 33) {
+            uint32_t n_heads = 3, rows = 45, cols = cols_of(types[i], 2);
+            size_t n = (size_t)T * n_heads * rows;
+            rf_tensor w = random_weight(types[i], n_heads, rows, cols, &seed);
+            float *x = random_floats((size_t)T * n_heads * cols, 1), *want = random_floats(n, 1);
+            for (size_t r = 0; r < (size_t)T * n_heads; r++)
+                product_on_cpu(&w, (uint32_t)(r % n_heads), NULL, x + r * cols, 1, want + r * rows);
+            rf_gpu_matmul_args args = {.n_parts = 1, .n_rows = T, .mode = RF_GPU_MM_HEADS};
+            product_input(&args, x, T * n_heads, cols, types[i]);
+            args.part[0] = (rf_gpu_product){
+                .w = weight_on_gpu(&w), .dst = take(n * sizeof(float)), .dst_stride = rows};
+            rf_gpu_op_matmul(&queue, &args);
+            check_floats("matrices of heads", want, args.part[0].dst, n);
+            free_tensor(&w);
+            rf_free(x);
+            rf_free(want);
+            give_all();
+        }
+}
+
+/* A route of T rows to n_used different experts each. */
+static float *random_route(uint32_t T, uint32_t n_experts, uint32_t n_used) {
+    float *route = random_floats((size_t)T * 2 * n_used, 1);
+    for (uint32_t t = 0; t < T; t++) {
+        uint32_t first = (uint32_t)(rf_test_rand(&seed) % n_experts);
+        for (uint32_t i = 0; i < n_used; i++)
+            route[((size_t)2 * t + 1) * n_used + i] = (float)((first + i * 3) % n_experts);
+    }
+    return route;
+}
+
+static void check_experts(rf_dtype type, uint32_t T, bool per_used, bool with_lists, bool glu) {
+    uint32_t n_experts = 7, n_used = 2, rows = 41, cols = cols_of(type, 3);
+    size_t n_items = (size_t)T * n_used, n = n_items * rows;
+    float *x = random_floats((per_used ? n_items : T) * cols, 1);
+    float *route = random_route(T, n_experts, n_used);
+    float *bias = random_floats((size_t)n_experts * rows, 1), *want[2];
+    rf_tensor w[2];
+    rf_gpu_matmul_args args = {.n_parts = glu ? 2 : 1,
+                               .n_rows = T,
+                               .mode = RF_GPU_MM_EXPERTS,
+                               .is_glu = glu,
+                               .act = RF_ACT_SWIGLU_OAI,
+                               .route = up(route, n_items * 2 * sizeof *route),
+                               .n_used = n_used,
+                               .x_per_used = per_used};
+    if (with_lists) args.lists = take(rf_gpu_lists_bytes(T, n_used, n_experts));
+    product_input(&args, x, per_used ? T * n_used : T, cols, type);
+    float *bias_up = up(bias, (size_t)n_experts * rows * sizeof *bias);
+    for (uint32_t p = 0; p < args.n_parts; p++) {
+        w[p] = random_weight(type, n_experts, rows, cols, &seed);
+        want[p] = random_floats(n, 1);
+        for (size_t i = 0; i < n_items; i++) {
+            uint32_t expert = (uint32_t)route[(i / n_used * 2 + 1) * n_used + i % n_used];
+            product_on_cpu(&w[p], expert, bias, x + (per_used ? i : i / n_used) * cols, 1,
+                           want[p] + i * rows);
+        }
+        args.part[p] = (rf_gpu_product){.w = weight_on_gpu(&w[p]),
+                                        .bias = bias_up,
+                                        .dst = take(n * sizeof(float)),
+                                        .dst_stride = rows};
+    }
+    if (glu) cpu->glu(RF_ACT_SWIGLU_OAI, want[0], want[0], want[1], n);
+    rf_gpu_op_matmul(&queue, &args);
+    check_floats("experts", want[0], args.part[0].dst, n);
+    for (uint32_t p = 0; p < args.n_parts; p++) {
+        free_tensor(&w[p]);
+        rf_free(want[p]);
+    }
+    rf_free(x);
+    rf_free(route);
+    rf_free(bias);
+    give_all();
+}
+
+static void test_experts(void **state) {
+    (void)state;
+    static const rf_dtype types[] = {RF_DT_F16, RF_DT_Q5_1, RF_DT_Q4_K, RF_DT_Q6_K, RF_DT_MXFP4};
+    static const uint32_t Ts[] = {1, 3, 30, 70};
+    for (size_t i = 0; i < RF_COUNT(types); i++)
+        for (size_t t = 0; t < RF_COUNT(Ts); t++)
+            for (int k = 0; k < 8; k++)
+                check_experts(types[i], Ts[t], k & 1, k & 2, k & 4);
+}
+
+/* Heads and attention -----------------------------------------------------------------------------*/
+
+enum { KV_BLOCKS = 24 };
+
+/* A batch of two sequences: rows continue at the end of each. */
+typedef struct kv_case {
+    uint32_t T, kv_len[2], rows[2];
+    uint32_t pos[64], row_seq[64], table[2][KV_BLOCKS];
+    rf_gpu_batch gpu;
+} kv_case;
+
+static void make_batch(kv_case *c, uint32_t len0, uint32_t rows0, uint32_t len1, uint32_t rows1) {
+    *c = (kv_case){.T = rows0 + rows1, .kv_len = {len0, len1}, .rows = {rows0, rows1}};
+    for (uint32_t t = 0; t < c->T; t++) {
+        uint32_t s = t >= rows0;
+        c->row_seq[t] = s;
+        c->pos[t] = c->kv_len[s] - c->rows[s] + (s ? t - rows0 : t);
+    }
+    for (uint32_t b = 0; b < KV_BLOCKS / 2; b++) { /* interleaved, backwards */
+        c->table[0][b] = KV_BLOCKS - 1 - 2 * b;
+        c->table[1][b] = KV_BLOCKS - 2 - 2 * b;
+    }
+    c->gpu = (rf_gpu_batch){.pos = up(c->pos, c->T * sizeof *c->pos),
+                            .row_seq = up(c->row_seq, c->T * sizeof *c->row_seq),
+                            .kv_len = up(c->kv_len, sizeof c->kv_len),
+                            .table = up(c->table, sizeof c->table),
+                            .table_stride = KV_BLOCKS};
+}
+
+typedef struct head_shape {
+    uint32_t n_heads, head_dim, n_dims;
+    uint32_t norm;
+    bool neox, rope, put;
+} head_shape;
+
+/* One part of a heads launch on the CPU: x in place, then into the pool. */
+static void heads_on_cpu(const head_shape *s, const kv_case *c, float *x, const float *w,
+                         const float *cos_sin, bool f16, uint8_t *pool) {
+    rf_rope rope = {.kind = s->neox ? RF_ROPE_NEOX : RF_ROPE_NORM, .n_dims = s->n_dims};
+    size_t elem = f16 ? 2 : 4;
+    for (uint32_t t = 0; t < c->T; t++) {
+        float *row = x + (size_t)t * s->n_heads * s->head_dim;
+        for (uint32_t h = 0; h < s->n_heads && s->norm; h++)
+            norm_on_cpu(s->norm, row + (size_t)h * s->head_dim, row + (size_t)h * s->head_dim, w,
+                        s->norm == RF_GPU_LAYER_NORM ? w : NULL, s->head_dim);
+        if (s->rope)
+            cpu->rope(row, s->n_heads, s->head_dim, &rope, cos_sin + (size_t)c->pos[t] * s->n_dims);
+        for (uint32_t h = 0; h < s->n_heads && s->put; h++) {
+            uint32_t block = c->table[c->row_seq[t]][c->pos[t] / 32];
+            size_t slot = ((size_t)block * s->n_heads + h) * 32 + c->pos[t] % 32;
+            uint8_t *dst = pool + slot * s->head_dim * elem;
+            if (f16)
+                cpu->f32_to_f16((uint16_t *)(void *)dst, row + (size_t)h * s->head_dim,
+                                s->head_dim);
+            else
+                memcpy(dst, row + (size_t)h * s->head_dim, s->head_dim * elem);
+        }
+    }
+}
+
+static void check_heads(const head_shape *shape, uint32_t n_parts, bool f16, bool in_place) {
+    kv_case c;
+    make_batch(&c, 70, 5, 33, 3);
+    rf_gpu_heads_args args = {.batch = c.gpu, .n_parts = n_parts, .n_rows = c.T, .kv_f16 = f16};
+    float *x[3];
+    uint8_t *pool[3];
+    size_t n[3], pool_bytes[3];
+    for (uint32_t p = 0; p < n_parts; p++) {
+        const head_shape *s = &shape[p];
+        n[p] = (size_t)c.T * s->n_heads * s->head_dim;
+        pool_bytes[p] = (size_t)KV_BLOCKS * s->n_heads * 32 * s->head_dim * (f16 ? 2 : 4);
+        x[p] = random_floats(n[p], 2);
+        pool[p] = rf_alloc(pool_bytes[p], 1);
+        memset(pool[p], 0x3c, pool_bytes[p]);
+        float *w = random_floats(s->head_dim, 1),
+              *cos_sin = random_floats((size_t)80 * s->n_dims, 1);
+        rf_gpu_heads *h = &args.part[p];
+        *h = (rf_gpu_heads){.x = up(x[p], n[p] * sizeof(float)),
+                            .pool = s->put ? up(pool[p], pool_bytes[p]) : NULL,
+                            .w = up(w, s->head_dim * sizeof(float)),
+                            .cos_sin = s->rope ? up(cos_sin, (size_t)80 * s->n_dims * 4) : NULL,
+                            .n_heads = s->n_heads,
+                            .head_dim = s->head_dim,
+                            .n_dims = s->n_dims,
+                            .neox = s->neox,
+                            .norm = s->norm,
+                            .eps = 1e-5f};
+        if (s->norm == RF_GPU_LAYER_NORM) h->b = h->w;
+        union {
+            const float *from;
+            float *to;
+        } same_place = {h->x};
+        h->dst = in_place ? same_place.to : take(n[p] * sizeof(float));
+        heads_on_cpu(s, &c, x[p], w, cos_sin, f16, pool[p]);
+        rf_free(w);
+        rf_free(cos_sin);
+    }
+    rf_gpu_op_heads(&queue, &args);
+    for (uint32_t p = 0; p < n_parts; p++) {
+        check_floats("heads", x[p], args.part[p].dst, n[p]);
+        if (shape[p].put) check_bytes("KV pool", pool[p], args.part[p].pool, pool_bytes[p]);
+        rf_free(x[p]);
+        rf_free(pool[p]);
+    }
+    give_all();
+}
+
+static void test_heads(void **state) {
+    (void)state;
+    for (int k = 0; k < 8; k++) {
+        bool f16 = k & 1, in_place = k & 2, neox = k & 4;
+        head_shape qkv[3] = {{5, 128, 128, RF_GPU_RMS_NORM, neox, true, false},
+                             {2, 128, 128, RF_GPU_RMS_NORM, neox, true, true},
+                             {2, 72, 2, RF_GPU_NO_NORM, false, false, true}};
+        check_heads(qkv, 3, f16, in_place);
+        head_shape odd[1] = {{3, 37, 18, RF_GPU_LAYER_NORM, neox, true, true}};
+        check_heads(odd, 1, f16, in_place);
+        head_shape wide[2] = {{1, 640, 64, RF_GPU_NO_NORM, neox, true, true},
+                              {4, 16, 8, RF_GPU_NO_NORM, neox, true, false}};
+        check_heads(wide, 2, f16, in_place);
+    }
+}
+
+typedef struct attend_case {
+    uint32_t n_heads, n_kv_heads, head_dim, value_dim;
+    rf_attn_pattern pattern;
+    float softcap;
+    bool sinks, latent, f16;
+    uint32_t len[2], rows[2];
+} attend_case;
+
+static void fill_pool(uint8_t *p, size_t n, bool f16) {
+    for (size_t i = 0; i < n; i++) {
+        float f = rf_test_randf(&seed) * 2;
+        uint16_t h = rf_f32_to_f16(f);
+        if (f16)
+            memcpy(p + 2 * i, &h, 2);
+        else
+            memcpy(p + 4 * i, &f, 4);
+    }
+}
+
+/* Every row and KV head on the CPU. */
+static void attend_on_cpu(const attend_case *a, const kv_case *c, const float *q, const uint8_t *k,
+                          const uint8_t *v, const float *sinks, const float *mask, float *dst) {
+    size_t elem = a->f16 ? 2 : 4, k_row = a->head_dim * elem;
+    size_t v_row = (a->latent ? a->head_dim : a->value_dim) * elem;
+    uint32_t per = a->n_heads / a->n_kv_heads;
+    for (uint32_t t = 0; t < c->T; t++)
+        for (uint32_t h = 0; h < a->n_kv_heads; h++) {
+            rf_attend args = {.q = q + ((size_t)t * a->n_heads + (size_t)h * per) * a->head_dim,
+                              .dst =
+                                  dst + ((size_t)t * a->n_heads + (size_t)h * per) * a->value_dim,
+                              .sinks = sinks ? sinks + (size_t)h * per : NULL,
+                              .n_q = per,
+                              .head_dim = a->head_dim,
+                              .value_dim = a->value_dim,
+                              .k_type = a->f16 ? RF_DT_F16 : RF_DT_F32,
+                              .v_type = a->f16 ? RF_DT_F16 : RF_DT_F32,
+                              .k = k + (size_t)h * 32 * k_row,
+                              .v = (a->latent ? k : v) + (size_t)h * 32 * v_row,
+                              .k_block = a->n_kv_heads * 32 * k_row,
+                              .k_row = k_row,
+                              .v_block = a->n_kv_heads * 32 * v_row,
+                              .v_row = v_row,
+                              .table = c->table[c->row_seq[t]],
+                              .pattern = a->pattern,
+                              .pos = c->pos[t],
+                              .kv_len = c->kv_len[c->row_seq[t]],
+                              .mask = mask ? mask + (size_t)t * 400 : NULL,
+                              .scale = 0.125f,
+                              .softcap = a->softcap};
+            cpu->attend(&args);
+        }
+}
+
+static void check_attend(const attend_case *a) {
+    char what[100];
+    kv_case c;
+    make_batch(&c, a->len[0], a->rows[0], a->len[1], a->rows[1]);
+    size_t n_q = (size_t)c.T * a->n_heads * a->head_dim,
+           n = (size_t)c.T * a->n_heads * a->value_dim;
+    size_t n_k = (size_t)KV_BLOCKS * a->n_kv_heads * 32 * a->head_dim;
+    size_t n_v = (size_t)KV_BLOCKS * a->n_kv_heads * 32 * a->value_dim, elem = a->f16 ? 2 : 4;
+    float *q = random_floats(n_q, 3), *want = random_floats(n, 1);
+    float *sinks = random_floats(a->n_heads, 4), *mask = random_floats((size_t)c.T * 400, 2);
+    uint8_t *k = rf_alloc(n_k, elem), *v = rf_alloc(n_v, elem);
+    assert_true(k && v);
+    fill_pool(k, n_k, a->f16);
+    fill_pool(v, n_v, a->f16);
+    sinks[0] = -INFINITY;
+    for (size_t i = 0; i < (size_t)c.T * 400; i++)
+        if (i / 400 == 0 || rf_test_rand(&seed) % 3 == 0) mask[i] = -INFINITY;
+    bool custom = a->pattern.kind == RF_ATTN_CUSTOM;
+    attend_on_cpu(a, &c, q, k, v, a->sinks ? sinks : NULL, custom ? mask : NULL, want);
+    if (custom) {
+        c.gpu.mask = up(mask, (size_t)c.T * 400 * sizeof *mask);
+        c.gpu.mask_stride = 400;
+    }
+    uint32_t longest = a->len[0] > a->len[1] ? a->len[0] : a->len[1];
+    rf_gpu_attend_args args = {.q = up(q, n_q * sizeof *q),
+                               .dst = take(n * sizeof *want),
+                               .sinks = a->sinks ? up(sinks, a->n_heads * sizeof *sinks) : NULL,
+                               .k = up(k, n_k * elem),
+                               .v = a->latent ? NULL : up(v, n_v * elem),
+                               .batch = c.gpu,
+                               .n_rows = c.T,
+                               .n_heads = a->n_heads,
+                               .n_kv_heads = a->n_kv_heads,
+                               .head_dim = a->head_dim,
+                               .value_dim = a->value_dim,
+                               .kv_f16 = a->f16,
+                               .pattern = (uint32_t)a->pattern.kind,
+                               .window = a->pattern.window,
+                               .n_global = a->pattern.n_global,
+                               .scale = 0.125f,
+                               .softcap = a->softcap,
+                               .max_kv_len = longest};
+    rf_gpu_op_attend(&queue, &args);
+    snprintf(what, sizeof what, "attention %u/%u heads of %u and %u, pattern %d", a->n_heads,
+             a->n_kv_heads, a->head_dim, a->value_dim, (int)a->pattern.kind);
+    check_floats(what, want, args.dst, n);
+    rf_free(q);
+    rf_free(want);
+    rf_free(sinks);
+    rf_free(mask);
+    rf_free(k);
+    rf_free(v);
+    give_all();
+}
+
+static void test_attend(void **state) {
+    (void)state;
+    static const rf_attn_pattern patterns[] = {
+        {RF_ATTN_CAUSAL, 0, 0},      {RF_ATTN_BIDIRECTIONAL, 0, 0}, {RF_ATTN_LOCAL, 40, 0},
+        {RF_ATTN_LOCAL_BOTH, 20, 0}, {RF_ATTN_GLOBAL_LOCAL, 33, 5}, {RF_ATTN_CUSTOM, 0, 0}};
+    static const uint32_t dims[][2] = {{64, 64}, {128, 128}, {80, 80}, {37, 21}, {256, 96}};
+    uint32_t k = 0;
+    for (size_t p = 0; p < RF_COUNT(patterns); p++)
+        for (size_t d = 0; d < RF_COUNT(dims); d++, k++) {
+            attend_case a = {.n_heads = 6,
+                             .n_kv_heads = k % 3 == 0   ? 6
+                                           : k % 3 == 1 ? 2
+                                                        : 1,
+                             .head_dim = dims[d][0],
+                             .value_dim = dims[d][1],
+                             .pattern = patterns[p],
+                             .softcap = k % 4 == 1 ? 5.0f : 0,
+                             .sinks = k % 2,
+                             .f16 = k % 5 != 0,
+                             .len = {k % 2 ? 340 : 97, 40},
+                             .rows = {3, k % 3 + 1}};
+            check_attend(&a);
+            a.latent = true;
+            a.f16 = !a.f16;
+            check_attend(&a);
+        }
+    attend_case mla = {.n_heads = 17,
+                       .n_kv_heads = 1,
+                       .head_dim = 576,
+                       .value_dim = 512,
+                       .latent = true,
+                       .f16 = true,
+                       .len = {75, 1},
+                       .rows = {2, 1}};
+    check_attend(&mla);
+    attend_case prompt = {.n_heads = 4,
+                          .n_kv_heads = 2,
+                          .head_dim = 64,
+                          .value_dim = 64,
+                          .f16 = true,
+                          .len = {41, 20},
+                          .rows = {41, 20}};
+    check_attend(&prompt);
+    attend_case many = {.n_heads = 18,
+                        .n_kv_heads = 2,
+                        .head_dim = 96,
+                        .value_dim = 160,
+                        .sinks = true,
+                        .f16 = true,
+                        .len = {300, 64},
+                        .rows = {40, 23}};
+    check_attend(&many);
+    many.f16 = false;
+    check_attend(&many);
+    many.head_dim = 640; /* keys too long for shared memory, as values too */
+    many.latent = true;
+    many.rows[0] = 2;
+    check_attend(&many);
+    many.f16 = true;
+    many.value_dim = 640;
+    check_attend(&many);
+}
+
+/* Element-wise ops, copies, experts ---------------------------------------------------------------*/
+
+static void each_on_cpu(const rf_gpu_each_args *a, float *dst, const float *x, const float *y,
+                        size_t n) {
+    if (a->op == RF_GPU_ACT) cpu->act((rf_act)a->act, dst, x, n);
+    if (a->op == RF_GPU_GLU) cpu->glu((rf_act)a->act, dst, x, y, n);
+    if (a->op == RF_GPU_SCALE) cpu->scale(dst, x, a->scale, n);
+    if (a->op == RF_GPU_SOFTCAP) cpu->softcap(dst, x, a->scale, n);
+    if (a->op == RF_GPU_ADD) cpu->add(dst, x, y, n);
+    if (a->op == RF_GPU_MUL)
+        for (size_t i = 0; i < n; i++)
+            dst[i] = x[i] * y[i / a->repeat];
+}
+
+static void check_each(uint32_t op, rf_act act, uint32_t repeat, bool in_place) {
+    uint32_t rows = 3, cols = 540;
+    size_t n = (size_t)rows * cols;
+    float *x = random_floats(n, 12), *y = random_floats(n, 12), *want = random_floats(n, 1);
+    add_specials(x, n);
+    add_specials(y, n / repeat);
+    bool two = op == RF_GPU_GLU || op == RF_GPU_ADD || op == RF_GPU_MUL;
+    float *x_up = up(x, n * sizeof *x);
+    rf_gpu_each_args args = {.dst = in_place ? x_up : take(n * sizeof *x),
+                             .a = x_up,
+                             .b = two ? up(y, n / repeat * sizeof *y) : NULL,
+                             .n_rows = rows,
+                             .cols = cols,
+                             .repeat = repeat,
+                             .op = op,
+                             .act = (uint32_t)act,
+                             .scale = 7.25f};
+    each_on_cpu(&args, want, x, y, n);
+    rf_gpu_op_each(&queue, &args);
+    check_floats("element-wise", want, args.dst, n);
+    rf_free(x);
+    rf_free(y);
+    rf_free(want);
+    give_all();
+}
+
+static void test_each(void **state) {
+    (void)state;
+    for (int act = RF_ACT_SILU; act <= RF_ACT_SWIGLU_OAI; act++) {
+        if (act != RF_ACT_SWIGLU_OAI) check_each(RF_GPU_ACT, (rf_act)act, 1, act % 2);
+        check_each(RF_GPU_GLU, (rf_act)act, 1, act % 2);
+    }
+    for (uint32_t op = RF_GPU_SCALE; op <= RF_GPU_MUL; op++)
+        check_each(op, RF_ACT_SILU, 1, op % 2);
+    check_each(RF_GPU_MUL, RF_ACT_SILU, 54, true);
+}
+
+static void test_copy(void **state) {
+    (void)state;
+    static const uint32_t picked[] = {6, 0, 3};
+    float *src = random_floats(7 * 60, 1), want[3 * 4 * 20];
+    for (int one_head = 0; one_head < 2; one_head++) {
+        rf_gpu_copy_args args = {.dst = take(sizeof want),
+                                 .src = (float *)up(src, 7 * 60 * sizeof *src) + 2,
+                                 .rows = up(picked, sizeof picked),
+                                 .n_rows = 3,
+                                 .n_heads = 4,
+                                 .n = 11,
+                                 .dst_row = 80,
+                                 .dst_head = 20,
+                                 .src_row = 60,
+                                 .src_head = one_head ? 0 : 15};
+        memset(want, 0xA5, sizeof want);
+        for (uint32_t r = 0; r < 3; r++)
+            for (uint32_t h = 0; h < 4; h++)
+                memcpy(want + r * 80 + h * 20, src + 2 + picked[r] * 60 + h * args.src_head,
+                       11 * sizeof *want);
+        rf_gpu_op_copy(&queue, &args);
+        check_bytes("copy", want, args.dst, sizeof want);
+        give_all();
+    }
+    rf_free(src);
+}
+
+static void check_route(rf_router r, uint32_t T) {
+    size_t n = (size_t)T * 2 * r.n_used;
+    float *scores = random_floats((size_t)T * r.n_experts, 6), *want = random_floats(n, 1);
+    float *bias = random_floats(r.n_experts, 1);
+    for (uint32_t i = 1; i < r.n_experts; i += 2)
+        scores[i] = scores[0]; /* ties */
+    rf_gpu_route_args args = {.dst = take(n * sizeof *want),
+                              .scores = up(scores, (size_t)T * r.n_experts * sizeof *scores),
+                              .n_rows = T,
+                              .n_experts = r.n_experts,
+                              .n_used = r.n_used,
+                              .n_groups = r.n_groups,
+                              .n_groups_used = r.n_groups_used,
+                              .kind = (uint32_t)r.kind,
+                              .normalise = r.normalise,
+                              .scale = r.scale};
+    if (r.n_groups_used % 2) {
+        r.select_bias = bias;
+        args.select_bias = up(bias, r.n_experts * sizeof *bias);
+    }
+    for (uint32_t t = 0; t < T; t++)
+        rf_cpu_route(&r, scores + (size_t)t * r.n_experts, want + (size_t)t * 2 * r.n_used);
+    rf_gpu_op_route(&queue, &args);
+    check_floats("route", want, args.dst, n);
+    rf_free(scores);
+    rf_free(want);
+    rf_free(bias);
+    give_all();
+}
+
+static void test_route(void **state) {
+    (void)state;
+    for (int kind = RF_ROUTER_SOFTMAX; kind <= RF_ROUTER_SIGMOID; kind++)
+        for (int k = 0; k < 4; k++) {
+            rf_router r = {.kind = (rf_router_kind)kind,
+                           .n_experts = 128,
+                           .n_used = 8,
+                           .n_groups = k < 2 ? 0 : 8,
+                           .n_groups_used = (uint32_t)k + 1,
+                           .normalise = k % 2,
+                           .scale = 1.5f};
+            check_route(r, 5);
+            r.n_experts = 1024;
+            r.n_used = 64;
+            check_route(r, 2);
+            r.n_experts = 7;
+            r.n_groups = 0;
+            r.n_used = 2;
+            check_route(r, 3);
+        }
+}
+
+static void test_mix(void **state) {
+    (void)state;
+    for (int with_add = 0; with_add < 2; with_add++) {
+        uint32_t T = 4, n_used = 3, cols = 300;
+        size_t n = (size_t)T * cols;
+        float *a = random_floats(n * n_used, 1), *route = random_route(T, 9, n_used);
+        float *add = random_floats(n, 1), *want = rf_alloc(n, sizeof *want);
+        for (uint32_t t = 0; t < T; t++)
+            for (uint32_t i = 0; i < n_used; i++)
+                cpu->add_scaled(want + (size_t)t * cols, a + ((size_t)t * n_used + i) * cols,
+                                route[(size_t)t * 2 * n_used + i], cols);
+        if (with_add) cpu->add(want, add, want, n);
+        rf_gpu_mix_args args = {.dst = take(n * sizeof *want),
+                                .a = up(a, n * n_used * sizeof *a),
+                                .route = up(route, (size_t)T * 2 * n_used * sizeof *route),
+                                .add = with_add ? up(add, n * sizeof *add) : NULL,
+                                .n_rows = T,
+                                .n_used = n_used,
+                                .cols = cols};
+        rf_gpu_op_mix(&queue, &args);
+        check_floats("mix", want, args.dst, n);
+        rf_free(a);
+        rf_free(route);
+        rf_free(add);
+        rf_free(want);
+        give_all();
+    }
+}
+
+static int open_device(void **state) {
+    (void)state;
+    rf_error e = {RF_OK, ""};
+    const rf_gpu_driver *driver = rf_host_gpu();
+    const char *target = NULL;
+    cpu = rf_cpu_kernels_get(RF_ISA_SCALAR);
+    if (getenv("ROCMFORGE_TEST_GPU") && rf_gpu_driver_get(&driver, &e) != RF_OK) return -1;
+    rf_status s = rf_gpu_open(&queue, driver, 0, &e);
+    if (s == RF_OK) s = rf_gpu_code_load(&queue, &target, &e);
+    print_message("on %s%s%s\n", queue.info.name, s == RF_OK ? "" : ": ", e.text);
+    return s == RF_OK ? 0 : -1;
+}
+
+static int close_device(void **state) {
+    (void)state;
+    rf_gpu_close(&queue);
+    return 0;
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_quant),         cmocka_unit_test(test_norm),
+        cmocka_unit_test(test_products),      cmocka_unit_test(test_product_specials),
+        cmocka_unit_test(test_tall_products), cmocka_unit_test(test_head_products),
+        cmocka_unit_test(test_experts),       cmocka_unit_test(test_heads),
+        cmocka_unit_test(test_attend),        cmocka_unit_test(test_each),
+        cmocka_unit_test(test_copy),          cmocka_unit_test(test_route),
+        cmocka_unit_test(test_mix),
+    };
+    return cmocka_run_group_tests(tests, open_device, close_device);
+}

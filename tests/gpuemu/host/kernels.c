@@ -1,0 +1,25 @@
+/* kernels.c - the GPU's kernels as C for the host device, and their table. */
+#include "backend/gpu/kernels/kernels.hip"
+
+#include "gpuemu/host/host.h"
+
+#define X(name, args, block)                \
+    static void run_##name(const void *p) { \
+        args a;                             \
+        memcpy(&a, p, sizeof a);            \
+        rf_##name(a);                       \
+    }
+#include "backend/gpu/kernels.def"
+#undef X
+
+static const rf_host_kernel table[] = {
+#define X(name, args, block) {"rf_" #name, run_##name, sizeof(args)},
+#include "backend/gpu/kernels.def"
+#undef X
+};
+
+const rf_host_kernel *rf_host_kernel_get(const char *symbol) {
+    for (size_t i = 0; i < RF_COUNT(table); i++)
+        if (strcmp(table[i].symbol, symbol) == 0) return &table[i];
+    return NULL;
+}

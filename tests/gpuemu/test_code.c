@@ -1,0 +1,104 @@
+/* test_code.c - the project's own code objects, every target of the build, without running them: each
+ * kernel of kernels.def is there, each instruction is one that the emulator knows, and registers,
+ * shared memory and spills stay within budget.def. */
+#include "gpuemu/fixture.h"
+
+static const char *const targets[] = {RF_EMU_TARGETS};
+
+static const char *const kernels[] = {
+#define X(name, args, block) "rf_" #name,
+#include "backend/gpu/kernels.def"
+#undef X
+};
+
+static const struct budget {
+    const char *name;
+    uint32_t vgpr64, vgpr32, lds, sgpr_spills;
+} budgets[] = {
+#define X(name, vgpr64, vgpr32, lds, sgpr_spills) {#name, vgpr64, vgpr32, lds, sgpr_spills},
+#include "gpuemu/budget.def"
+#undef X
+};
+
+static const struct budget *budget_of(const char *kernel) {
+    const struct budget *best = NULL;
+    for (size_t k = 0; k < RF_COUNT(budgets); k++) {
+        size_t n = strlen(budgets[k].name);
+        if (!strncmp(kernel, budgets[k].name, n) && (!best || n > strlen(best->name)))
+            best = &budgets[k];
+    }
+    if (!best) fail_msg("%s has no row in budget.def", kernel);
+    return best;
+}
+
+static rf_emu_module *open_target(const char *target) {
+    char path[500];
+    snprintf(path, sizeof path, "%s/%s.hsaco", RF_EMU_CODE, target);
+    return open_module(path);
+}
+
+/* Prints every excess before it fails. */
+static void test_budgets(void **state) {
+    (void)state;
+    uint32_t bad = 0;
+    for (size_t t = 0; t < RF_COUNT(targets) - 1; t++) {
+        rf_emu_module *m = open_target(targets[t]);
+        assert_int_equal(rf_emu_module_kernels(m), RF_COUNT(kernels));
+        for (size_t k = 0; k < RF_COUNT(kernels); k++) {
+            const rf_emu_kernel *have = rf_emu_kernel_find(m, kernels[k]);
+            if (!have) fail_msg("%s: no kernel %s", targets[t], kernels[k]);
+            const struct budget *may = budget_of(kernels[k]);
+            uint32_t vgpr = strncmp(targets[t], "gfx9", 4) ? may->vgpr32 : may->vgpr64;
+            bool over = have->scratch_bytes || have->n_vgpr_spill || have->n_vgpr > vgpr ||
+                        have->lds_bytes > may->lds || have->n_sgpr_spill > may->sgpr_spills;
+            if (!over) continue;
+            bad++;
+            print_message(
+                "%s %s: %u bytes of scratch, %u VGPRs spilled, %u VGPRs (may %u), %u bytes "
+                "of LDS (%u), %u SGPRs spilled (%u)\n",
+                targets[t], kernels[k], have->scratch_bytes, have->n_vgpr_spill, have->n_vgpr, vgpr,
+                have->lds_bytes, may->lds, have->n_sgpr_spill, may->sgpr_spills);
+        }
+        rf_emu_module_close(m);
+    }
+    assert_int_equal(bad, 0);
+}
+
+static struct {
+    const char *name[1000];
+    size_t n;
+} seen;
+
+static void note_name(void *arg, const char *name) {
+    (void)arg;
+    for (size_t k = 0; k < seen.n; k++)
+        if (!strcmp(seen.name[k], name)) return;
+    assert_true(seen.n < RF_COUNT(seen.name));
+    seen.name[seen.n++] = name;
+}
+
+static void test_instructions(void **state) {
+    (void)state;
+    rf_emu_module *m[RF_COUNT(targets)];
+    uint32_t bad = 0;
+    for (size_t t = 0; t < RF_COUNT(targets) - 1; t++) {
+        m[t] = open_target(targets[t]);
+        const char *unknown;
+        for (size_t k = 0; (unknown = rf_emu_module_unknown(m[t], k)); k++, bad++)
+            print_message("%s: not known: %s\n", targets[t], unknown);
+        rf_emu_module_mnemonics(m[t], note_name, NULL);
+    }
+    print_message("%zu mnemonics on %zu targets\n", seen.n, RF_COUNT(targets) - 1);
+    for (size_t t = 0; t < RF_COUNT(targets) - 1; t++)
+        rf_emu_module_close(m[t]);
+    assert_int_equal(bad, 0);
+    assert_true(seen.n > 100);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_budgets),
+        cmocka_unit_test(test_instructions),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
