@@ -140,11 +140,11 @@ static void bench_product(const product *p, rf_dtype type, uint32_t T) {
 
 static void bench_products(void) {
     static const rf_dtype types[] = {RF_DT_Q4_K, RF_DT_Q6_K, RF_DT_Q8_0, RF_DT_Q4_0, RF_DT_BF16};
-    static const uint32_t Ts[] = {1, 2, 4, 8, 16, 32, 64, 512, 2048};
+    static const uint32_t Ts[] = {1, 2, 4, 8, 16, 32, 64, 128, 512, 2048};
     for (size_t t = 0; t < RF_COUNT(types); t++)
         for (size_t i = 0; i < RF_COUNT(Ts); i++)
             for (size_t p = 0; p < RF_COUNT(products); p++) {
-                bool large = Ts[i] > 64 && (products[p].rows[0] == MAX_ROWS || t > 2);
+                bool large = Ts[i] > 64 && (products[p].rows[0] == MAX_ROWS || t > 3);
                 if (!large) bench_product(&products[p], types[t], Ts[i]);
             }
 }
@@ -178,7 +178,7 @@ typedef struct attend_run {
 static void launch_attend(const void *what) {
     const attend_run *r = what;
     rf_gpu_attend_args a = {.q = x,
-                            .dst = dst,
+                            .dst = x + MAX_T * 4096,
                             .k = r->cache,
                             .v = r->cache,
                             .batch = {.pos = r->pos,
@@ -191,10 +191,13 @@ static void launch_attend(const void *what) {
                             .n_kv_heads = 8,
                             .head_dim = 128,
                             .value_dim = 128,
-                            .kv_f16 = 1,
+                            .k_type = RF_DT_F16,
+                            .v_type = RF_DT_F16,
                             .pattern = RF_ATTN_CAUSAL,
                             .scale = 0.088f,
-                            .max_kv_len = r->kv_len};
+                            .max_kv_len = r->kv_len,
+                            .parts = dst,
+                            .parts_bytes = (size_t)64 << 20};
     rf_gpu_op_attend(&queue, &a);
 }
 
@@ -206,8 +209,7 @@ static void launch_heads(const void *what) {
                                      .table = r->table,
                                      .table_stride = r->kv_len / RF_KV_BLOCK},
                            .n_parts = 3,
-                           .n_rows = r->T,
-                           .kv_f16 = 1};
+                           .n_rows = r->T};
     for (uint32_t i = 0; i < 3; i++)
         a.part[i] = (rf_gpu_heads){.x = x,
                                    .dst = dst,
@@ -215,7 +217,8 @@ static void launch_heads(const void *what) {
                                    .cos_sin = i < 2 ? x : NULL,
                                    .n_heads = i ? 8 : 32,
                                    .head_dim = 128,
-                                   .n_dims = 128};
+                                   .n_dims = 128,
+                                   .pool_type = RF_DT_F16};
     rf_gpu_op_heads(&queue, &a);
 }
 

@@ -1,16 +1,25 @@
 /* bench_mm.c - speed of the matrix-product kernels on one core, per format and instruction set.
  *
- * Usage: bench_mm [cols [rows [T [format]]]].  T = 1 streams more weights than the caches hold and
- * prints GB/s of weights, beside the speed of merely reading such memory; T activation rows print
- * GOPS (2 * rows * cols * T operations).  Time is taken over short stretches and the best one
- * counts: other work on the machine only ever slows a stretch down. */
+ * Usage: bench_mm [cols [rows [T,T,... [format [isa]]]]].  One activation row streams more weights
+ * than the caches hold: GB/s of weights, and the share of what reading alone reaches.  T rows print
+ * GOPS (2 * rows * cols * T operations) and their share of the instruction set's peak (of f32
+ * multiply-adds for formats without integers).  All peaks are measured in the same run.  Time is
+ * taken over short windows and the best one counts: other work on the machine only ever slows one
+ * down. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "backend/cpu/kernels.h"
+#include "base/probe.h"
 
-enum { RUNS = 5, STREAM_BYTES = 192 << 20, WINDOW_BYTES = 4 << 20, CHUNK_ROWS = 64 };
+enum {
+    MIN_WINDOWS = 20,
+    MIN_US = 60000,
+    STREAM_BYTES = 96 << 20,
+    WINDOW_BYTES = 512 << 10,
+    CHUNK_ROWS = 64
+};
 
 typedef struct bench {
     const rf_cpu_kernels *kernels;
@@ -32,13 +41,23 @@ static float noise(uint32_t *state) {
     return (float)(int32_t)*state * 0x1p-31f;
 }
 
-/* Random bytes; halves that would be Inf or NaN become moderate, so that sums stay finite. */
-static void fill_weights(uint8_t *p, size_t n) {
+/* A few rows of moderate numbers, again and again.  Formats without an encoder get random bytes, whose
+ * halves are no Inf or NaN. */
+static void fill_weights(uint8_t *p, const rf_dtype_info *info, uint32_t cols, size_t row_bytes) {
+    enum { ROWS = 8 };
+    const size_t n = (size_t)ROWS * cols, bytes = ROWS * row_bytes;
+    float *w = need(n, sizeof *w);
     uint32_t s = 1;
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < n; i++)
+        w[i] = noise(&s);
+    for (size_t i = 0; i < bytes; i++) {
         noise(&s);
         p[i] = (uint8_t)(s >> 24 & 0xbb);
     }
+    if (info->encode) info->encode(w, p, n, NULL);
+    for (size_t at = bytes; at < STREAM_BYTES; at += bytes)
+        memcpy(p + at, p, STREAM_BYTES - at < bytes ? STREAM_BYTES - at : bytes);
+    rf_free(w);
 }
 
 static void make_act(bench *b, uint32_t n_rows) {
@@ -71,73 +90,64 @@ static void free_act(bench *b) {
     rf_free(b->scratch);
 }
 
-/* Seconds per output row, the best of RUNS over windows of about `window` rows. */
+/* Seconds per output row: the best of windows of `window` rows, for MIN_WINDOWS of them and MIN_US. */
 static double row_seconds(const bench *b, uint32_t window) {
     rf_mm mm = {.w = &b->w, .act = &b->act, .dst = b->dst, .dst_stride = b->w.rows};
     double best = 1e9;
-    for (int i = 0; i < RUNS; i++) {
-        for (uint32_t begin = 0; begin < b->w.rows; begin += window) {
-            uint32_t end = b->w.rows - begin < window ? b->w.rows : begin + window;
-            uint64_t start = rf_time_us();
-            for (uint32_t r = begin; r < end; r += CHUNK_ROWS)
-                b->kernels->matmul(&mm, r, end - r < CHUNK_ROWS ? end : r + CHUNK_ROWS, b->scratch);
-            double s = (double)(rf_time_us() - start + 1) * 1e-6 / (end - begin);
-            if (end - begin == window) best = s < best ? s : best;
-        }
+    uint64_t first = rf_time_us();
+    uint32_t begin = 0;
+    for (int i = 0; i < MIN_WINDOWS || rf_time_us() - first < MIN_US; i++) {
+        if (b->w.rows - begin < window) begin = 0;
+        uint32_t end = begin + window;
+        uint64_t start = rf_time_us();
+        for (uint32_t r = begin; r < end; r += CHUNK_ROWS)
+            b->kernels->matmul(&mm, r, end - r < CHUNK_ROWS ? end : r + CHUNK_ROWS, b->scratch);
+        double s = (double)(rf_time_us() - start + 1) * 1e-6 / window;
+        best = s < best ? s : best;
+        begin = end;
     }
     return best;
 }
 
-/* GB/s of adding up memory as words, eight streams at a time. */
-static double read_speed(const uint8_t *p) {
-    uint64_t best = UINT64_MAX;
-    for (size_t at = 0; at + WINDOW_BYTES <= STREAM_BYTES; at += WINDOW_BYTES) {
-        const size_t stream = WINDOW_BYTES / 8;
-        uint64_t sum[8][8] = {{0}}, start = rf_time_us();
-        for (size_t i = 0; i < stream; i += 64)
-            for (size_t j = 0; j < 8; j++) {
-                uint64_t v[8];
-                memcpy(v, p + at + j * stream + i, sizeof v);
-                for (int k = 0; k < 8; k++)
-                    sum[j][k] += v[k];
-            }
-        uint64_t us = rf_time_us() - start + 1;
-        volatile uint64_t sink = 0;
-        for (int j = 0; j < 64; j++)
-            sink = sink ^ sum[j / 8][j % 8];
-        best = us < best ? us : best;
-    }
-    return WINDOW_BYTES / (double)best * 1e-3;
-}
+enum { MAX_COUNTS = 32 };
 
-static void bench_format(rf_dtype t, uint32_t cols, uint32_t rows, uint32_t n_act,
-                         const uint8_t *memory) {
+typedef struct options {
+    uint32_t cols, rows, counts[MAX_COUNTS], n_counts;
+    rf_dtype format; /* RF_DT_COUNT: all */
+    rf_isa isa;      /* RF_ISA_COUNT: all */
+    uint8_t *memory;
+} options;
+
+static void bench_format(rf_dtype t, rf_isa isa, const options *o, const rf_probe *peak) {
     const rf_dtype_info *info = rf_dtype_get(t);
+    bench b = {.kernels = rf_cpu_kernels_get(isa)};
     size_t row_bytes;
-    if (!rf_dtype_bytes(t, cols, &row_bytes)) return;
-    for (int isa = RF_ISA_SCALAR; isa <= (int)rf_isa_best(); isa++) {
-        bench b = {.kernels = rf_cpu_kernels_get((rf_isa)isa)};
-        uint32_t stream_rows = (uint32_t)(STREAM_BYTES / row_bytes);
-        uint32_t window = (uint32_t)(WINDOW_BYTES / row_bytes) + 1;
-        if (isa == RF_ISA_SCALAR) stream_rows = 2 * window;
-        b.w = (rf_tensor){.name = RF_STR("w"),
-                          .type = t,
-                          .cols = cols,
-                          .rows = stream_rows,
-                          .planes = 1,
-                          .row_bytes = row_bytes,
-                          .data = memory};
-        make_act(&b, 1);
-        double gb = (double)row_bytes / row_seconds(&b, window) * 1e-9;
+    if (!rf_dtype_bytes(t, o->cols, &row_bytes)) return;
+    uint32_t window = (uint32_t)(WINDOW_BYTES / row_bytes) + 1;
+    fill_weights(o->memory, info, o->cols, row_bytes);
+    b.w = (rf_tensor){.name = RF_STR("w"),
+                      .type = t,
+                      .cols = o->cols,
+                      .rows =
+                          isa == RF_ISA_SCALAR ? 2 * window : (uint32_t)(STREAM_BYTES / row_bytes),
+                      .planes = 1,
+                      .row_bytes = row_bytes,
+                      .data = o->memory};
+    make_act(&b, 1);
+    double speed = (double)row_bytes / row_seconds(&b, window);
+    free_act(&b);
+    printf("%-10s %-7s %7.2f GB/s (%3.0f %%)", info->name, rf_isa_name(isa), speed * 1e-9,
+           100 * speed / peak->read_bytes);
+    b.w.rows = isa == RF_ISA_SCALAR ? 16 : o->rows;
+    for (uint32_t i = 0; i < o->n_counts; i++) {
+        make_act(&b, o->counts[i]);
+        double ops = 2.0 * o->cols * o->counts[i] / row_seconds(&b, b.w.rows);
+        double most = info->view == RF_INT_NONE ? peak->f32_ops : peak->int8_ops;
         free_act(&b);
-        b.w.rows = isa == RF_ISA_SCALAR ? 16 : rows;
-        make_act(&b, n_act);
-        double gops = 2.0 * cols * n_act / row_seconds(&b, b.w.rows) * 1e-9;
-        free_act(&b);
-        printf("%-10s %-7s %8.2f GB/s %9.2f GOPS\n", info->name, rf_isa_name((rf_isa)isa), gb,
-               gops);
-        fflush(stdout);
+        printf("  %u: %.1f (%.0f %%)", o->counts[i], ops * 1e-9, 100 * ops / most);
     }
+    printf("\n");
+    fflush(stdout);
 }
 
 static uint32_t number(const char *s, uint32_t most) {
@@ -148,22 +158,51 @@ static uint32_t number(const char *s, uint32_t most) {
     exit(2);
 }
 
-int main(int argc, char **argv) {
-    uint32_t cols = argc > 1 ? number(argv[1], 1u << 17) : 2048;
-    uint32_t rows = argc > 2 ? number(argv[2], 1u << 12) : 256;
-    uint32_t n_act = argc > 3 ? number(argv[3], 1u << 12) : 256;
-    rf_dtype only = RF_DT_COUNT;
-    if (argc > 4 && !rf_dtype_from_name(rf_str_of(argv[4]), &only)) {
+static void read_counts(options *o, char *list) {
+    for (char *s = strtok(list, ","); s && o->n_counts < MAX_COUNTS; s = strtok(NULL, ","))
+        o->counts[o->n_counts++] = number(s, 1u << 12);
+}
+
+static void read_names(options *o, int argc, char **argv) {
+    if (argc > 4 && strcmp(argv[4], "all") != 0 &&
+        !rf_dtype_from_name(rf_str_of(argv[4]), &o->format)) {
         fprintf(stderr, "bench_mm: no number format is called '%s'\n", argv[4]);
-        return 2;
+        exit(2);
     }
+    if (argc <= 5) return;
+    o->isa = RF_ISA_SCALAR;
+    while (o->isa <= rf_isa_best() && strcmp(rf_isa_name(o->isa), argv[5]) != 0)
+        o->isa++;
+    if (o->isa <= rf_isa_best()) return;
+    fprintf(stderr, "bench_mm: this CPU has no '%s'\n", argv[5]);
+    exit(2);
+}
+
+int main(int argc, char **argv) {
+    char usual[] = "4,8,64";
+    options o = {.cols = 2048, .rows = 64, .format = RF_DT_COUNT, .isa = RF_ISA_COUNT};
+    if (argc > 1) o.cols = number(argv[1], 1u << 17);
+    if (argc > 2) o.rows = number(argv[2], 1u << 12);
+    read_counts(&o, argc > 3 ? argv[3] : usual);
+    read_names(&o, argc, argv);
     uint8_t *memory = need(STREAM_BYTES, 1);
-    fill_weights(memory, STREAM_BYTES);
-    printf("cols %u; T = 1 over %d MB; T = %u over %u rows; reading alone %.2f GB/s\n", cols,
-           STREAM_BYTES >> 20, n_act, rows, read_speed(memory));
-    for (int t = 0; t < RF_DT_COUNT; t++)
-        if (rf_dtype_get((rf_dtype)t)->decode && (only == RF_DT_COUNT || t == (int)only))
-            bench_format((rf_dtype)t, cols, rows, n_act, memory);
+    o.memory = memory;
+    for (int isa = RF_ISA_SCALAR; isa <= (int)rf_isa_best(); isa++) {
+        rf_probe peak;
+        rf_error e = {0};
+        if (o.isa != RF_ISA_COUNT && isa != (int)o.isa) continue;
+        if (rf_probe_machine((rf_isa)isa, 1, &peak, &e) != RF_OK) {
+            fprintf(stderr, "bench_mm: %s\n", e.text);
+            return 1;
+        }
+        printf("%s: cols %u, rows %u; peaks: read %.2f GB/s, int8 %.0f GOPS, f32 %.0f GFLOPS\n",
+               rf_isa_name((rf_isa)isa), o.cols, o.rows, peak.read_bytes * 1e-9,
+               peak.int8_ops * 1e-9, peak.f32_ops * 1e-9);
+        for (int t = 0; t < RF_DT_COUNT; t++)
+            if (rf_dtype_get((rf_dtype)t)->decode &&
+                (o.format == RF_DT_COUNT || t == (int)o.format))
+                bench_format((rf_dtype)t, (rf_isa)isa, &o, &peak);
+    }
     rf_free(memory);
     return 0;
 }

@@ -1,5 +1,6 @@
 #!/bin/sh
-# quantization_table.sh [ROCMFORGE] [MODEL] - what every format and mix costs, as a table in Markdown:
+# quantization_table.sh [ROCMFORGE] [MODEL] [MIX...] - what every format and mix (or those named) costs,
+# as a table in Markdown:
 # size, and against the model itself perplexity, Kullback-Leibler divergence and how often the
 # likeliest token stays, on a text that the model has not seen; without and with an importance
 # matrix of another such text.  Both texts are made by tools/demo_model.  The figures of
@@ -8,6 +9,10 @@ set -eu
 cd "$(dirname "$0")/.."
 rocmforge=${1:-build/rocmforge}
 model=${2:-models/demo.gguf}
+[ $# -lt 2 ] && shift $# || shift 2
+[ $# -gt 0 ] || set -- F16 BF16 Q8_0 MXFP6_E2M3 MXFP6_E3M2 Q6_K Q5_1 Q5_K_M Q5_K_S Q5_0 Q4_1 Q4_K_M Q4_K_S \
+    Q4_0 IQ4_NL IQ4_XS MXFP4 Q3_K_L Q3_K_M Q3_K_S IQ3_M IQ3_S IQ3_XS IQ3_XXS Q2_K Q2_K_S IQ2_M IQ2_S \
+    IQ2_XS IQ2_XXS TQ2_0 TQ1_0
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 
@@ -36,9 +41,7 @@ echo "The model itself: perplexity $(figure perplexity <"$dir/json") over" \
 echo
 echo '| mix | MB | bits per weight | perplexity | KL divergence | same likeliest token | with importance: perplexity | KL divergence | same likeliest token |'
 echo '|---|---|---|---|---|---|---|---|---|'
-for mix in F16 BF16 Q8_0 MXFP6_E2M3 MXFP6_E3M2 Q6_K Q5_1 Q5_K_M Q5_K_S Q5_0 Q4_1 Q4_K_M Q4_K_S Q4_0 \
-    IQ4_NL IQ4_XS MXFP4 Q3_K_L Q3_K_M Q3_K_S IQ3_M IQ3_S IQ3_XS IQ3_XXS Q2_K Q2_K_S IQ2_M IQ2_S IQ2_XS \
-    IQ2_XXS TQ2_0 TQ1_0; do
+for mix; do
     "$rocmforge" quantize "$model" "$dir/plain" $mix --json >"$dir/sizes" 2>/dev/null
     "$rocmforge" quantize "$model" "$dir/weighted" $mix --imatrix "$dir/imatrix" >/dev/null 2>&1
     awk -v mix=$mix -v bytes="$(wc -c <"$dir/plain")" \

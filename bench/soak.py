@@ -117,12 +117,12 @@ def check_status(status, headers, body=b""):
 
 def post(path, body):
     data = body if isinstance(body, bytes) else json.dumps(body).encode()
-    return b"POST %s HTTP/1.1\r\nHost: soak\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s" % (
+    return b"POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s" % (
         path.encode(), len(data), data)
 
 
 def get(path):
-    return b"GET %s HTTP/1.1\r\nHost: soak\r\n\r\n" % path.encode()
+    return b"GET %s HTTP/1.1\r\nHost: localhost\r\n\r\n" % path.encode()
 
 
 async def fetch(port, data):
@@ -310,9 +310,9 @@ def damage(rng, data):
 async def sends_garbage(soak, rng):
     c = await Connection().open(soak.port)
     data = rng.choice([rng.randbytes(rng.randrange(1, 3000)), damage(rng, post("/v1/completions", question(rng))),
-                       b"GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", b"\r\n" * 50 + b"GET",
-                       b"POST /generate HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n",
-                       b"POST /generate HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nzzz\r\n"])
+                       b"GET / HTTP/1.1\r\nHost: localhost\r\nHost: b\r\n\r\n", b"\r\n" * 50 + b"GET",
+                       b"POST /generate HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n",
+                       b"POST /generate HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nzzz\r\n"])
     await c.send(data)
     try:
         status, _ = await c.answer()
@@ -332,7 +332,7 @@ async def sends_damaged_json(soak, rng):
 
 LIMITS = [  # (request, status): the limits that docs/serving.md names
     (lambda: post("/v1/completions", b" " * 70000), 413),
-    (lambda: b"GET /health HTTP/1.1\r\nHost: a\r\nX: " + b"x" * 20000 + b"\r\n\r\n", 431),
+    (lambda: b"GET /health HTTP/1.1\r\nHost: localhost\r\nX: " + b"x" * 20000 + b"\r\n\r\n", 431),
     (lambda: get("/" + "x" * 3000), 414),
     (lambda: post("/v1/completions", {"prompt": [500] * 600}), 400),
     (lambda: post("/v1/completions", {"prompt": "a", "n": 1000}), 400),

@@ -26,7 +26,7 @@ install(FILES ${RF_MADE}/_rocmforge DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/sit
     COMPONENT program)
 install(FILES ${RF_MADE}/rocmforge.fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d
     COMPONENT program)
-install(FILES README.md LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT program)
+install(FILES README.md LICENSE packaging/rocmforge.conf DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT program)
 # Not CMAKE_INSTALL_LIBDIR: systemd looks here whatever the system's libraries are called.
 install(FILES packaging/rocmforge.service DESTINATION lib/systemd/system COMPONENT program)
 

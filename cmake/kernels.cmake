@@ -12,7 +12,7 @@ set(RF_GPU_ALL_NVIDIA sm_80 sm_90 sm_120)
 set(RF_GPU_PTX_sm_80 ptx70) # the oldest version of PTX that has the target, for old drivers
 set(RF_GPU_PTX_sm_90 ptx78)
 set(RF_GPU_PTX_sm_120 ptx87)
-set(RF_GPU_TARGETS "gfx1030;gfx1100;gfx1201;gfx90a;gfx942;sm_80" CACHE STRING
+set(RF_GPU_TARGETS "gfx1030;gfx1100;gfx1201;gfx90a;gfx942;sm_80;sm_90" CACHE STRING
     "GPU targets to build kernels for: a list, 'all', or empty for none")
 
 find_program(RF_GPU_CLANG NAMES clang-24 clang-23 clang-22
@@ -63,9 +63,11 @@ foreach(target ${RF_GPU_LIST})
     list(APPEND RF_GPU_OBJECTS ${object})
     string(APPEND RF_GPU_ASSEMBLY
         "    .balign 4096\n    .globl ${symbol}\n    .hidden ${symbol}\n${symbol}:\n"
-        "    .incbin \"${object}\"\n    .byte 0\n")
-    string(APPEND RF_GPU_EXTERNS "extern const unsigned char ${symbol}[];\n")
-    string(APPEND RF_GPU_ROWS "    {\"${target}\", ${symbol}},\n")
+        "    .incbin \"${object}\"\n    .byte 0\n"
+        "    .globl ${symbol}_end\n    .hidden ${symbol}_end\n${symbol}_end:\n")
+    string(APPEND RF_GPU_EXTERNS
+        "extern const unsigned char ${symbol}[], ${symbol}_end[];\n")
+    string(APPEND RF_GPU_ROWS "    {\"${target}\", ${symbol}, ${symbol}_end},\n")
 endforeach()
 
 file(CONFIGURE OUTPUT ${RF_GPU_DIR}/codes.c CONTENT
@@ -73,7 +75,7 @@ file(CONFIGURE OUTPUT ${RF_GPU_DIR}/codes.c CONTENT
 #include \"backend/gpu/code.h\"
 @RF_GPU_EXTERNS@extern const rf_gpu_code rf_gpu_codes[];
 const rf_gpu_code rf_gpu_codes[] = {
-@RF_GPU_ROWS@    {NULL, NULL},
+@RF_GPU_ROWS@    {NULL, NULL, NULL},
 };
 " @ONLY)
 set(RF_GPU_SOURCES ${RF_GPU_DIR}/codes.c)

@@ -20,7 +20,10 @@ class EngineOpts(c.Structure):
                 ("n_threads", c.c_int), ("n_ctx", c.c_uint32), ("max_seqs", c.c_uint32),
                 ("batch_tokens", c.c_uint32), ("n_kv_blocks", c.c_uint32),
                 ("vocab_only", c.c_bool), ("keep_activations", c.c_bool),
-                ("device", c.c_uint32)]
+                ("device", c.c_uint32), ("swap_bytes", c.c_uint64), ("speculate", c.c_char_p),
+                ("draft_model_path", c.c_char_p), ("draft_max", c.c_uint32),
+                ("draft_min", c.c_uint32), ("itl_target_ms", c.c_uint32),
+                ("measure_only", c.c_bool)]
 
 
 class Sampling(c.Structure):
@@ -50,7 +53,8 @@ class RequestOpts(c.Structure):
                 ("ignore_eos", c.c_bool), ("with_special", c.c_bool),
                 ("grammar", c.c_void_p), ("timeout_ms", c.c_uint32), ("flow", c.c_uint64),
                 ("weight", c.c_uint32), ("priority", c.c_int32),
-                ("on_event", OnEvent), ("user", c.c_void_p)]
+                ("on_event", OnEvent), ("user", c.c_void_p),
+                ("prefix_salt", c.c_uint64), ("no_speculation", c.c_bool)]
 
 
 def main():

@@ -52,16 +52,28 @@ RF_API const char *rf_architecture(size_t i, const char **families);
 typedef struct rf_engine rf_engine;
 typedef struct rf_engine_opts {
     const char *model_path; /* a GGUF file */
-    const char *backend;   /* "cpu" (also NULL), "gpu", "ref", or "auto": gpu where one is usable */
-    const char *kv_type;   /* "f16" (also NULL), "f32", "bf16", "q8_0"; "q8_0,f16": keys, values */
-    int n_threads;         /* 0: one per CPU */
-    uint32_t n_ctx;        /* tokens a request may hold; 0: the model's, at most 8192 */
-    uint32_t max_seqs;     /* requests worked on at once; 0: 8 */
+    const char *backend; /* "cpu" (also NULL), "gpu", "ref", or "auto": gpu where one is usable */
+    const char
+        *kv_type;      /* "f16" (also NULL), "f32", "bf16", "q8_0", "q4_0"; or two, "KEYS,VALUES" */
+    int n_threads;     /* 0: one per CPU */
+    uint32_t n_ctx;    /* tokens a request may hold; 0: the model's, at most 8192 */
+    uint32_t max_seqs; /* requests worked on at once; 0: 8 */
     uint32_t batch_tokens; /* rows of one step; 0: 256 */
     uint32_t n_kv_blocks;  /* KV blocks of 32 tokens in all; 0: max(n_ctx, 4096) tokens' worth */
     bool vocab_only;       /* tokenizer only: no weights, no requests */
     bool keep_activations; /* for rf_engine_activations: slower, more memory per row */
     uint32_t device;       /* which GPU, counted from 0 */
+    uint64_t swap_bytes;   /* host memory for KV blocks of preempted requests; 0: computed anew */
+    /* Guesses of the next tokens, checked in one step: tokens stay the same and come faster where guesses
+     * are good.  Made where they pay, from the request's own text ("ngram"; "off", also NULL) and by a
+     * small model with the same vocabulary (a GGUF file, or NULL). */
+    const char *speculate, *draft_model_path;
+    uint32_t draft_max,
+        draft_min; /* per request and step: at most (0: 16; up to 64); made always */
+    uint32_t
+        itl_target_ms; /* prompts take no more of a step that decodes than leaves it about so short;
+                               0: batch_tokens alone limits them */
+    bool measure_only; /* for rf_engine_measure: no backend is opened, nothing can be run */
 } rf_engine_opts;
 
 /* ---- GPUs ---- */
@@ -79,6 +91,27 @@ typedef struct rf_gpu_device {
 /* The ith GPU of this machine.  ROCMFORGE_EUNSUPPORTED: no driver's library is installed;
  * ROCMFORGE_EDEVICE: one is, but it finds no device or fails; ROCMFORGE_EARG: past the last. */
 RF_API int rf_gpu_find(size_t i, rf_gpu_device *out, rf_text *why);
+
+/* What the self-test found about one GPU kernel. */
+typedef struct rf_kernel_result {
+    const char *name;
+    uint32_t n_cases, n_failed;
+    char formats[240]; /* of the weights or KV caches it was given: "Q4_0 Q8_0" */
+    char text[200];    /* the first failure */
+} rf_kernel_result;
+typedef struct rf_gpu_test {
+    rf_gpu_device gpu;
+    rf_kernel_result *kernels;              /* [n_kernels] */
+    size_t n_kernels, n_failed, n_untested; /* kernels */
+    uint64_t seed;
+    double seconds;
+    char path[600]; /* the file that keeps the verdict, for engines on this GPU; empty: nowhere */
+} rf_gpu_test;
+/* Runs every kernel of the ith GPU on random numbers of that seed and compares each result with the
+ * CPU's, bit by bit.  Kernels that fail are not used by engines opened later.  ROCMFORGE_OK also when
+ * some failed.  No engine of this process may be on that GPU meanwhile. */
+RF_API int rf_gpu_test_run(size_t i, uint64_t seed, rf_gpu_test **out, rf_text *why);
+RF_API void rf_gpu_test_free(rf_gpu_test *t); /* NULL is fine */
 
 /* How the hidden states of a text's tokens become one vector. */
 typedef enum rf_embed_pooling {
@@ -105,6 +138,20 @@ typedef struct rf_engine_info {
     rf_embed_pooling pooling; /* of its embeddings, unless asked for another */
 } rf_engine_info;
 RF_API void rf_engine_get_info(const rf_engine *e, rf_engine_info *out);
+
+/* What an engine takes, in bytes: of the device's memory, or of the CPU's where that is the device. */
+typedef struct rf_memory_need {
+    uint64_t weights; /* as they lie on the device; on the CPU they are the file's pages */
+    uint64_t kv, activations, other;
+    uint64_t total;    /* of these */
+    uint64_t host;     /* GPUs: of the CPU's memory, beside the file's pages */
+    uint64_t kv_block; /* of kv, for 32 tokens */
+    uint32_t n_ctx, max_seqs, n_kv_blocks;
+} rf_memory_need;
+/* What an engine on e's model would take with these options (model_path is not looked at; backend "gpu",
+ * or the CPU), counted as opening it would, without taking it.  Not for encoders. */
+RF_API int rf_engine_measure(const rf_engine *e, const rf_engine_opts *o, rf_memory_need *out,
+                             rf_text *why);
 
 /* ---- text and tokens ---- */
 
@@ -214,6 +261,7 @@ typedef struct rf_event {
     uint64_t prompt_us, decode_us;            /* from its start to the first token, and since */
     const char *error;                        /* finish == RF_FINISH_ERROR */
     int32_t stop; /* with finish: which stop string ended the text; -1: none of them */
+    uint32_t n_drafted, n_accepted; /* guesses of tokens so far, and those that were right */
 } rf_event;
 /* Everything in the event is valid during the call only.  May call cancel and submit, not step. */
 typedef void (*rf_event_fn)(void *user, const rf_event *event);
@@ -240,10 +288,16 @@ typedef struct rf_request_opts {
     int32_t priority;
     rf_event_fn on_event;
     void *user;
+    /* Requests find each other's computed prefixes only when this is the same for both: one number per
+     * user keeps how long an answer takes from telling whether others have asked the same. */
+    uint64_t prefix_salt;
+    bool no_speculation; /* no guesses for this one */
 } rf_request_opts;
 
 /* Queues a request.  ROCMFORGE_EARG names a wrong option; ROCMFORGE_EFULL: too long for the context. */
 RF_API int rf_engine_submit(rf_engine *e, const rf_request_opts *opts, uint64_t *id, rf_text *why);
+/* What rf_engine_submit would say, without queuing anything. */
+RF_API int rf_engine_check(rf_engine *e, const rf_request_opts *opts, rf_text *why);
 /* The request ends at the next step with RF_FINISH_CANCELLED; unknown ids are ignored. */
 RF_API void rf_engine_cancel(rf_engine *e, uint64_t id);
 /* One batch.  1: worked; 0: nothing to do; below 0: the negated status of a failure that ended all
@@ -263,10 +317,29 @@ typedef struct rf_engine_stats {
     uint64_t kv_hits, kv_misses, kv_evictions; /* blocks, since the start */
     uint64_t n_preemptions; /* running requests that gave their KV blocks back to older ones and
                                waited to go on: nothing is lost but time */
+    uint64_t n_swapped_out, n_swapped_in; /* KV blocks copied to host memory at that, and back */
+    uint64_t swap_used;                   /* bytes there now */
+    uint64_t n_drafted, n_accepted;       /* guesses of tokens, and those that were right */
 } rf_engine_stats;
 RF_API void rf_engine_get_stats(rf_engine *e, rf_engine_stats *out);
 /* True when the request is being worked on; false while it waits or when it is over. */
 RF_API bool rf_engine_is_running(rf_engine *e, uint64_t id);
+
+/* ---- saved states ---- */
+
+/* What was computed of a conversation, in a file, to go on later or elsewhere without computing it again.
+ * By the stepping thread between steps, also while requests run.  Saves tokens [n] and, of what the KV
+ * cache holds of them, the leading whole blocks of 32: *n_saved tokens (NULL: not wanted).
+ * ROCMFORGE_EARG: not one block of them is there; requests that ran with them put them there. */
+RF_API int rf_engine_state_save(rf_engine *e, const char *path, const int32_t *tokens, size_t n,
+                                uint64_t prefix_salt, size_t *n_saved, rf_text *why);
+/* Puts the blocks back: the next requests that begin with these tokens, and have this prefix_salt, find
+ * the first *n_restored of them computed, until the cache needs the room.  Writes at most cap of the saved
+ * tokens to out and their full number to *n.  ROCMFORGE_EFORMAT: no whole, undamaged state; ROCMFORGE_EARG:
+ * of another model, context length or kv_type; ROCMFORGE_EFULL: running requests need the room. */
+RF_API int rf_engine_state_restore(rf_engine *e, const char *path, uint64_t prefix_salt,
+                                   int32_t *out, size_t cap, size_t *n, size_t *n_restored,
+                                   rf_text *why);
 
 /* The logits of every position of one sequence, without sampling: sink gets [n][n_vocab] floats in
  * pieces, in order; returning false stops.  Not while requests run. */
@@ -283,8 +356,9 @@ typedef struct rf_activation {
     const float *x; /* [n][cols], valid during the call */
 } rf_activation;
 typedef bool (*rf_activation_fn)(void *user, const rf_activation *a); /* false stops */
-/* Calls sink for every matrix product, for batch_tokens rows at a time.  Only on an engine opened
- * with keep_activations, and not while requests run. */
+/* Calls sink for every matrix product, for batch_tokens rows at a time; for a tensor of several matrices
+ * once for each that met any of these rows.  Only on an engine opened with keep_activations, and not while
+ * requests run. */
 RF_API int rf_engine_activations(rf_engine *e, const int32_t *tokens, size_t n,
                                  rf_activation_fn sink, void *user, rf_text *why);
 

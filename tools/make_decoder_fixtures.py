@@ -56,7 +56,16 @@ class Fixture:
         # How far that may be (its GELU is a table of f16), or why it is further.
         self.libllama = how.pop("libllama", 1e-3 if has_gelu_tanh(kind) else 1e-5)
         self.n_ctx = how.pop("n_ctx", 64)
+        self.n_prefix = how.pop("n_prefix", 0)  # so many of the tokens see each other both ways
         assert not how, how
+
+    def attention_mask(self):
+        """[1][1][N_TOKENS][N_TOKENS] to add to scores, where attention is not just causal."""
+        if not self.n_prefix:
+            return None
+        is_seen = torch.ones(N_TOKENS, N_TOKENS).tril() > 0
+        is_seen[:, :self.n_prefix] = True
+        return torch.zeros(N_TOKENS, N_TOKENS).masked_fill(~is_seen, -math.inf)[None, None]
 
 
 def window_keys(c):
@@ -161,6 +170,10 @@ FIXTURES = {
         keys=longrope_keys),
     "chatglm": Fixture("chatglm", "Glm", dict(
         head_dim=8, attention_bias=True, **rope(partial_rotary_factor=0.5)), split="fuse_qkv"),
+    "chatglm-prefix": Fixture("chatglm", "Glm", dict(
+        head_dim=8, attention_bias=True, num_hidden_layers=3, **rope(partial_rotary_factor=0.5)),
+        split="fuse_qkv", n_prefix=24, keys=lambda c: {"attention.prefix": True},
+        libllama="it knows no prefix"),
     "glm4": Fixture("glm4", "Glm4", dict(
         head_dim=12, attention_bias=True, tie_word_embeddings=False,
         **rope(partial_rotary_factor=0.5)),
@@ -373,7 +386,8 @@ def make_fixture(name, f):
     model = make_model(f, seed, {})
     tokens = np.random.default_rng(seed).integers(0, N_VOCAB, N_TOKENS)
     with torch.no_grad():
-        logits = model(torch.tensor(tokens)[None], use_cache=False).logits[0].numpy()
+        logits = model(torch.tensor(tokens)[None], attention_mask=f.attention_mask(),
+                       use_cache=False).logits[0].numpy()
     path = MODELS / f"{name}.gguf"
     write_model(path, f, model)
     logits.astype("<f4").tofile(MODELS / f"{name}.logits.f32")

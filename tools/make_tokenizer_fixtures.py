@@ -35,6 +35,7 @@ TEKKEN = (MARK + UPPER + "*" + LOWER + "+|" + MARK + UPPER + "+" + LOWER + r"*|\
 DEEPSEEK3 = (r"""[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+"""
              r"|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*"
              r"|\s*[\r\n]+|\s+(?!\S)|\s+")
+SPARK = DEEPSEEK3.replace(r"[\r\n]*|\s*[\r\n]+", r"|[\r\n]")
 PATTERNS = {
     "default": [r"[\p{P}\$\+<=>\^~\|]+", GPT2, r"\p{N}+", "[0-9][0-9][0-9]"],
     "gpt-2": [GPT2],
@@ -47,6 +48,8 @@ PATTERNS = {
     "tekken": [TEKKEN],
     "deepseek-coder": [r"[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", "[一-龥ࠀ-一가-\ud7ff]+", r"\p{N}"],
     "deepseek-v3": [r"\p{N}{1,3}", "[一-龥\u3040-ゟ゠-ヿ]+", DEEPSEEK3],
+    "spark2_5": [r"\p{N}{1,3}", "[一-龥\u3040-ゟ゠-ヿ]+", SPARK, r"\p{N}"],
+    "laguna": [r"[^\n]+|[\n]+", CL100K % r"\p{N}"],
 }
 OWN_LINES = [
     "It's 12 o'clock; we've 3,456 things to do, and they'll say: \"Don't!\"",

@@ -10,7 +10,10 @@
 extern "C" {
 #endif
 
-enum { RF_KV_BLOCK = 32 }; /* tokens per KV block */
+enum {
+    RF_KV_BLOCK = 32,  /* tokens per KV block */
+    RF_KV_SEGMENT = 8, /* KV blocks that attention adds up by themselves */
+};
 
 /* One engine step: token rows of many sequences, back to back, in order of position. */
 typedef struct rf_batch {
@@ -24,6 +27,9 @@ typedef struct rf_batch {
     const uint32_t *out_row;   /* [n_outputs] rows whose result is wanted, ascending */
     const float *mask; /* RF_ATTN_CUSTOM: [n_tokens][mask_stride], column j = key position j */
     uint32_t mask_stride;
+    const uint32_t
+        *n_prefix; /* RF_ATTN_PREFIX: [n_seqs] keys that every row of the sequence sees, all
+                                 in the KV cache after this step; NULL: none */
 } rf_batch;
 
 typedef struct rf_limits {
@@ -31,13 +37,22 @@ typedef struct rf_limits {
     uint32_t max_seqs;
     uint32_t max_outputs;
     uint32_t n_kv_blocks;
-    rf_dtype k_type, v_type; /* of the KV cache: F32, F16, BF16 or Q8_0 */
+    rf_dtype k_type, v_type; /* of the KV cache: F32, F16, BF16, Q8_0 or Q4_0 */
 } rf_limits;
 
 typedef struct rf_backend_opts {
     int n_threads; /* 0: one per CPU */
     int device;    /* GPUs */
 } rf_backend_opts;
+
+/* What an exec takes, in bytes. */
+typedef struct rf_need {
+    uint64_t weights; /* as they lie on the device; CPU: mapped from the file */
+    uint64_t kv;      /* the KV cache */
+    uint64_t values;  /* activations */
+    uint64_t other;   /* tables and scratch */
+    uint64_t host;    /* GPUs: of the CPU's memory, beside the device's */
+} rf_need;
 
 typedef struct rf_backend rf_backend; /* opaque, one per backend kind */
 typedef struct rf_exec rf_exec;
@@ -48,13 +63,26 @@ typedef struct rf_backend_ops {
     void (*describe)(const rf_backend *b, char *out, size_t cap); /* "cpu avx2, 2 threads" */
     rf_status (*compile)(rf_exec **out, rf_backend *b, const rf_plan *p, const rf_limits *l,
                          rf_error *e);
+    /* What compile would take for weights that no other exec has, without taking it; needs no device.
+     * NULL: not known. */
+    rf_status (*measure)(rf_need *out, const rf_plan *p, const rf_limits *l,
+                         const rf_backend_opts *o, rf_error *e);
     void (*exec_free)(rf_exec *x);
     size_t (*exec_bytes)(const rf_exec *x); /* memory taken: activations, KV, scratch */
     /* Checks the batch against plan and limits (ids, positions, blocks: RF_EARG names the row). */
     rf_status (*run)(rf_exec *x, const rf_batch *batch, rf_error *e);
     /* The plan's result, [n_outputs][n_result], valid until the next run. */
     rf_status (*wait)(rf_exec *x, const float **result);
+    /* After RF_EDEVICE: the device and all execs on it are made anew, with empty KV caches.  *fault
+     * gets the words of what had failed; a failure to revive is logged.  NULL: nothing can fail so. */
+    rf_status (*revive)(rf_backend *b, rf_error *fault);
     rf_status (*kv_copy)(rf_exec *x, uint32_t from_block, uint32_t to_block); /* all layers */
+    /* One block of all layers to host memory and back, kv_block_bytes each, after all that was queued;
+     * the memory is the caller's again on return.  Backends of one kv_layout read each other's. */
+    const char *kv_layout;
+    size_t (*kv_block_bytes)(const rf_exec *x);
+    rf_status (*kv_read)(rf_exec *x, uint32_t block, void *out);
+    rf_status (*kv_write)(rf_exec *x, uint32_t block, const void *src);
     /* Tests: value v of the last run as f32, n floats ([T or n_outputs][cols]), in an exec whose plan
      * was sealed with keep_values: nothing is then fused and no activation memory reused. */
     rf_status (*peek)(rf_exec *x, rf_val v, float *out, size_t n);
@@ -79,7 +107,8 @@ const char *rf_gpu_built_target(size_t i); /* NULL past the last */
 RF_CHECKED rf_status rf_batch_check(const rf_batch *b, const rf_plan *p, const rf_limits *l,
                                     rf_error *e);
 /* First and one-past-last visible key of a row at position pos with kv_len keys; GLOBAL_LOCAL also
- * sees [0, min(n_global, *begin)).  CUSTOM: all of [0, kv_len), the mask decides. */
+ * sees [0, min(n_global, *begin)).  CUSTOM: all of [0, kv_len), the mask decides.  PREFIX: n_global is
+ * the sequence's n_prefix. */
 void rf_attn_range(const rf_attn_pattern *pattern, uint32_t pos, uint32_t kv_len, uint32_t *begin,
                    uint32_t *end);
 /* May the KV cache have that format?  Heads of any size may: the last block of each is filled up. */

@@ -122,6 +122,16 @@ static rf_status check_written_once(const rf_batch *b, uint32_t s, uint32_t i, r
     return RF_OK;
 }
 
+static rf_status check_prefix(const rf_batch *b, rf_error *e) {
+    for (uint32_t s = 0; b->n_prefix && s < b->n_seqs; s++)
+        if (b->n_prefix[s] > b->kv_len[s])
+            return rf_fail(
+                e, RF_EARG,
+                "batch sequence %u: a prefix of %u keys, expected at most its kv_len of %u", s,
+                b->n_prefix[s], b->kv_len[s]);
+    return RF_OK;
+}
+
 static rf_status check_mask(const rf_batch *b, const rf_plan *p, rf_error *e) {
     bool wanted = false;
     for (uint32_t i = 0; i < p->n_steps; i++)
@@ -156,11 +166,13 @@ rf_status rf_batch_check(const rf_batch *b, const rf_plan *p, const rf_limits *l
              i <= (b->kv_len[s] - 1) / RF_KV_BLOCK; i++)
             RF_TRY(check_written_once(b, s, i, e));
     RF_TRY(check_positions(b, p, e));
+    RF_TRY(check_prefix(b, e));
     return check_mask(b, p, e);
 }
 
 bool rf_kv_type_ok(rf_dtype t) {
-    return t == RF_DT_F32 || t == RF_DT_F16 || t == RF_DT_BF16 || t == RF_DT_Q8_0;
+    return t == RF_DT_F32 || t == RF_DT_F16 || t == RF_DT_BF16 || t == RF_DT_Q8_0 ||
+           t == RF_DT_Q4_0;
 }
 
 rf_status rf_kv_types_check(const rf_limits *l, rf_error *e) {
@@ -169,7 +181,7 @@ rf_status rf_kv_types_check(const rf_limits *l, rf_error *e) {
         if (rf_kv_type_ok(type[i])) continue;
         const char *got = (unsigned)type[i] < RF_DT_COUNT ? rf_dtype_get(type[i])->name : "?";
         return rf_fail(e, RF_EUNSUPPORTED,
-                       "KV cache: %s of type %s, expected F32, F16, BF16 or Q8_0",
+                       "KV cache: %s of type %s, expected F32, F16, BF16, Q8_0 or Q4_0",
                        i ? "values" : "keys", got);
     }
     return RF_OK;
@@ -186,6 +198,11 @@ void rf_attn_range(const rf_attn_pattern *pattern, uint32_t pos, uint32_t kv_len
         return;
     case RF_ATTN_CAUSAL:
         *end = past;
+        return;
+    case RF_ATTN_PREFIX:
+        *end = past > pattern->n_global     ? past
+               : pattern->n_global < kv_len ? pattern->n_global
+                                            : kv_len;
         return;
     case RF_ATTN_LOCAL_BOTH:
         *begin = pos > pattern->window / 2 ? pos - pattern->window / 2 : 0;

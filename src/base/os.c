@@ -167,10 +167,11 @@ rf_status rf_file_read(const char *path, size_t max_bytes, uint8_t **out, size_t
 
 struct rf_outfile {
     int fd;
-    bool direct; /* a pipe, a device or a descriptor of ours: nothing to rename */
-    bool failed; /* a write did not reach the file; commit will refuse */
-    char *path;  /* the final name */
-    char *tmp;   /* the file being written; NULL when direct */
+    bool direct;   /* a pipe, a device or a descriptor of ours: nothing to rename */
+    bool failed;   /* a write did not reach the file; commit will refuse */
+    bool nameless; /* the file has no name yet, so nothing is left of it whatever kills us */
+    char *path;    /* the final name */
+    char *tmp;     /* the file being written; NULL when direct */
 };
 
 static void outfile_free(rf_outfile *f) {
@@ -208,9 +209,14 @@ static rf_status create_beside(rf_outfile *f, const struct stat *old, rf_error *
     enum { NAME_BYTES = 32 };
     f->tmp = copy_string(f->path, dir_len, NAME_BYTES);
     if (!f->tmp) return rf_fail_nomem(e, dir_len + NAME_BYTES);
+    f->fd = access("/proc/self/fd", X_OK) == 0
+                ? open_again(dir_len ? f->tmp : ".", O_WRONLY | O_TMPFILE, 0666)
+                : -1;
+    f->nameless = f->fd >= 0; /* else a file system that has no such files: one with a name */
     for (int attempt = 0; attempt < 16; attempt++) {
         snprintf(f->tmp + dir_len, NAME_BYTES, ".rf-%016llx.tmp",
                  (unsigned long long)rf_random_u64());
+        if (f->nameless) break;
         f->fd = open_again(f->tmp, O_WRONLY | O_CREAT | O_EXCL, 0666);
         if (f->fd >= 0 || errno != EEXIST) break;
     }
@@ -222,7 +228,7 @@ static rf_status create_beside(rf_outfile *f, const struct stat *old, rf_error *
     }
     if (old && fchmod(f->fd, old->st_mode & 0777) != 0) {
         int error = errno;
-        unlink(f->tmp);
+        if (!f->nameless) unlink(f->tmp);
         return fail_errno(e, "keep the permissions of", f->path, error);
     }
     return RF_OK;
@@ -325,16 +331,23 @@ rf_status rf_outfile_commit(rf_outfile *f, rf_error *e) {
         } while (rc != 0 && errno == EINTR);
         if (rc != 0) s = fail_errno(e, "write", f->path, errno);
     }
+    if (s == RF_OK && f->nameless) {
+        char self[40];
+        snprintf(self, sizeof self, "/proc/self/fd/%d", f->fd);
+        if (linkat(AT_FDCWD, self, AT_FDCWD, f->tmp, AT_SYMLINK_FOLLOW) != 0)
+            s = fail_errno(e, "name", f->path, errno);
+        else
+            f->nameless = false;
+    }
     int fd = f->fd;
     f->fd = -1;
     if (close(fd) != 0 && errno != EINTR && s == RF_OK) s = fail_errno(e, "close", f->path, errno);
     if (!f->direct) {
         if (s == RF_OK && rename(f->tmp, f->path) != 0) s = fail_errno(e, "name", f->path, errno);
-        if (s == RF_OK) {
+        if (s == RF_OK)
             sync_directory(f->path);
-        } else {
+        else if (!f->nameless)
             unlink(f->tmp);
-        }
     }
     outfile_free(f);
     return s;
@@ -342,6 +355,6 @@ rf_status rf_outfile_commit(rf_outfile *f, rf_error *e) {
 
 void rf_outfile_abort(rf_outfile *f) {
     if (!f) return;
-    if (f->tmp) unlink(f->tmp);
+    if (f->tmp && !f->nameless) unlink(f->tmp);
     outfile_free(f);
 }

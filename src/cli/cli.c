@@ -288,11 +288,9 @@ static int config_line(void *user, const char *section, const char *name, const 
         r->status = rf_fail(r->e, RF_EFORMAT, "%s: there is no command [%.80s]", r->path, section);
         return 0;
     }
-    int id = -1;
-    for (int k = 0; k < RF_F_COUNT && id < 0; k++)
-        if (strcmp(flags[k].name, name) == 0 &&
-            (rf_command_takes(command, (rf_flag_id)k) || !section[0]))
-            id = k;
+    int id = find_flag(command, name, strlen(name));
+    for (int k = 0; k < RF_F_COUNT && id < 0 && !section[0]; k++)
+        if (strcmp(flags[k].name, name) == 0) id = k; /* another command's */
     if (id < 0) {
         r->status = rf_fail(r->e, RF_EFORMAT, "%s: unknown setting '%.80s'", r->path, name);
         return 0;
@@ -500,9 +498,9 @@ void rf_cli_clear_interrupt(void) { interrupts = 0; }
 
 /* ---- the model file ---- */
 
-static bool join(rf_cli *c, const char *dir, const char *name, const char *suffix) {
-    int n = snprintf(c->model_path, sizeof c->model_path, "%s/%s%s", dir, name, suffix);
-    return n > 0 && (size_t)n < sizeof c->model_path && access(c->model_path, F_OK) == 0;
+static bool join(char *out, size_t cap, const char *dir, const char *name, const char *suffix) {
+    int n = snprintf(out, cap, "%s/%s%s", dir, name, suffix);
+    return n > 0 && (size_t)n < cap && access(out, F_OK) == 0;
 }
 
 bool rf_cli_models_dir(const rf_cli *c, char *out, size_t cap) {
@@ -518,20 +516,28 @@ bool rf_cli_models_dir(const rf_cli *c, char *out, size_t cap) {
     return n > 0 && (size_t)n < cap;
 }
 
+void rf_cli_find_model(rf_cli *c, const char *name, char *out, size_t cap) {
+    char dir[4000];
+    bool bare = !strchr(name, '/') && access(name, F_OK) != 0;
+    if (bare && rf_cli_models_dir(c, dir, sizeof dir) &&
+        (join(out, cap, dir, name, "") || join(out, cap, dir, name, ".gguf")))
+        return;
+    snprintf(out, cap, "%s", name);
+}
+
 rf_status rf_cli_model_path(rf_cli *c, const char **path, rf_error *e) {
     const char *name = rf_cli_str(c, RF_F_MODEL);
-    char dir[4000];
-    *path = name;
+    char *out = c->model_path;
+    size_t cap = sizeof c->model_path;
+    *path = out;
     if (name) {
-        if (strchr(name, '/') || access(name, F_OK) == 0 || !rf_cli_models_dir(c, dir, sizeof dir))
-            return RF_OK;
-        if (join(c, dir, name, "") || join(c, dir, name, ".gguf")) *path = c->model_path;
+        rf_cli_find_model(c, name, out, cap);
         return RF_OK;
     }
     char exe[4000];
     rf_exe_dir(exe, sizeof exe);
-    *path = c->model_path;
-    if (join(c, exe, "demo.gguf", "") || join(c, exe, "../share/rocmforge/demo.gguf", ""))
+    if (join(out, cap, exe, "demo.gguf", "") ||
+        join(out, cap, exe, "../share/rocmforge/demo.gguf", ""))
         return RF_OK;
     *path = NULL;
     return rf_fail(e, RF_EIO,

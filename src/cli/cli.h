@@ -103,6 +103,9 @@ void rf_cli_catch_interrupts(void);
 bool rf_cli_interrupted(void);
 void rf_cli_clear_interrupt(void);
 
+/* The file of a model that a user named: the name, if it is a path; else what the directory of models
+ * has by that name, if anything. */
+void rf_cli_find_model(rf_cli *c, const char *name, char *out, size_t cap);
 /* The model to use: -m, ROCMFORGE_GGUF, config, else the built-in demo model.  A bare name is also
  * looked for in the directory ROCMFORGE_MODELS.  *path is valid while the command runs. */
 RF_CHECKED rf_status rf_cli_model_path(rf_cli *c, const char **path, rf_error *e);
@@ -133,6 +136,8 @@ int rf_cmd_quantize(rf_cli *c);
 int rf_cmd_imatrix(rf_cli *c);
 int rf_cmd_perplexity(rf_cli *c);
 int rf_cmd_doctor(rf_cli *c);
+int rf_cmd_selftest(rf_cli *c);
+int rf_cmd_plan(rf_cli *c);
 int rf_cmd_version(rf_cli *c);
 int rf_cmd_help(rf_cli *c);
 int rf_cmd_man(rf_cli *c);

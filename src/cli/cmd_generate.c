@@ -9,6 +9,7 @@ typedef struct output {
     rf_engine *en;
     bool json, ends_line;
     rf_buf text, tokens, logprobs; /* for --json */
+    rf_ids *ids;                   /* prompt, then answer */
     rf_event last;                 /* counters and timings; its pointers are stale */
     rf_error error;
 } output;
@@ -29,6 +30,7 @@ static void on_event(void *user, const rf_event *event) {
     out->last = *event;
     if (event->text_len) out->ends_line = event->text[event->text_len - 1] == '\n';
     rf_buf_put(&out->text, event->text, event->text_len);
+    if (event->token >= 0) rf_ids_push(out->ids, event->token);
     if (event->token >= 0 && out->json) {
         rf_buf_printf(&out->tokens, "%s%d", out->tokens.len ? "," : "", event->token);
         if (rf_cli_int(out->c, RF_F_LOGPROBS) >= 0) add_logprobs(out, event);
@@ -65,13 +67,15 @@ static void write_json(output *out, uint64_t seed) {
                   (unsigned long long)seed);
     if (rf_cli_int(out->c, RF_F_LOGPROBS) >= 0)
         rf_buf_printf(&json, ",\"logprobs\":[%s]", out->logprobs.len ? out->logprobs.p : "");
-    rf_buf_printf(
-        &json,
-        ",\"usage\":{\"prompt_tokens\":%u,\"generated_tokens\":%u},\"timings\":{\"prompt_ms\":%.3f,"
-        "\"decode_ms\":%.3f,\"prompt_tokens_per_second\":%.2f,\"tokens_per_second\":%.2f}}\n",
-        last->n_prompt, last->n_generated, (double)last->prompt_us / 1e3,
-        (double)last->decode_us / 1e3, per_second(last->n_prompt, last->prompt_us),
-        per_second(last->n_generated ? last->n_generated - 1 : 0, last->decode_us));
+    rf_buf_printf(&json,
+                  ",\"usage\":{\"prompt_tokens\":%u,\"cached_tokens\":%u,\"generated_tokens\":%u},"
+                  "\"timings\":{\"prompt_ms\":%.3f,"
+                  "\"decode_ms\":%.3f,\"prompt_tokens_per_second\":%.2f,\"tokens_per_second\":%.2f,"
+                  "\"draft_n\":%u,\"draft_n_accepted\":%u}}\n",
+                  last->n_prompt, last->n_cached, last->n_generated, (double)last->prompt_us / 1e3,
+                  (double)last->decode_us / 1e3, per_second(last->n_prompt, last->prompt_us),
+                  per_second(last->n_generated ? last->n_generated - 1 : 0, last->decode_us),
+                  last->n_drafted, last->n_accepted);
     json.failed = json.failed || out->text.failed || out->tokens.failed || out->logprobs.failed;
     rf_cli_write(out->c, &json);
     rf_buf_free(&json);
@@ -107,6 +111,20 @@ static rf_status prompt_tokens(rf_cli *c, const rf_engine *en, rf_buf *prompt, r
     return RF_OK;
 }
 
+static rf_status load_state(output *out, const char *path, rf_error *e) {
+    rf_text why;
+    size_t n;
+    int s = rf_engine_state_restore(out->en, path, 0, NULL, 0, &n, NULL, &why);
+    return rf_session_error(s, &why, e);
+}
+
+static rf_status save_state(output *out, const char *path, rf_error *e) {
+    rf_text why;
+    if (out->ids->failed) return rf_fail_nomem(e, out->ids->len * sizeof *out->ids->p);
+    int s = rf_engine_state_save(out->en, path, out->ids->p, out->ids->len, 0, NULL, &why);
+    return rf_session_error(s, &why, e);
+}
+
 static rf_status run(output *out, const rf_request_opts *o, rf_error *e) {
     rf_text why;
     uint64_t id;
@@ -119,9 +137,9 @@ static rf_status run(output *out, const rf_request_opts *o, rf_error *e) {
 }
 
 int rf_cmd_generate(rf_cli *c) {
-    output out = {.c = c, .json = rf_cli_bool(c, RF_F_JSON)};
-    rf_buf prompt = {0};
     rf_ids ids = {0};
+    output out = {.c = c, .json = rf_cli_bool(c, RF_F_JSON), .ids = &ids};
+    rf_buf prompt = {0};
     rf_request_opts o;
     rf_logit_bias *bias = NULL;
     rf_error e = {0};
@@ -133,6 +151,8 @@ int rf_cmd_generate(rf_cli *c) {
     if (s == RF_OK) s = rf_session_open(c, 0, &out.en, &e);
     if (s == RF_OK) s = prompt_tokens(c, out.en, &prompt, &ids, &e);
     if (s == RF_OK) s = rf_session_grammar(c, out.en, &o.grammar, &e);
+    if (s == RF_OK && rf_cli_given(c, RF_F_LOAD_STATE))
+        s = load_state(&out, rf_cli_str(c, RF_F_LOAD_STATE), &e);
     if (s == RF_OK) {
         o.tokens = ids.p;
         o.n_tokens = ids.len;
@@ -145,6 +165,8 @@ int rf_cmd_generate(rf_cli *c) {
         }
         s = run(&out, &o, &e);
     }
+    if (s == RF_OK && rf_cli_given(c, RF_F_SAVE_STATE))
+        s = save_state(&out, rf_cli_str(c, RF_F_SAVE_STATE), &e);
     if (s == RF_OK && out.json) write_json(&out, o.sampling.seed);
     if (!out.json && out.last.n_generated && !out.ends_line && isatty(STDOUT_FILENO)) {
         rf_buf_puts(&out.text, "\n");

@@ -207,10 +207,7 @@ typedef struct slab {
 static const float *importance_of(const item *it, uint64_t row, float *buffer) {
     if (!it->importance.sums) return NULL;
     uint64_t n = it->t->ne[0], mat = row / it->t->ne[1];
-    float count = 1;
-    if (it->importance.counts)
-        memcpy(&count, it->importance.counts + mat * sizeof count, sizeof count);
-    if (!(count > 0)) return NULL;
+    if (!(rf_importance_count(&it->importance, mat) > 0)) return NULL;
     memcpy(buffer, it->importance.sums + mat * n * sizeof *buffer, n * sizeof *buffer);
     return buffer;
 }

@@ -9,28 +9,34 @@
         RF_F_XTC_P, RF_F_XTC_T, RF_F_REPEAT, RF_F_PRESENCE, RF_F_FREQUENCY, RF_F_LAST_N, RF_F_DRY, \
         RF_F_DRY_BASE, RF_F_DRY_LEN, RF_F_DRY_LAST_N, RF_F_MIROSTAT, RF_F_MIRO_TAU, RF_F_MIRO_ETA, \
         RF_F_BIAS, RF_F_STOP, RF_F_MIN_TOKENS, RF_F_IGNORE_EOS, RF_F_N
-#define WHERE  RF_F_BACKEND, RF_F_DEVICE, RF_F_REQUIRE_GPU
-#define ENGINE RF_F_MODEL, RF_F_MODELS_DIR, RF_F_THREADS, RF_F_CTX, RF_F_BATCH, WHERE, RF_F_KV_TYPE
-#define VOCAB  RF_F_MODEL, RF_F_MODELS_DIR, RF_F_TOKENIZER
+#define WHERE   RF_F_BACKEND, RF_F_DEVICE, RF_F_REQUIRE_GPU
+#define LIMITS  RF_F_MODELS_DIR, RF_F_THREADS, RF_F_CTX, RF_F_BATCH, WHERE, RF_F_KV_TYPE
+#define ENGINE  RF_F_MODEL, LIMITS
+#define GUESSES RF_F_SPECULATE, RF_F_DRAFT_MODEL, RF_F_DRAFT_MAX, RF_F_DRAFT_MIN
+#define VOCAB   RF_F_MODEL, RF_F_MODELS_DIR, RF_F_TOKENIZER
 
 const rf_command rf_commands[] = {
     {"generate", "[PROMPT]", 0, 1,
-     FLAGS(ENGINE, SAMPLING, RF_F_PROMPT, RF_F_FILE, RF_F_TOKENS, RF_F_LOGPROBS, RF_F_ECHO,
-           RF_F_PARSE_SPECIAL, RF_F_GRAMMAR, RF_F_SCHEMA, RF_F_REGEX, RF_F_CHOICE),
+     FLAGS(ENGINE, GUESSES, SAMPLING, RF_F_PROMPT, RF_F_FILE, RF_F_TOKENS, RF_F_LOGPROBS, RF_F_ECHO,
+           RF_F_PARSE_SPECIAL, RF_F_GRAMMAR, RF_F_SCHEMA, RF_F_REGEX, RF_F_CHOICE, RF_F_LOAD_STATE,
+           RF_F_SAVE_STATE),
      "continue a text",
      "Prints the text as it is generated.  With --json prints one object with the text, the "
      "tokens, "
      "the reason it ended and timings.",
      rf_cmd_generate},
-    {"chat", "", 0, 0, FLAGS(ENGINE, SAMPLING, RF_F_SYSTEM, RF_F_FORMAT), "talk with a model",
+    {"chat", "", 0, 0, FLAGS(ENGINE, GUESSES, SAMPLING, RF_F_SYSTEM, RF_F_FORMAT),
+     "talk with a model",
      "Reads a line, answers, and keeps the conversation.  Ctrl-C stops the answer, Ctrl-D or /exit "
      "ends the program, /help lists the other commands.  When standard input is no terminal each "
      "line of it is one message.",
      rf_cmd_chat},
     {"serve", "", 0, 0,
-     FLAGS(ENGINE, RF_F_ADDR, RF_F_ALIAS, RF_F_PARALLEL, RF_F_KV_TOKENS, RF_F_QUEUE, RF_F_FORMAT,
-           RF_F_TOOL_FORMAT, RF_F_KEYS, RF_F_TLS_CERT, RF_F_TLS_KEY, RF_F_CORS, RF_F_CONNECTIONS,
-           RF_F_MAX_BODY, RF_F_IDLE_S, RF_F_REQUEST_S, RF_F_DRAIN_S, RF_F_PING_S),
+     FLAGS(RF_F_MODEL_FILES, LIMITS, GUESSES, RF_F_MODELS_BUDGET, RF_F_MODEL_TTL, RF_F_OTLP,
+           RF_F_ADDR, RF_F_ALIAS, RF_F_PARALLEL, RF_F_KV_TOKENS, RF_F_SWAP_MB, RF_F_PREFIX_PER_KEY,
+           RF_F_ITL_TARGET, RF_F_QUEUE, RF_F_FORMAT, RF_F_TOOL_FORMAT, RF_F_KEYS, RF_F_TLS_CERT,
+           RF_F_TLS_KEY, RF_F_CORS, RF_F_HOSTS, RF_F_CONNECTIONS, RF_F_MAX_BODY, RF_F_IDLE_S,
+           RF_F_REQUEST_S, RF_F_DRAIN_S, RF_F_PING_S),
      "answer requests over HTTP",
      "Serves OpenAI's API (/v1/chat/completions, /v1/completions, /v1/models) and its own, which "
      "/openapi.json describes.  Prints its address when it listens.  SIGTERM and Ctrl-C finish "
@@ -68,11 +74,18 @@ const rf_command rf_commands[] = {
      "--url the same load goes to one after the other, and ratios are printed.",
      rf_cmd_bench_serve},
     {"bench", "", 0, 0,
-     FLAGS(RF_F_MODEL, RF_F_MODELS_DIR, RF_F_THREADS, RF_F_BATCH, WHERE, RF_F_KV_TYPE, RF_F_BENCH_P,
-           RF_F_BENCH_N, RF_F_REPS),
+     FLAGS(RF_F_MODEL, RF_F_MODELS_DIR, RF_F_BENCH_THREADS, RF_F_BATCH, WHERE, RF_F_KV_TYPE,
+           GUESSES, RF_F_BENCH_P, RF_F_BENCH_N, RF_F_BENCH_DEPTH, RF_F_BENCH_STREAMS, RF_F_REPS,
+           RF_F_BENCH_FORMAT, RF_F_COMPARE, RF_F_ROOFLINE),
      "measure prompt processing and generation speed",
      "ppN: tokens per second over a prompt of N tokens.  tgN: tokens per second while generating N "
-     "tokens after an empty context.  The median of the repetitions counts.",
+     "tokens after an empty context, or after --depth tokens.  The median of the repetitions "
+     "counts.  "
+     "Lists of numbers are separated by commas.  On the CPU, rates are also given as shares of "
+     "what its "
+     "memory and its arithmetic reach, measured in the same run.  With --compare the other program "
+     "runs "
+     "after each run of ours.",
      rf_cmd_bench},
     {"models", "", 0, 0, FLAGS(RF_F_MODELS_DIR), "list models at hand and supported architectures",
      NULL, rf_cmd_models},
@@ -134,6 +147,21 @@ const rf_command rf_commands[] = {
      rf_cmd_perplexity},
     {"doctor", "", 0, 0, FLAGS(RF_F_THREADS), "check this machine and say what will be used", NULL,
      rf_cmd_doctor},
+    {"plan", "[MODEL]", 0, 1,
+     FLAGS(RF_F_MODEL, RF_F_MODELS_DIR, RF_F_THREADS, RF_F_CTX, RF_F_BATCH, WHERE, RF_F_KV_TYPE,
+           RF_F_PARALLEL, RF_F_KV_TOKENS, RF_F_MEMORY),
+     "say how much memory a model takes",
+     "Counts what opening the model would take on each GPU and on the CPU, byte by byte, without "
+     "taking it, and says which contexts fit for how many requests at once.  --memory asks the "
+     "same "
+     "for a device that is not here.",
+     rf_cmd_plan},
+    {"selftest", "", 0, 0, FLAGS(RF_F_DEVICE, RF_F_SEED, RF_F_REPORT),
+     "compare every GPU kernel with the CPU, on this GPU",
+     "Runs each kernel on random numbers in every number format and compares the results with the "
+     "CPU's, bit by bit.  Kernels that fail are left out from then on, until the driver or the "
+     "program changes.  Exit code 1: some failed.",
+     rf_cmd_selftest},
     {"version", "", 0, 0, NULL, "print version and build", NULL, rf_cmd_version},
     {"help", "[COMMAND...]", 0, 2, NULL, "show help", NULL, rf_cmd_help},
     {"man", "", 0, 0, NULL, "print the man page (mdoc)", NULL, rf_cmd_man},

@@ -22,6 +22,13 @@ const char *rf_session_backend(rf_cli *c) {
     return rf_cli_bool(c, RF_F_REQUIRE_GPU) && strcmp(name, "auto") == 0 ? "gpu" : name;
 }
 
+void rf_session_speculation(rf_cli *c, rf_engine_opts *o) {
+    o->speculate = rf_cli_str(c, RF_F_SPECULATE);
+    o->draft_model_path = rf_cli_str(c, RF_F_DRAFT_MODEL);
+    o->draft_max = (uint32_t)rf_cli_int(c, RF_F_DRAFT_MAX);
+    o->draft_min = (uint32_t)rf_cli_int(c, RF_F_DRAFT_MIN);
+}
+
 void rf_session_announce(rf_cli *c, const rf_engine *en) {
     rf_engine_info info;
     rf_engine_get_info(en, &info);
@@ -33,7 +40,7 @@ rf_status rf_session_open_path(rf_cli *c, const char *path, uint32_t n_ctx, uint
                                rf_engine **out, rf_error *e) {
     *out = NULL;
     rf_text why;
-    const rf_engine_opts o = {
+    rf_engine_opts o = {
         .model_path = path,
         .backend = rf_session_backend(c),
         .device = (uint32_t)rf_cli_int(c, RF_F_DEVICE),
@@ -44,6 +51,7 @@ rf_status rf_session_open_path(rf_cli *c, const char *path, uint32_t n_ctx, uint
         .max_seqs = 1,
         .keep_activations = keep_batch != 0,
     };
+    rf_session_speculation(c, &o);
     RF_TRY(rf_session_error(rf_engine_open(out, &o, &why), &why, e));
     rf_session_announce(c, *out);
     return RF_OK;

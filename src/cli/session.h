@@ -9,6 +9,8 @@
 RF_CHECKED rf_status rf_session_open(rf_cli *c, uint32_t n_ctx_min, rf_engine **out, rf_error *e);
 /* The backend that the flags ask for. */
 const char *rf_session_backend(rf_cli *c);
+/* Speculation flags into the options of an engine. */
+void rf_session_speculation(rf_cli *c, rf_engine_opts *o);
 /* Tells on standard error when a GPU was chosen by itself. */
 void rf_session_announce(rf_cli *c, const rf_engine *en);
 /* The same for a given file and context.  keep_batch: keep the activations of so many rows; 0: of

@@ -4,7 +4,8 @@
  * may append to it (submit) or flag an entry (cancel); only the stepping thread removes entries.
  * The list begins with the requests that have started, in the order of their start, of which the
  * first ones run: KV blocks are taken as tokens come, and when they run out the last running request
- * waits again, keeping all but its blocks.  Behind them are those that fair.h chooses from. */
+ * waits again, keeping all but its blocks (of which swap.h may keep copies).  Behind them are those
+ * that fair.h chooses from. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -12,11 +13,14 @@
 
 #include "backend/backend.h"
 #include "base/log.h"
+#include "engine/activations.h"
 #include "engine/embed.h"
 #include "engine/kv.h"
 #include "engine/prompt.h"
 #include "engine/request.h"
 #include "engine/sched.h"
+#include "engine/spec.h"
+#include "engine/state.h"
 #include "grammar/grammar.h"
 
 enum {
@@ -27,6 +31,7 @@ enum {
     MIN_OUTPUTS = 16, /* rows of logits at once in rf_engine_logits */
     MAX_SEQS = 1024,
     MAX_BATCH = 65536,
+    MAX_ITL_MS = 60000,
 };
 
 _Static_assert((int)ROCMFORGE_ENOMEM == (int)RF_ENOMEM && (int)ROCMFORGE_EFULL == (int)RF_EFULL &&
@@ -36,7 +41,7 @@ _Static_assert((int)ROCMFORGE_ENOMEM == (int)RF_ENOMEM && (int)ROCMFORGE_EFULL =
 
 typedef struct arrays { /* what a batch points to, sized once for the limits */
     int32_t *token;
-    uint32_t *pos, *seq_start, *kv_len, *table, *out_row;
+    uint32_t *pos, *seq_start, *kv_len, *n_prefix, *table, *out_row;
     rf_sched_seq *sched;
     rf_request **running; /* [max_seqs] in order of their start */
     rf_request **output;  /* [max_seqs] whose logits row i is */
@@ -51,9 +56,15 @@ struct rf_engine {
     rf_backend *backend;
     rf_exec *exec; /* plan, exec and kv serve requests: NULL for an encoder, which takes none */
     rf_kv *kv;
+    rf_swap swap;
+    char state_model[RF_SHA256_HEX]; /* for saved states; empty until the first one */
+    rf_spec_opts spec_opts;
+    rf_spec *spec;         /* NULL: no guesses */
     rf_embedder *embedder; /* of an encoder; of a decoder from the first call on */
     rf_limits limits;
     uint32_t n_ctx, table_stride, n_running;
+    rf_sched_pace pace;  /* see itl_target_ms */
+    uint32_t n_faults;   /* of the device, since a step last went well */
     atomic_uint kv_free; /* for rf_engine_get_info on any thread */
     bool stepping;
     arrays a;
@@ -70,7 +81,8 @@ struct rf_engine {
     pthread_mutex_t index_lock;  /* guards token_index until it is made */
     rf_token_index *token_index; /* of the grammars; NULL until the first one */
     rf_kv_stats kv_stats;        /* as of the latest step */
-    uint64_t n_preemptions;
+    rf_swap swap_seen;           /* likewise */
+    uint64_t n_preemptions, n_drafted, n_accepted;
 };
 
 const char *rf_version(void) { return RF_VERSION; }
@@ -119,8 +131,8 @@ static rf_status choose_kv_types(rf_limits *l, const char *text, rf_error *e) {
     if (!rf_dtype_from_name(k, &l->k_type) || !rf_dtype_from_name(v, &l->v_type) ||
         !rf_kv_type_ok(l->k_type) || !rf_kv_type_ok(l->v_type))
         return rf_fail(e, RF_EARG,
-                       "KV type '%.40s' is not supported; known are f16, f32, bf16 and q8_0, or "
-                       "two of them as KEYS,VALUES",
+                       "KV type '%.40s' is not supported; known are f16, f32, bf16, q8_0 and "
+                       "q4_0, or two of them as KEYS,VALUES",
                        text);
     return RF_OK;
 }
@@ -156,7 +168,13 @@ static rf_status choose_limits(rf_engine *en, const rf_engine_opts *o, rf_error 
                        "%u requests or %u tokens at once are over the limits of %d and %d",
                        l->max_seqs, l->max_tokens, MAX_SEQS, MAX_BATCH);
     if (l->max_tokens < l->max_seqs) l->max_tokens = l->max_seqs;
-    l->max_outputs = l->max_seqs > MIN_OUTPUTS ? l->max_seqs : MIN_OUTPUTS;
+    en->spec_opts = (rf_spec_opts){.kind = o->speculate,
+                                   .draft_path = o->draft_model_path,
+                                   .draft_max = o->draft_max,
+                                   .draft_min = o->draft_min};
+    RF_TRY(rf_spec_check_opts(&en->spec_opts, l->max_seqs, &l->max_outputs, e));
+    l->max_outputs += l->max_seqs;
+    if (l->max_outputs < MIN_OUTPUTS) l->max_outputs = MIN_OUTPUTS;
     if (l->max_outputs > l->max_tokens || o->keep_activations) l->max_outputs = l->max_tokens;
     en->table_stride = (en->n_ctx + RF_KV_BLOCK - 1) / RF_KV_BLOCK;
     uint32_t usual = MIN_KV_TOKENS / RF_KV_BLOCK;
@@ -178,13 +196,14 @@ static rf_status alloc_arrays(rf_engine *en, rf_error *e) {
     a->pos = rf_alloc(l->max_tokens, sizeof *a->pos);
     a->seq_start = rf_alloc(l->max_seqs + 1, sizeof *a->seq_start);
     a->kv_len = rf_alloc(l->max_seqs, sizeof *a->kv_len);
+    a->n_prefix = rf_alloc(l->max_seqs, sizeof *a->n_prefix);
     a->table = rf_alloc(table, sizeof *a->table);
     a->out_row = rf_alloc(l->max_outputs, sizeof *a->out_row);
     a->sched = rf_alloc(l->max_seqs, sizeof *a->sched);
     a->running = rf_alloc(l->max_seqs, sizeof *a->running);
     a->output = rf_alloc(l->max_outputs, sizeof *a->output);
-    if (!a->token || !a->pos || !a->seq_start || !a->kv_len || !a->table || !a->out_row ||
-        !a->sched || !a->running || !a->output)
+    if (!a->token || !a->pos || !a->seq_start || !a->kv_len || !a->n_prefix || !a->table ||
+        !a->out_row || !a->sched || !a->running || !a->output)
         return rf_fail_nomem(e, table * sizeof *a->table);
     return RF_OK;
 }
@@ -243,10 +262,19 @@ static rf_status open_any_backend(rf_engine *en, const rf_engine_opts *o, rf_err
 }
 
 /* What requests need. */
-static rf_status open_generation(rf_engine *en, rf_error *e) {
+static rf_status open_generation(rf_engine *en, const rf_engine_opts *o, rf_error *e) {
     if (rf_kv_create(&en->kv, en->limits.n_kv_blocks, RF_KV_BLOCK) != RF_OK)
         return rf_fail_nomem(e, en->limits.n_kv_blocks);
     atomic_store(&en->kv_free, en->limits.n_kv_blocks);
+    rf_swap_open(&en->swap, en->ops, en->exec, RF_KV_BLOCK, o->swap_bytes);
+    const rf_drafter_target target = {.ops = en->ops,
+                                      .backend = en->backend,
+                                      .model = en->model,
+                                      .tokenizer = en->tokenizer,
+                                      .limits = &en->limits,
+                                      .end_tokens = &en->end_tokens,
+                                      .n_ctx = en->n_ctx};
+    RF_TRY(rf_spec_open(&en->spec, &en->spec_opts, &target, e));
     return alloc_arrays(en, e);
 }
 
@@ -254,9 +282,10 @@ static rf_status open_weights(rf_engine *en, const rf_engine_opts *o, rf_error *
     RF_TRY(choose_backend(en, o, e));
     RF_TRY(rf_model_bind(&en->model, en->file, e));
     RF_TRY(choose_limits(en, o, e));
+    if (o->measure_only) return RF_OK;
     RF_TRY(is_auto(o) ? open_any_backend(en, o, e) : open_backend(en, o, e));
     rf_log_write(RF_LOG_INFO, "the model runs on %s", en->backend_text);
-    return en->model->arch->encoder ? RF_OK : open_generation(en, e);
+    return en->model->arch->encoder ? RF_OK : open_generation(en, o, e);
 }
 
 int rf_engine_open(rf_engine **out, const rf_engine_opts *o, rf_text *why) {
@@ -269,6 +298,7 @@ int rf_engine_open(rf_engine **out, const rf_engine_opts *o, rf_text *why) {
     pthread_cond_init(&en->work, NULL);
     pthread_mutex_init(&en->index_lock, NULL);
     en->next_id = 1;
+    en->pace.target_us = 1000 * (o->itl_target_ms < MAX_ITL_MS ? o->itl_target_ms : MAX_ITL_MS);
     rf_status s = rf_gguf_open(&en->file, o->model_path, &e);
     if (s == RF_OK) s = rf_tokenizer_from_gguf(&en->tokenizer, en->file, &e);
     if (s == RF_OK && !o->vocab_only) s = open_weights(en, o, &e);
@@ -285,8 +315,11 @@ void rf_engine_close(rf_engine *en) {
     for (rf_request *r = en->first, *next; r; r = next) {
         next = r->next;
         if (en->kv) rf_kv_release(en->kv, &r->kv);
+        rf_swap_drop(&en->swap, &r->swapped);
+        rf_spec_forget(en->spec, r);
         rf_request_free(r);
     }
+    rf_spec_free(en->spec);
     rf_fair_free(&en->fair);
     rf_embedder_free(en->embedder);
     if (en->exec) en->ops->exec_free(en->exec);
@@ -299,8 +332,9 @@ void rf_engine_close(rf_engine *en) {
         rf_model_close(en->model);
     else
         rf_gguf_close(en->file);
-    void *const memory[] = {en->a.token,   en->a.pos,   en->a.seq_start, en->a.kv_len, en->a.table,
-                            en->a.out_row, en->a.sched, en->a.running,   en->a.output};
+    void *const memory[] = {en->a.token,    en->a.pos,   en->a.seq_start, en->a.kv_len,
+                            en->a.n_prefix, en->a.table, en->a.out_row,   en->a.sched,
+                            en->a.running,  en->a.output};
     for (size_t i = 0; i < RF_COUNT(memory); i++)
         rf_free(memory[i]);
     rf_ids_free(&en->end_tokens);
@@ -337,9 +371,55 @@ void rf_engine_get_info(const rf_engine *en, rf_engine_info *out) {
     out->weight_bytes = m->weight_bytes;
     out->is_encoder = m->arch->encoder;
     out->pooling = (rf_embed_pooling)rf_embed_default(m);
+    if (!en->backend) return;
     out->exec_bytes = en->exec ? en->ops->exec_bytes(en->exec) : rf_embedder_bytes(en->embedder);
+    out->exec_bytes += rf_spec_bytes(en->spec);
     out->kv_blocks = en->exec ? en->limits.n_kv_blocks : 0;
     out->kv_blocks_free = atomic_load(&en->kv_free);
+}
+
+/* ---- memory ---- */
+
+static rf_status measure(rf_engine *t, const rf_engine_opts *o, rf_need *need, rf_error *e) {
+    const rf_backend_opts bo = {.n_threads = o->n_threads, .device = (int)o->device};
+    RF_TRY(choose_backend(t, o, e));
+    RF_TRY(choose_limits(t, o, e));
+    if (!t->ops->measure)
+        return rf_fail(e, RF_EUNSUPPORTED, "backend '%s' cannot be measured", t->ops->name);
+    const rf_plan_opts po = {.keep_values = o->keep_activations, .n_ctx = t->n_ctx};
+    RF_TRY(rf_plan_build(&t->plan, t->model, &po, e));
+    rf_status s = t->ops->measure(need, t->plan, &t->limits, &bo, e);
+    rf_plan_free(t->plan);
+    return s;
+}
+
+int rf_engine_measure(const rf_engine *en, const rf_engine_opts *o, rf_memory_need *out,
+                      rf_text *why) {
+    rf_error e = {0};
+    rf_need n = {0};
+    *out = (rf_memory_need){0};
+    if (!en->model)
+        return give(rf_fail(&e, RF_EARG, "the engine was opened for its vocabulary only"), &e, why);
+    if (en->model->arch->encoder)
+        return give(rf_fail(&e, RF_EUNSUPPORTED, "%s models are encoders, which are not measured",
+                            en->model->arch->name),
+                    &e, why);
+    rf_engine *t = rf_alloc(1, sizeof *t); /* what is chosen for it, nothing more */
+    if (!t) return give(rf_fail_nomem(&e, sizeof *t), &e, why);
+    t->model = en->model;
+    rf_status s = measure(t, o, &n, &e);
+    *out = (rf_memory_need){.weights = n.weights,
+                            .kv = n.kv,
+                            .activations = n.values,
+                            .other = n.other,
+                            .total = n.weights + n.kv + n.values + n.other,
+                            .host = n.host,
+                            .kv_block = t->limits.n_kv_blocks ? n.kv / t->limits.n_kv_blocks : 0,
+                            .n_ctx = t->n_ctx,
+                            .max_seqs = t->limits.max_seqs,
+                            .n_kv_blocks = t->limits.n_kv_blocks};
+    rf_free(t);
+    return give(s, &e, why);
 }
 
 /* ---- text and tokens ---- */
@@ -375,6 +455,7 @@ int rf_engine_detokenize(const rf_engine *en, const int32_t *tokens, size_t n, b
 
 static rf_status can_generate(const rf_engine *en, rf_error *e) {
     if (!en->model) return rf_fail(e, RF_EARG, "the engine was opened for its vocabulary only");
+    if (!en->backend) return rf_fail(e, RF_EARG, "the engine was opened to measure only");
     if (!en->exec)
         return rf_fail(e, RF_EUNSUPPORTED,
                        "%s models are encoders: they turn a text into a vector and cannot continue "
@@ -473,13 +554,45 @@ void rf_grammar_close(rf_grammar *g) { rf_grammar_unref(g); }
 
 /* ---- requests ---- */
 
+/* All of a prompt but its last token, which begins the answer (GLM's <sop>), sees each other; so its
+ * keys depend on all of it, and nobody else can use them. */
+static rf_status give_prefix(const rf_engine *en, rf_request *r, rf_error *e) {
+    if (!en->model->prefix) return RF_OK;
+    r->n_prefix = r->n_prompt - 1;
+    if (r->n_prefix <= en->limits.max_tokens) return RF_OK;
+    return rf_fail(
+        e, RF_EFULL,
+        "a prompt of %u tokens, all of which see each other, needs one step for all but the "
+        "last; a step has %u rows; raise the rows of a batch",
+        r->n_prompt, en->limits.max_tokens);
+}
+
+static rf_status create_request(rf_engine *en, const rf_request_opts *o, rf_request **out,
+                                rf_error *e) {
+    *out = NULL;
+    RF_TRY(can_generate(en, e));
+    if (o->grammar && rf_grammar_index(o->grammar) != en->token_index)
+        return rf_fail(e, RF_EARG, "the grammar was opened for another engine");
+    RF_TRY(rf_request_create(out, o, en->tokenizer, en->n_ctx, e));
+    rf_status s = give_prefix(en, *out, e);
+    if (s == RF_OK) return RF_OK;
+    rf_request_free(*out);
+    *out = NULL;
+    return s;
+}
+
+int rf_engine_check(rf_engine *en, const rf_request_opts *o, rf_text *why) {
+    rf_error e = {0};
+    rf_request *r;
+    rf_status s = create_request(en, o, &r, &e);
+    rf_request_free(r);
+    return give(s, &e, why);
+}
+
 int rf_engine_submit(rf_engine *en, const rf_request_opts *o, uint64_t *id, rf_text *why) {
     rf_error e = {0};
     rf_request *r;
-    rf_status s = can_generate(en, &e);
-    if (s == RF_OK && o->grammar && rf_grammar_index(o->grammar) != en->token_index)
-        s = rf_fail(&e, RF_EARG, "the grammar was opened for another engine");
-    if (s == RF_OK) s = rf_request_create(&r, o, en->tokenizer, en->n_ctx, &e);
+    rf_status s = create_request(en, o, &r, &e);
     if (s != RF_OK) return give(s, &e, why);
     pthread_mutex_lock(&en->lock);
     s = rf_fair_join(&en->fair, o->flow, o->weight ? o->weight : 1, o->priority, &r->ticket);
@@ -489,6 +602,7 @@ int rf_engine_submit(rf_engine *en, const rf_request_opts *o, uint64_t *id, rf_t
         return give(rf_fail_nomem(&e, en->fair.cap * sizeof *en->fair.flows), &e, why);
     }
     r->id = en->next_id++;
+    if (en->model->prefix) r->kv.salt = r->id;
     if (id) *id = r->id;
     rf_request **at = &en->first;
     while (*at)
@@ -512,6 +626,7 @@ static void note_free_blocks(rf_engine *en) {
     atomic_store(&en->kv_free, stats.n_free);
     pthread_mutex_lock(&en->lock);
     en->kv_stats = stats;
+    en->swap_seen = en->swap;
     pthread_mutex_unlock(&en->lock);
 }
 
@@ -544,6 +659,11 @@ void rf_engine_get_stats(rf_engine *en, rf_engine_stats *out) {
     out->kv_misses = en->kv_stats.misses;
     out->kv_evictions = en->kv_stats.evictions;
     out->n_preemptions = en->n_preemptions;
+    out->n_swapped_out = en->swap_seen.n_out;
+    out->n_swapped_in = en->swap_seen.n_in;
+    out->swap_used = en->swap_seen.used;
+    out->n_drafted = en->n_drafted;
+    out->n_accepted = en->n_accepted;
     pthread_mutex_unlock(&en->lock);
 }
 
@@ -566,6 +686,8 @@ static void finish(rf_engine *en, rf_request *r, rf_finish why, const char *erro
     rf_fair_leave(&en->fair, r->ticket);
     pthread_mutex_unlock(&en->lock);
     rf_kv_release(en->kv, &r->kv);
+    rf_swap_drop(&en->swap, &r->swapped);
+    rf_spec_forget(en->spec, r);
     note_free_blocks(en);
     rf_request_end(r, why, error);
     rf_request_free(r);
@@ -591,7 +713,8 @@ static rf_sched_seq sched_of(const rf_request *r) {
     return (rf_sched_seq){.n_tokens = (uint32_t)r->tokens.len,
                           .n_done = r->n_done,
                           .n_most = r->max_total,
-                          .n_blocks = r->kv.n_blocks};
+                          .n_blocks = r->kv.n_blocks,
+                          .n_whole = r->n_done < r->n_prefix ? r->n_prefix - r->n_done : 0};
 }
 
 /* Moves the request that is to start next from behind *at to *at; none before it waits to start. */
@@ -608,7 +731,7 @@ static void bring_next(rf_engine *en, rf_request **at) {
 /* Adds a request, new or preempted before, to the running ones.  RF_EFULL: there is no room yet. */
 static rf_status start(rf_engine *en, rf_request *r) {
     rf_sched_seq next = sched_of(r);
-    next.n_blocks = rf_kv_shared(en->kv, r->tokens.p, next.n_tokens);
+    next.n_blocks = rf_kv_shared(en->kv, r->kv.salt, r->tokens.p, next.n_tokens);
     if (!rf_sched_may_start(en->a.sched, en->n_running, &next, pool_of(en))) return RF_EFULL;
     RF_TRY(rf_kv_match(en->kv, &r->kv, r->tokens.p, next.n_tokens, &r->n_done));
     if (r->start_us == 0) {
@@ -636,13 +759,22 @@ static rf_request *admit(rf_engine *en) {
         en->a.running[en->n_running++] = *at;
     }
     pthread_mutex_unlock(&en->lock);
+    for (uint32_t i = 0; i < en->n_running; i++) { /* the lock is not held for so long */
+        rf_request *r = en->a.running[i];
+        if (r->swapped.n_blocks == 0) continue;
+        rf_swap_in(&en->swap, &r->swapped, en->kv, &r->kv, &r->n_done);
+        en->a.sched[i] = sched_of(r);
+    }
     return s == RF_ENOMEM ? *at : NULL;
 }
 
-/* The last running request gives its blocks back; it is the first to go on. */
+/* The last running request gives its blocks back, with or without a copy of them in host memory; it is
+ * the first to go on. */
 static void preempt(rf_engine *en) {
     rf_request *r = en->a.running[--en->n_running];
+    rf_swap_out(&en->swap, &r->swapped, &r->kv, r->n_done);
     rf_kv_release(en->kv, &r->kv);
+    rf_spec_forget(en->spec, r);
     r->n_done = 0;
     pthread_mutex_lock(&en->lock);
     r->running = false;
@@ -655,7 +787,8 @@ static void preempt(rf_engine *en) {
 static rf_request *schedule(rf_engine *en) {
     arrays *a = &en->a;
     for (;;) {
-        rf_sched_chunks(a->sched, en->n_running, en->limits.max_tokens);
+        rf_sched_chunks(a->sched, en->n_running,
+                        rf_sched_rows(&en->pace, a->sched, en->n_running, en->limits.max_tokens));
         if (rf_sched_fit(a->sched, en->n_running, pool_of(en))) break;
         preempt(en);
     }
@@ -669,20 +802,46 @@ static rf_request *schedule(rf_engine *en) {
     return NULL;
 }
 
+/* Guesses for the requests that get a token in this step: with what is left of the batch, and of the
+ * pool when everyone has the blocks that he needs. */
+static void speculate(rf_engine *en) {
+    arrays *a = &en->a;
+    uint32_t n_rows = 0, n = 0;
+    if (!en->spec) return;
+    for (uint32_t i = 0; i < en->n_running; i++) {
+        rf_request *r = a->running[i];
+        n_rows += a->sched[i].chunk;
+        if (r->n_done + a->sched[i].chunk == r->tokens.len) a->output[n++] = r;
+    }
+    rf_spec_guess(en->spec, a->output, n, n_rows, en->limits.max_tokens, en->limits.max_outputs);
+    for (uint32_t i = 0; i < n; i++) {
+        rf_request *r = a->output[i];
+        uint32_t n_tokens = (uint32_t)r->tokens.len;
+        if (rf_kv_reserve(en->kv, &r->kv, n_tokens + r->draft.n_rows) != RF_OK)
+            r->draft.n_rows = r->kv.n_blocks * RF_KV_BLOCK - n_tokens;
+        r->draft.n_drafted += r->draft.n_rows;
+    }
+}
+
+/* A request that computes its last token gets a row of logits for it, and one for each guess behind. */
 static void add_rows(rf_engine *en, rf_batch *b, rf_request *r, uint32_t chunk) {
     arrays *a = &en->a;
-    for (uint32_t i = 0; i < chunk; i++) {
-        a->token[b->n_tokens] = r->tokens.p[r->n_done + i];
-        a->pos[b->n_tokens++] = r->n_done + i;
+    uint32_t n_tokens = (uint32_t)r->tokens.len, end = r->n_done + chunk;
+    if (end == n_tokens) end += r->draft.n_rows;
+    for (uint32_t pos = r->n_done; pos < end; pos++) {
+        a->token[b->n_tokens] = pos < n_tokens ? r->tokens.p[pos] : r->draft.tokens[pos - n_tokens];
+        a->pos[b->n_tokens] = pos;
+        if (pos + 1 >= n_tokens) {
+            a->out_row[b->n_outputs] = b->n_tokens;
+            a->output[b->n_outputs++] = r;
+        }
+        b->n_tokens++;
     }
     memcpy(a->table + (size_t)b->n_seqs * en->table_stride, r->kv.blocks,
            r->kv.n_blocks * sizeof *a->table);
-    a->kv_len[b->n_seqs++] = r->n_done + chunk;
+    a->n_prefix[b->n_seqs] = r->n_prefix;
+    a->kv_len[b->n_seqs++] = end;
     a->seq_start[b->n_seqs] = b->n_tokens;
-    if (r->n_done + chunk == r->tokens.len) {
-        a->out_row[b->n_outputs] = b->n_tokens - 1;
-        a->output[b->n_outputs++] = r;
-    }
 }
 
 static rf_batch empty_batch(rf_engine *en) {
@@ -699,42 +858,107 @@ static rf_batch empty_batch(rf_engine *en) {
 static rf_batch make_batch(rf_engine *en) {
     rf_batch b = empty_batch(en);
     arrays *a = &en->a;
+    b.n_prefix = a->n_prefix;
     for (uint32_t i = 0; i < en->n_running; i++)
         if (a->sched[i].chunk) add_rows(en, &b, a->running[i], a->sched[i].chunk);
     return b;
 }
 
+/* So many of the request's tokens are computed. */
+static void note_done(rf_engine *en, rf_request *r, uint32_t n_done) {
+    r->n_done = n_done;
+    rf_status s = rf_kv_commit(en->kv, &r->kv, r->tokens.p, n_done);
+    RF_ASSERT(s == RF_OK);
+}
+
+static void note_token(rf_engine *en, const rf_request *r, bool was_guessed) {
+    pthread_mutex_lock(&en->lock);
+    rf_fair_charge(&en->fair, r->ticket, 1);
+    en->n_accepted += was_guessed;
+    pthread_mutex_unlock(&en->lock);
+}
+
+static const char *why_failed(const rf_request *r, rf_status s) {
+    if (s == RF_EFULL)
+        return "the grammar is too ambiguous, or the text is nested too deeply, to follow";
+    if (s != RF_EARG) return "out of memory";
+    return r->matcher
+               ? "no token can be chosen: the vocabulary, the model or the options leave none "
+                 "of those that the grammar allows"
+               : "no token can be chosen: every logit is -inf or not a number";
+}
+
+/* The request's next tokens, from the row of logits behind its last one and, as long as it chooses what
+ * was guessed, from those behind the guesses.  logits: [1 + draft.n_rows][n_vocab]. */
+static void take_tokens(rf_engine *en, rf_request *r, const float *logits) {
+    uint32_t n_vocab = en->model->n_vocab;
+    for (uint32_t j = 0;; j++) {
+        rf_finish why;
+        rf_status s = rf_request_advance(r, logits + (size_t)j * n_vocab, n_vocab, en->end_tokens.p,
+                                         en->end_tokens.len, &why);
+        bool was_guessed = s == RF_OK && rf_spec_was_right(r, j);
+        note_token(en, r, was_guessed);
+        if (s != RF_OK) why = RF_FINISH_ERROR;
+        if (why != RF_FINISH_NONE) {
+            finish(en, r, why, s == RF_OK ? NULL : why_failed(r, s));
+            return;
+        }
+        if (!was_guessed || atomic_load(&r->cancelled)) break;
+        note_done(en, r, r->n_done + 1);
+    }
+    rf_kv_trim(en->kv, &r->kv, r->n_done);
+}
+
 /* After the batch ran: its tokens count as computed, its logits become tokens. */
 static void advance(rf_engine *en, const rf_batch *b, const float *logits) {
-    for (uint32_t i = 0; i < en->n_running; i++) {
-        rf_request *r = en->a.running[i];
-        r->n_done += en->a.sched[i].chunk;
-        rf_status s = rf_kv_commit(en->kv, &r->kv, r->tokens.p, r->n_done);
-        RF_ASSERT(s == RF_OK);
+    uint32_t n_rows, n_drafted = b->n_outputs;
+    for (uint32_t i = 0; i < en->n_running; i++)
+        note_done(en, en->a.running[i], en->a.running[i]->n_done + en->a.sched[i].chunk);
+    for (uint32_t o = 0; o < b->n_outputs; o += n_rows) {
+        rf_request *r = en->a.output[o];
+        n_rows = 1 + r->draft.n_rows;
+        n_drafted--;
+        take_tokens(en, r, logits + (size_t)o * en->model->n_vocab);
     }
     pthread_mutex_lock(&en->lock);
-    for (uint32_t o = 0; o < b->n_outputs; o++)
-        rf_fair_charge(&en->fair, en->a.output[o]->ticket, 1);
+    en->n_drafted += n_drafted;
     pthread_mutex_unlock(&en->lock);
-    uint32_t n_vocab = en->model->n_vocab;
-    for (uint32_t o = 0; o < b->n_outputs; o++) {
-        rf_request *r = en->a.output[o];
-        rf_finish why;
-        rf_status s = rf_request_advance(r, logits + (size_t)o * n_vocab, n_vocab, en->end_tokens.p,
-                                         en->end_tokens.len, &why);
-        if (s == RF_EARG)
-            finish(en, r, RF_FINISH_ERROR,
-                   r->matcher ? "no token can be chosen: the vocabulary, the model or the options "
-                                "leave none of those that the grammar allows"
-                              : "no token can be chosen: every logit is -inf or not a number");
-        else if (s == RF_EFULL)
-            finish(en, r, RF_FINISH_ERROR,
-                   "the grammar is too ambiguous, or the text is nested too deeply, to follow");
-        else if (s != RF_OK)
-            finish(en, r, RF_FINISH_ERROR, "out of memory");
-        else if (why != RF_FINISH_NONE)
-            finish(en, r, why, NULL);
+}
+
+/* Brings a device back after a fault: what it held is gone, running requests wait to compute their tokens
+ * again.  *fault gets the words of what had failed. */
+static bool revive(rf_engine *en, rf_error *fault) {
+    rf_kv_seq all = {0};
+    if (!en->ops->revive) return false;
+    pthread_mutex_lock(&en->lock);
+    for (rf_request *r = en->first; r; r = r->next) {
+        if (!r->running) continue;
+        if (en->kv) rf_kv_release(en->kv, &r->kv);
+        rf_spec_forget(en->spec, r);
+        r->n_done = 0;
+        r->running = false;
     }
+    pthread_mutex_unlock(&en->lock);
+    /* Whoever takes the whole pool leaves nothing of it findable. */
+    uint32_t n_tokens = en->limits.n_kv_blocks * RF_KV_BLOCK;
+    if (en->kv && rf_kv_reserve(en->kv, &all, n_tokens) != RF_OK) return false;
+    rf_spec_reset(en->spec);
+    rf_status s = en->ops->revive(en->backend, fault);
+    if (en->kv) rf_kv_release(en->kv, &all);
+    if (en->kv) note_free_blocks(en);
+    if (s == RF_OK)
+        rf_log_write(RF_LOG_WARN, "the device was opened anew after a fault: %s", fault->text);
+    return s == RF_OK;
+}
+
+/* The requests of a failed step go on where the device comes back; where it does not, or the same happens
+ * again at once, they end. */
+static int after_failure(rf_engine *en, rf_status s, rf_error *e) {
+    bool goes_on = s == RF_EDEVICE && revive(en, e) && en->n_faults++ == 0;
+    if (goes_on) return 1;
+    for (uint32_t i = 0; i < en->n_running; i++)
+        finish(en, en->a.running[i], RF_FINISH_ERROR, e->text[0] ? e->text : rf_status_name(s));
+    return -(int)s;
 }
 
 static int step(rf_engine *en) {
@@ -746,14 +970,14 @@ static int step(rf_engine *en) {
     if (en->n_running == 0) return 0;
     rf_error e = {0};
     const float *logits = NULL;
+    speculate(en);
     rf_batch b = make_batch(en);
+    uint64_t began_us = rf_time_us();
     rf_status s = en->ops->run(en->exec, &b, &e);
     if (s == RF_OK) s = en->ops->wait(en->exec, &logits);
-    if (s != RF_OK) {
-        for (uint32_t i = 0; i < en->n_running; i++)
-            finish(en, en->a.running[i], RF_FINISH_ERROR, e.text[0] ? e.text : rf_status_name(s));
-        return -(int)s;
-    }
+    if (s != RF_OK) return after_failure(en, s, &e);
+    en->n_faults = 0;
+    rf_sched_measure(&en->pace, en->a.sched, en->n_running, rf_time_us() - began_us);
     advance(en, &b, logits);
     return 1;
 }
@@ -774,32 +998,8 @@ typedef struct viewer {
     rf_logits_fn logits;
     rf_activation_fn activation;
     void *user;
-    float *x; /* [max_tokens][widest input of a product], for activation */
+    rf_lens *lens; /* for activation */
 } viewer;
-
-/* One product at a time; neighbours that share their input get it from one look. */
-static rf_status show_activations(rf_engine *en, const viewer *v, size_t n, rf_error *e) {
-    rf_val shown = 0;
-    for (uint32_t i = 0; i < en->plan->n_steps; i++) {
-        const rf_step *step = &en->plan->steps[i];
-        if (step->op != RF_OP_MATMUL) continue;
-        size_t cols = en->plan->vals[step->a].cols;
-        const rf_tensor *w = en->plan->vals[step->w].weight;
-        if (step->a != shown) {
-            rf_status s = en->ops->peek(en->exec, step->a, v->x, n * cols);
-            if (s != RF_OK) return rf_fail(e, s, "the backend cannot show its activations");
-        }
-        shown = step->a;
-        const rf_activation a = {.weight = w->name.p,
-                                 .weight_len = w->name.len,
-                                 .n_matrices = 1,
-                                 .n = n,
-                                 .cols = cols,
-                                 .x = v->x};
-        if (!v->activation(v->user, &a)) return rf_fail(e, RF_ECANCELLED, "stopped");
-    }
-    return RF_OK;
-}
 
 static rf_status evaluate(rf_engine *en, rf_kv_seq *seq, const int32_t *tokens, size_t n,
                           const viewer *v, rf_error *e) {
@@ -825,7 +1025,7 @@ static rf_status evaluate(rf_engine *en, rf_kv_seq *seq, const int32_t *tokens, 
         s = en->ops->wait(en->exec, &logits);
         if (s != RF_OK) return rf_fail(e, s, "the backend failed: %s", rf_status_name(s));
         if (v->activation) {
-            RF_TRY(show_activations(en, v, b.n_tokens, e));
+            RF_TRY(rf_lens_show(v->lens, b.n_tokens, v->activation, v->user, e));
         } else if (!v->logits(v->user, first, b.n_tokens, logits)) {
             return rf_fail(e, RF_ECANCELLED, "stopped");
         }
@@ -864,6 +1064,7 @@ static int view(rf_engine *en, const int32_t *tokens, size_t n, const viewer *v,
                         &e, why);
     s = evaluate(en, &seq, tokens, n, v, &e);
     rf_kv_release(en->kv, &seq);
+    if (s == RF_EDEVICE) (void)revive(en, &e); /* for the next call */
     return give(s, &e, why);
 }
 
@@ -879,18 +1080,63 @@ int rf_engine_activations(rf_engine *en, const int32_t *tokens, size_t n, rf_act
     if (!en->plan->opts.keep_values)
         return give(rf_fail(&e, RF_EARG, "the engine was opened without keep_activations"), &e,
                     why);
-    size_t widest = 1, n_floats;
-    for (uint32_t i = 0; i < en->plan->n_steps; i++) {
-        const rf_step *step = &en->plan->steps[i];
-        size_t cols = step->op == RF_OP_MATMUL ? en->plan->vals[step->a].cols : 0;
-        widest = cols > widest ? cols : widest;
-    }
-    if (!rf_mul_ok(widest, en->limits.max_tokens, &n_floats)) n_floats = SIZE_MAX;
-    viewer v = {.activation = sink, .user = user, .x = rf_alloc(n_floats, sizeof *v.x)};
-    if (!v.x) return give(rf_fail_nomem(&e, n_floats), &e, why);
+    viewer v = {.activation = sink, .user = user};
+    if (rf_lens_open(&v.lens, en->ops, en->exec, en->plan, en->limits.max_tokens, &e) != RF_OK)
+        return give(e.status, &e, why);
     int status = view(en, tokens, n, &v, why);
-    rf_free(v.x);
+    rf_lens_free(v.lens);
     return status;
+}
+
+/* ---- saved states ---- */
+
+static rf_status make_home(rf_engine *en, rf_state_home *out, rf_error *e) {
+    RF_TRY(can_generate(en, e));
+    if (en->stepping) return rf_fail(e, RF_EARG, "no state is saved or restored inside a callback");
+    if (en->model->prefix)
+        return rf_fail(
+            e, RF_EUNSUPPORTED,
+            "all of a prompt sees itself in this model, so nothing computed for one prompt "
+            "serves another, and no state is saved");
+    if (!en->state_model[0] && rf_state_model(en->file, en->plan, en->state_model) != RF_OK)
+        return rf_fail_nomem(e, sizeof en->state_model);
+    *out = (rf_state_home){.ops = en->ops,
+                           .exec = en->exec,
+                           .kv = en->kv,
+                           .n_vocab = en->model->n_vocab,
+                           .k_type = en->limits.k_type,
+                           .v_type = en->limits.v_type};
+    memcpy(out->model, en->state_model, sizeof out->model);
+    return RF_OK;
+}
+
+int rf_engine_state_save(rf_engine *en, const char *path, const int32_t *tokens, size_t n,
+                         uint64_t prefix_salt, size_t *n_saved, rf_text *why) {
+    rf_error e = {0};
+    rf_state_home h;
+    uint32_t saved = 0;
+    rf_status s = make_home(en, &h, &e);
+    if (s == RF_OK && n > RF_MAX_CONTEXT)
+        s = rf_fail(&e, RF_EARG, "%zu tokens are over the limit of %u", n, RF_MAX_CONTEXT);
+    if (s == RF_OK) s = rf_state_save(&h, path, prefix_salt, tokens, (uint32_t)n, &saved, &e);
+    if (n_saved) *n_saved = saved;
+    return give(s, &e, why);
+}
+
+int rf_engine_state_restore(rf_engine *en, const char *path, uint64_t prefix_salt, int32_t *out,
+                            size_t cap, size_t *n, size_t *n_restored, rf_text *why) {
+    rf_error e = {0};
+    rf_state_home h;
+    rf_ids ids = {0};
+    uint32_t restored = 0;
+    rf_status s = make_home(en, &h, &e);
+    if (s == RF_OK) {
+        s = rf_state_restore(&h, path, prefix_salt, &ids, &restored, &e);
+        note_free_blocks(en);
+    }
+    if (n_restored) *n_restored = restored;
+    rf_status kept = give_ids(&ids, out, cap, n);
+    return give(s != RF_OK ? s : kept, &e, why);
 }
 
 /* ---- embeddings ---- */
@@ -913,6 +1159,7 @@ size_t rf_engine_embed_size(const rf_engine *en, rf_embed_pooling pooling) {
 static rf_status check_embed(const rf_engine *en, rf_embed_pooling pooling, size_t n, size_t cap,
                              rf_error *e) {
     if (!en->model) return rf_fail(e, RF_EARG, "the engine was opened for its vocabulary only");
+    if (!en->backend) return rf_fail(e, RF_EARG, "the engine was opened to measure only");
     if (en->stepping) return rf_fail(e, RF_EARG, "no embedding from inside a callback");
     if ((unsigned)pooling > RF_POOLING_RANK)
         return rf_fail(e, RF_EARG, "pooling is %d, expected 0 to %d", (int)pooling,
@@ -937,6 +1184,14 @@ int rf_engine_embed_batch(rf_engine *en, const rf_embed_input *inputs, size_t n,
     if (s == RF_OK) s = open_embedder(en, &e);
     if (s == RF_OK)
         s = rf_embedder_run(en->embedder, inputs, n, pooling_of(en, o->pooling), !o->raw, out, &e);
+    if (s == RF_EDEVICE) {
+        rf_error fault = {0};
+        if (revive(en, &fault)) {
+            e = (rf_error){0};
+            s = rf_embedder_run(en->embedder, inputs, n, pooling_of(en, o->pooling), !o->raw, out,
+                                &e);
+        }
+    }
     return give(s, &e, why);
 }
 

@@ -1,7 +1,7 @@
 /* kv.c - the block pool and the index of reusable prefixes.
  *
- * A full block's content is named by a serial: one per distinct (serial of the block before it, its
- * tokens).  Serials are never used twice, so a block that was evicted and refilled can never pass
+ * A full block's content is named by a serial: one per distinct (salt, serial of the block before it,
+ * its tokens).  Serials are never used twice, so a block that was evicted and refilled can never pass
  * for what it held before.  A free block is either blank (a stack) or cached (a list, oldest
  * first). */
 #include "engine/kv.h"
@@ -18,7 +18,8 @@ typedef struct block {
     uint32_t next_in_bucket;
     uint64_t serial; /* 0: not full yet */
     uint64_t parent; /* serial of the block before it, 0 at the start */
-    bool indexed;    /* findable; false also for the twin of an indexed block */
+    uint64_t salt;
+    bool indexed; /* findable; false also for the twin of an indexed block */
 } block;
 
 struct rf_kv {
@@ -104,22 +105,23 @@ static int32_t *tokens_of(const rf_kv *kv, uint32_t id) {
     return kv->tokens + (size_t)id * kv->block_tokens;
 }
 
-static uint32_t *bucket_of(const rf_kv *kv, uint64_t parent, const int32_t *tokens) {
-    uint64_t h = rf_hash(tokens, kv->block_tokens * sizeof *tokens, parent);
+static uint32_t *bucket_of(const rf_kv *kv, uint64_t salt, uint64_t parent, const int32_t *tokens) {
+    uint64_t h = rf_hash(tokens, kv->block_tokens * sizeof *tokens, salt ^ parent);
     return &kv->buckets[h & (kv->n_buckets - 1)];
 }
 
-static uint32_t index_find(const rf_kv *kv, uint64_t parent, const int32_t *tokens) {
-    uint32_t id = *bucket_of(kv, parent, tokens);
+static uint32_t index_find(const rf_kv *kv, uint64_t salt, uint64_t parent, const int32_t *tokens) {
+    uint32_t id = *bucket_of(kv, salt, parent, tokens);
     while (id != NONE &&
-           (kv->blocks[id].parent != parent ||
+           (kv->blocks[id].parent != parent || kv->blocks[id].salt != salt ||
             memcmp(tokens_of(kv, id), tokens, kv->block_tokens * sizeof *tokens) != 0))
         id = kv->blocks[id].next_in_bucket;
     return id;
 }
 
 static void index_remove(rf_kv *kv, uint32_t id) {
-    uint32_t *at = bucket_of(kv, kv->blocks[id].parent, tokens_of(kv, id));
+    const block *b = &kv->blocks[id];
+    uint32_t *at = bucket_of(kv, b->salt, b->parent, tokens_of(kv, id));
     while (*at != id)
         at = &kv->blocks[*at].next_in_bucket;
     *at = kv->blocks[id].next_in_bucket;
@@ -155,15 +157,14 @@ static rf_status grow_table(rf_kv_seq *seq, uint32_t n_blocks) {
     return RF_OK;
 }
 
-rf_status rf_kv_match(rf_kv *kv, rf_kv_seq *seq, const int32_t *tokens, uint32_t n,
-                      uint32_t *found) {
+rf_status rf_kv_hold(rf_kv *kv, rf_kv_seq *seq, const int32_t *tokens, uint32_t n) {
     RF_ASSERT(seq->n_blocks == 0);
-    *found = 0;
-    uint32_t most = n ? (n - 1) / kv->block_tokens : 0;
+    uint32_t most = n / kv->block_tokens;
     RF_TRY(grow_table(seq, most));
     uint64_t parent = 0;
     while (seq->n_blocks < most) {
-        uint32_t id = index_find(kv, parent, tokens + (size_t)seq->n_blocks * kv->block_tokens);
+        uint32_t id =
+            index_find(kv, seq->salt, parent, tokens + (size_t)seq->n_blocks * kv->block_tokens);
         if (id == NONE) break;
         block *b = &kv->blocks[id];
         if (b->refs++ == 0) cache_remove(kv, id);
@@ -171,17 +172,25 @@ rf_status rf_kv_match(rf_kv *kv, rf_kv_seq *seq, const int32_t *tokens, uint32_t
         seq->blocks[seq->n_blocks++] = id;
     }
     seq->n_committed = seq->n_blocks;
+    return RF_OK;
+}
+
+rf_status rf_kv_match(rf_kv *kv, rf_kv_seq *seq, const int32_t *tokens, uint32_t n,
+                      uint32_t *found) {
+    uint32_t most = n ? n - 1 : 0;
+    *found = 0;
+    RF_TRY(rf_kv_hold(kv, seq, tokens, most));
     kv->stats.hits += seq->n_blocks;
-    kv->stats.misses += most - seq->n_blocks;
+    kv->stats.misses += most / kv->block_tokens - seq->n_blocks;
     *found = seq->n_blocks * kv->block_tokens;
     return RF_OK;
 }
 
-uint32_t rf_kv_shared(const rf_kv *kv, const int32_t *tokens, uint32_t n) {
+uint32_t rf_kv_shared(const rf_kv *kv, uint64_t salt, const int32_t *tokens, uint32_t n) {
     uint32_t most = n ? (n - 1) / kv->block_tokens : 0, n_shared = 0;
     uint64_t parent = 0;
     for (uint32_t i = 0; i < most; i++) {
-        uint32_t id = index_find(kv, parent, tokens + (size_t)i * kv->block_tokens);
+        uint32_t id = index_find(kv, salt, parent, tokens + (size_t)i * kv->block_tokens);
         if (id == NONE) break;
         parent = kv->blocks[id].serial;
         n_shared += kv->blocks[id].refs > 0;
@@ -206,14 +215,15 @@ rf_status rf_kv_commit(rf_kv *kv, rf_kv_seq *seq, const int32_t *tokens, uint32_
         uint32_t id = seq->blocks[i];
         block *b = &kv->blocks[id];
         b->parent = i ? kv->blocks[seq->blocks[i - 1]].serial : 0;
+        b->salt = seq->salt;
         memcpy(tokens_of(kv, id), tokens + (size_t)i * kv->block_tokens,
                kv->block_tokens * sizeof *tokens);
-        uint32_t twin = index_find(kv, b->parent, tokens_of(kv, id));
+        uint32_t twin = index_find(kv, b->salt, b->parent, tokens_of(kv, id));
         if (twin != NONE) {
             b->serial = kv->blocks[twin].serial; /* same content: children may chain to either */
             continue;
         }
-        uint32_t *bucket = bucket_of(kv, b->parent, tokens_of(kv, id));
+        uint32_t *bucket = bucket_of(kv, b->salt, b->parent, tokens_of(kv, id));
         b->serial = kv->next_serial++;
         b->next_in_bucket = *bucket;
         b->indexed = true;
@@ -223,10 +233,11 @@ rf_status rf_kv_commit(rf_kv *kv, rf_kv_seq *seq, const int32_t *tokens, uint32_
     return RF_OK;
 }
 
-void rf_kv_release(rf_kv *kv, rf_kv_seq *seq) {
+void rf_kv_trim(rf_kv *kv, rf_kv_seq *seq, uint32_t n) {
+    uint32_t kept = n / kv->block_tokens + (n % kv->block_tokens != 0);
     /* Last block first: the tail of a sequence is the least useful prefix, and ages first. */
-    for (uint32_t i = seq->n_blocks; i-- > 0;) {
-        uint32_t id = seq->blocks[i];
+    for (; seq->n_blocks > kept; seq->n_blocks--) {
+        uint32_t id = seq->blocks[seq->n_blocks - 1];
         RF_ASSERT(id < kv->n_blocks && kv->blocks[id].refs > 0);
         if (--kv->blocks[id].refs > 0) continue;
         if (kv->blocks[id].indexed)
@@ -234,8 +245,13 @@ void rf_kv_release(rf_kv *kv, rf_kv_seq *seq) {
         else
             kv->blank[kv->n_blank++] = id;
     }
+    if (seq->n_committed > kept) seq->n_committed = kept;
+}
+
+void rf_kv_release(rf_kv *kv, rf_kv_seq *seq) {
+    rf_kv_trim(kv, seq, 0);
     rf_free(seq->blocks);
-    *seq = (rf_kv_seq){0};
+    *seq = (rf_kv_seq){.salt = seq->salt};
 }
 
 void rf_kv_get_stats(const rf_kv *kv, rf_kv_stats *out) {
@@ -263,7 +279,7 @@ static bool index_consistent(const rf_kv *kv) {
         const block *b = &kv->blocks[id];
         if (!b->indexed) continue;
         n_indexed++;
-        if (index_find(kv, b->parent, tokens_of(kv, id)) != id) return false;
+        if (index_find(kv, b->salt, b->parent, tokens_of(kv, id)) != id) return false;
     }
     for (uint32_t i = 0; i < kv->n_buckets; i++)
         for (uint32_t id = kv->buckets[i]; id != NONE; id = kv->blocks[id].next_in_bucket)

@@ -102,6 +102,7 @@ rf_status rf_request_create(rf_request **out, const rf_request_opts *o, const rf
     r->o = *o;
     r->tokenizer = t;
     r->n_prompt = (uint32_t)o->n_tokens;
+    r->kv.salt = o->prefix_salt;
     /* Text goes on after text; only behind a control token does a sequence's first space fall
      * away. */
     r->detok.started = rf_token_kind_of(t, o->tokens[o->n_tokens - 1]) != RF_TOKEN_CONTROL;
@@ -124,7 +125,9 @@ rf_status rf_request_create(rf_request **out, const rf_request_opts *o, const rf
 
 void rf_request_free(rf_request *r) {
     if (!r) return;
-    RF_ASSERT(r->kv.n_blocks == 0);
+    RF_ASSERT(r->kv.n_blocks == 0 && r->swapped.n_blocks == 0 && r->draft.kv.n_blocks == 0);
+    rf_ngram_close(&r->draft.ngram);
+    rf_free(r->draft.kv.blocks);
     for (size_t i = 0; i < r->n_stops; i++)
         rf_buf_free(&r->stops[i]);
     rf_free(r->stops);
@@ -182,6 +185,8 @@ static rf_event event_of(const rf_request *r) {
         .n_prompt = r->n_prompt,
         .n_cached = r->n_cached,
         .n_generated = (uint32_t)r->tokens.len - r->n_prompt,
+        .n_drafted = r->draft.n_drafted,
+        .n_accepted = r->draft.n_accepted,
         .prompt_us = r->first_us > r->start_us ? r->first_us - r->start_us : 0,
         .decode_us = r->last_us > r->first_us ? r->last_us - r->first_us : 0,
     };
@@ -226,25 +231,35 @@ static rf_status append_text(rf_request *r, int32_t token, bool ends) {
 }
 
 /* What may come next: what the grammar allows, and the end where the text is whole. */
-static rf_status prepare_mask(rf_request *r, const int32_t *end_tokens, size_t n_end) {
-    RF_TRY(rf_matcher_mask(r->matcher, r->mask));
-    bool may_end = rf_matcher_can_end(r->matcher) && !r->o.ignore_eos;
+static rf_status prepare_mask(rf_request *r, rf_matcher *m, const int32_t *end_tokens,
+                              size_t n_end) {
+    RF_TRY(rf_matcher_mask(m, r->mask));
+    bool may_end = rf_matcher_can_end(m) && !r->o.ignore_eos;
     for (size_t i = 0; may_end && i < n_end; i++)
         r->mask[(uint32_t)end_tokens[i] / 32] |= 1u << (uint32_t)end_tokens[i] % 32;
     return RF_OK;
 }
 
-static rf_status feed_matcher(rf_request *r, int32_t token, bool ends) {
-    if (!r->matcher || ends) return RF_OK;
+static rf_status feed_matcher(rf_request *r, rf_matcher *m, int32_t token) {
+    if (!m) return RF_OK;
     rf_buf_clear(&r->fed);
     RF_TRY(rf_token_bytes(r->tokenizer, token, false, &r->fed));
-    return rf_matcher_feed(r->matcher, rf_buf_str(&r->fed));
+    return rf_matcher_feed(m, rf_buf_str(&r->fed));
+}
+
+/* The token that follows n_generated others, where the grammar's matcher (NULL: none) stands. */
+static rf_status choose(rf_request *r, rf_matcher *m, uint32_t n_generated, const float *logits,
+                        const int32_t *end_tokens, size_t n_end, int32_t *token) {
+    bool too_early = r->o.min_tokens > 0 && n_generated < (uint32_t)r->o.min_tokens;
+    if (m) RF_TRY(prepare_mask(r, m, end_tokens, n_end));
+    return rf_sampler_pick(r->sampler, logits, end_tokens, too_early ? n_end : 0, n_generated,
+                           token);
 }
 
 /* The token's place in the text, and what is told of it; the event's text stays to be decided. */
 static rf_status describe(rf_request *r, const float *logits, uint32_t n_vocab, int32_t token,
                           bool ends, rf_token_prob *top, rf_event *event) {
-    RF_TRY(feed_matcher(r, token, ends));
+    if (!ends) RF_TRY(feed_matcher(r, r->matcher, token));
     RF_TRY(rf_sampler_accept(r->sampler, token));
     RF_TRY(append_text(r, token, ends));
     if (r->tokens.failed || r->held.failed) return RF_ENOMEM;
@@ -261,12 +276,9 @@ rf_status rf_request_advance(rf_request *r, const float *logits, uint32_t n_voca
                              const int32_t *end_tokens, size_t n_end, rf_finish *finish) {
     size_t n_before = r->tokens.len;
     uint32_t n_generated = (uint32_t)n_before - r->n_prompt;
-    bool too_early = r->o.min_tokens > 0 && n_generated < (uint32_t)r->o.min_tokens;
     int32_t token;
     *finish = RF_FINISH_NONE;
-    if (r->matcher) RF_TRY(prepare_mask(r, end_tokens, n_end));
-    RF_TRY(rf_sampler_pick(r->sampler, logits, end_tokens, too_early ? n_end : 0, n_generated,
-                           &token));
+    RF_TRY(choose(r, r->matcher, n_generated, logits, end_tokens, n_end, &token));
     rf_ids_push(&r->tokens, token);
     r->last_us = rf_time_us();
     if (n_generated == 0) r->first_us = r->last_us;
@@ -287,4 +299,39 @@ rf_status rf_request_advance(rf_request *r, const float *logits, uint32_t n_voca
     else if (r->tokens.len >= r->max_total)
         *finish = RF_FINISH_LENGTH;
     return RF_OK;
+}
+
+/* ---- looking ahead ---- */
+
+rf_status rf_request_look_ahead(rf_request *r) {
+    RF_ASSERT(!r->ahead.is_on);
+    r->ahead.matcher = NULL;
+    if (r->matcher) RF_TRY(rf_matcher_copy(&r->ahead.matcher, r->matcher));
+    r->ahead.mark = rf_sampler_get_mark(r->sampler);
+    r->ahead.n = 0;
+    r->ahead.is_on = true;
+    return RF_OK;
+}
+
+rf_status rf_request_ahead_pick(rf_request *r, const float *logits, const int32_t *end_tokens,
+                                size_t n_end, int32_t *token) {
+    uint32_t n_generated = (uint32_t)r->tokens.len - r->n_prompt + r->ahead.n;
+    return choose(r, r->ahead.matcher, n_generated, logits, end_tokens, n_end, token);
+}
+
+rf_status rf_request_ahead_take(rf_request *r, int32_t token, const int32_t *end_tokens,
+                                size_t n_end) {
+    if (!r->o.ignore_eos && is_end(end_tokens, n_end, token)) return RF_EARG;
+    RF_TRY(feed_matcher(r, r->ahead.matcher, token));
+    RF_TRY(rf_sampler_accept(r->sampler, token));
+    r->ahead.n++;
+    return RF_OK;
+}
+
+void rf_request_look_back(rf_request *r) {
+    if (!r->ahead.is_on) return;
+    rf_sampler_go_back(r->sampler, r->ahead.mark);
+    rf_matcher_free(r->ahead.matcher);
+    r->ahead.matcher = NULL;
+    r->ahead.is_on = false;
 }

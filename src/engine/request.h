@@ -8,13 +8,32 @@
 #include "base/buf.h"
 #include "engine/fair.h"
 #include "engine/kv.h"
+#include "engine/ngram.h"
 #include "engine/sampler.h"
+#include "engine/swap.h"
 #include "grammar/grammar.h"
 #include "text/tokenizer.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+enum { RF_DRAFT_MAX = 64, RF_DRAFT_MODEL = 4, RF_DRAFT_SOURCES };
+/* Guesses of its next tokens, which spec.h and drafter.h keep.  Sources are the lengths of runs of
+ * ngram.h, then the draft model. */
+typedef struct rf_draft {
+    int32_t tokens[RF_DRAFT_MAX + 1]; /* [n] */
+    uint32_t n, n_rows;               /* n_rows: of them, those in the batch */
+    uint32_t from;                    /* tokens that the request had before them */
+    uint32_t source, rival_source;
+    int32_t rival;                  /* first guess of the source that was not taken */
+    bool has_rival, started;        /* started: chance is set */
+    float chance[RF_DRAFT_SOURCES]; /* that a guess is right if those before it are */
+    uint32_t n_drafted, n_accepted; /* rows, in all */
+    rf_ngram ngram;
+    rf_kv_seq kv; /* the draft model's, whose first n_fed tokens are computed */
+    uint32_t n_fed;
+} rf_draft;
 
 typedef struct rf_request {
     struct rf_request *next; /* in the engine's list */
@@ -31,8 +50,17 @@ typedef struct rf_request {
     rf_buf fed;          /* the bytes of the latest token, for the matcher */
     rf_ids tokens;       /* prompt, then answer */
     uint32_t n_prompt, n_cached; /* n_cached: of the prompt, found in the cache at first */
+    uint32_t n_prefix;           /* of the prompt, attended both ways and so computed in one step */
     uint32_t n_done, max_total;  /* computed and in the KV cache; tokens that it may ever have */
     rf_kv_seq kv;
+    rf_swapped swapped; /* of a preempted request */
+    rf_draft draft;
+    struct { /* looking ahead, see below */
+        bool is_on;
+        uint32_t n; /* tokens taken */
+        rf_sampler_mark mark;
+        rf_matcher *matcher;
+    } ahead;
     rf_buf *stops; /* [n_stops] */
     size_t n_stops;
     rf_detok detok;
@@ -43,13 +71,22 @@ typedef struct rf_request {
 /* Checks and copies the options.  n_ctx: tokens it may hold. */
 RF_CHECKED rf_status rf_request_create(rf_request **out, const rf_request_opts *o,
                                        const rf_tokenizer *t, uint32_t n_ctx, rf_error *e);
-void rf_request_free(rf_request *r); /* the KV blocks must be released before; NULL is fine */
+void rf_request_free(
+    rf_request *r); /* KV blocks and copies must be given back before; NULL is fine */
 
 /* Chooses the next token from a row of logits [n_vocab], appends it and tells the callback.  RF_EARG:
  * no token can be chosen; RF_EFULL: the grammar's matcher met a limit.
  * end_tokens: [n_end].  *finish says whether and why the request is over. */
 RF_CHECKED rf_status rf_request_advance(rf_request *r, const float *logits, uint32_t n_vocab,
                                         const int32_t *end_tokens, size_t n_end, rf_finish *finish);
+/* Looking ahead: choosing and taking tokens that nobody hears of, until looking back undoes it.  take
+ * says RF_EARG where the grammar forbids the token or it would end the text. */
+RF_CHECKED rf_status rf_request_look_ahead(rf_request *r);
+RF_CHECKED rf_status rf_request_ahead_pick(rf_request *r, const float *logits,
+                                           const int32_t *end_tokens, size_t n_end, int32_t *token);
+RF_CHECKED rf_status rf_request_ahead_take(rf_request *r, int32_t token, const int32_t *end_tokens,
+                                           size_t n_end);
+void rf_request_look_back(rf_request *r); /* also one that did not look ahead */
 /* Ends the request: the last event, with whatever text was held back (and error, may be NULL). */
 void rf_request_end(rf_request *r, rf_finish finish, const char *error);
 

@@ -147,6 +147,16 @@ rf_status rf_sampler_set_breakers(rf_sampler *s, const int32_t *ids, size_t n) {
     return RF_OK;
 }
 
+rf_sampler_mark rf_sampler_get_mark(const rf_sampler *s) {
+    return (rf_sampler_mark){s->history.len, s->mu};
+}
+
+void rf_sampler_go_back(rf_sampler *s, rf_sampler_mark mark) {
+    s->history.len = mark.n_history;
+    s->history.failed = false; /* what could not be remembered need not be any more */
+    s->mu = mark.mu;
+}
+
 /* ---- penalties, on the full list where index == id ---- */
 
 static size_t window(const rf_sampler *s, int32_t last_n) {

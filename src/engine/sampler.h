@@ -24,6 +24,13 @@ RF_CHECKED rf_status rf_sampler_set_breakers(rf_sampler *s, const int32_t *ids, 
 /* From now on only tokens whose bit is set can be chosen (token i: bit i % 32 of word i / 32);
  * borrowed; NULL: all. */
 void rf_sampler_set_mask(rf_sampler *s, const uint32_t *mask);
+/* Going back: undoes every rf_sampler_accept and rf_sampler_pick since the mark was taken. */
+typedef struct rf_sampler_mark {
+    size_t n_history;
+    double mu;
+} rf_sampler_mark;
+rf_sampler_mark rf_sampler_get_mark(const rf_sampler *s);
+void rf_sampler_go_back(rf_sampler *s, rf_sampler_mark mark);
 /* The next token.  logits: [n_vocab], left unchanged.  Banned tokens (n_banned ids, e.g. end tokens
  * before min_tokens) cannot be chosen.  RF_EARG when nothing can be chosen (all -inf or NaN).
  * counter: the index of this draw. */

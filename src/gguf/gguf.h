@@ -6,6 +6,7 @@
  * Format: github.com/ggml-org/ggml, docs/gguf.md. */
 #pragma once
 #include "base/base.h"
+#include "base/digest.h"
 #include "quant/dtype.h"
 
 #ifdef __cplusplus
@@ -106,6 +107,10 @@ uint64_t rf_gguf_elem_u64(const rf_gguf_kv *kv,
 double rf_gguf_elem_f64(const rf_gguf_kv *kv, uint64_t i); /* any number */
 rf_str rf_gguf_next_str(const uint8_t **cursor);
 bool rf_gguf_kv_equal(const rf_gguf_kv *a, const rf_gguf_kv *b); /* type and value */
+
+/* A digest of all metadata, the shapes of all tensors and samples of their data: the same for the same
+ * model however it is split, in milliseconds.  Not of all bytes. */
+RF_CHECKED rf_status rf_gguf_fingerprint(const rf_gguf *g, char out[RF_SHA256_HEX]);
 
 #ifdef __cplusplus
 }

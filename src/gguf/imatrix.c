@@ -182,11 +182,22 @@ rf_status rf_imatrix_find(const rf_imatrix *im, rf_str weight, uint64_t n_cols, 
         out->sums = im->records[i].values;
         return RF_OK;
     }
+    /* llama.cpp counts once for all matrices of a weight that every row meets, and then writes its sums
+     * as one row */
     const rf_gguf_tensor *sums = part_of(im, weight, ".in_sum2");
     const rf_gguf_tensor *counts = part_of(im, weight, ".counts");
     if (!sums && !counts) return RF_OK;
-    if (!is_floats(sums, n) || sums->ne[0] != n_cols || !is_floats(counts, n_mats))
+    bool is_one = is_floats(counts, 1);
+    if (!is_floats(sums, n) || sums->ne[0] != (is_one ? n : n_cols) ||
+        !is_floats(counts, is_one ? 1 : n_mats))
         return wrong_shape(im, weight, n_cols, n_mats, e);
-    *out = (rf_importance){sums->data, counts->data};
+    *out = (rf_importance){sums->data, counts->data, is_one ? 1 : n_mats};
     return RF_OK;
+}
+
+float rf_importance_count(const rf_importance *im, uint64_t matrix) {
+    float count = 1;
+    if (im->counts)
+        memcpy(&count, im->counts + (im->n_counts > 1 ? matrix : 0) * sizeof count, sizeof count);
+    return count;
 }

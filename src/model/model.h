@@ -53,6 +53,7 @@ typedef enum rf_attn_kind {
     RF_ATTN_LOCAL,         /* p - window < j <= p */
     RF_ATTN_LOCAL_BOTH,    /* |p - j| <= window / 2 */
     RF_ATTN_GLOBAL_LOCAL,  /* j < n_global or p - window < j, and j <= p */
+    RF_ATTN_PREFIX,        /* j <= p, or j < the sequence's n_prefix, which the batch brings */
     RF_ATTN_CUSTOM, /* the batch brings a mask: 0 = visible, -inf = hidden, added before softmax */
 } rf_attn_kind;
 typedef struct rf_attn_pattern {
@@ -166,6 +167,7 @@ typedef struct rf_model {
     uint32_t n_layers, n_embd, n_heads, n_kv_heads, head_dim, n_ff, n_vocab, n_ctx_train;
     uint32_t n_experts, n_experts_used, n_ff_expert, n_ff_shared; /* 0: none */
     float norm_eps;
+    bool prefix;        /* a prompt is attended both ways: layers of RF_ATTN_PREFIX */
     bool parallel;      /* attention and FFN both read a layer's input */
     rf_rope rope;       /* of most layers */
     rf_rope rope_local; /* of layers with a window, where they differ */

@@ -32,6 +32,9 @@ static void print_pattern(rf_buf *out, const rf_attn_pattern *a) {
     case RF_ATTN_GLOBAL_LOCAL:
         rf_buf_printf(out, " global_local(%u, %u)", a->n_global, a->window);
         break;
+    case RF_ATTN_PREFIX:
+        rf_buf_puts(out, " prefix");
+        break;
     case RF_ATTN_CUSTOM:
         rf_buf_puts(out, " custom");
         break;

@@ -103,10 +103,35 @@ static float q8_error(const rf_enc_block *b, uint16_t h, int8_t *q) {
     return err;
 }
 
+/* The usual block, without the detour by way of rf_enc_block: finite values, a scale that is a normal
+ * f16.  The same bytes, because that detour only multiplies by powers of two. */
+static bool encode_q8_plain(const float *src, rf_block_q8_0 *out) {
+    float x[32], top;
+    int32_t bits[32], highest = 0;
+    memcpy(x, src, sizeof x);
+    memcpy(bits, src, sizeof bits);
+    for (int i = 0; i < 32; i++) {
+        int32_t magnitude = bits[i] & 0x7fffffff;
+        highest = magnitude > highest ? magnitude : highest;
+    }
+    memcpy(&top, &highest, sizeof top);
+    if (highest >= 0x7f800000) return false;
+    uint16_t h = rf_f32_to_f16(top / 127);
+    if (h < 0x400 || h >= 0x7c00) return false;
+    float inverse = 1.0f / rf_half(h);
+    int8_t q[32];
+    for (int i = 0; i < 32; i++)
+        q[i] = (int8_t)(int)((x[i] * inverse + 12582912.0f) - 12582912.0f); /* to nearest even */
+    memcpy(out->qs, q, sizeof q);
+    rf_store_u16(out->d, h);
+    return true;
+}
+
 void rf_encode_q8_0(const float *src, void *dst, size_t n, const float *importance) {
     rf_block_q8_0 *out = (rf_block_q8_0 *)dst;
     for (size_t g = 0; g < n / 32; g++) {
         rf_enc_block b;
+        if (encode_q8_plain(src + 32 * g, &out[g])) continue;
         uint16_t h = 0;
         memset(out[g].qs, 0, sizeof out[g].qs);
         if (rf_enc_load(&b, src + 32 * g, part(importance, 32 * g), 32)) {

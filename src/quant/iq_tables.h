@@ -1,6 +1,6 @@
 /* iq_tables.h - the code books of the IQ formats: which vectors the stored indices stand for.
  *
- * An entry holds one byte per element, element 0 in the lowest byte.  Private to src/quant. */
+ * An entry holds one byte per element, element 0 in the lowest byte.  Private to src/quant and src/backend/cpu. */
 #pragma once
 #include <stdint.h>
 

@@ -5,6 +5,10 @@
 #include <stdio.h>
 #include <string.h>
 
+rf_api_style rf_api_style_of(rf_str path) {
+    return rf_str_starts(path, "/v1/messages") ? RF_API_ANTHROPIC : RF_API_OPENAI;
+}
+
 static const char *type_of(int status) {
     switch (status) {
     case 401:

@@ -11,11 +11,12 @@ typedef enum rf_api_style { /* whose clients read the error */
                             RF_API_OPENAI,
                             RF_API_ANTHROPIC,
 } rf_api_style;
-typedef struct rf_api_error { /* start from {0}, or from {.style} */
-    int status;               /* HTTP's; 0: no error */
-    const char *type;         /* "invalid_request_error", ... static text */
-    const char *code;         /* "context_length_exceeded", ... static text, or NULL */
-    char param[80];           /* the field, "messages[2].content"; empty: none */
+rf_api_style rf_api_style_of(rf_str path); /* of the route */
+typedef struct rf_api_error {              /* start from {0}, or from {.style} */
+    int status;                            /* HTTP's; 0: no error */
+    const char *type;                      /* "invalid_request_error", ... static text */
+    const char *code;                      /* "context_length_exceeded", ... static text, or NULL */
+    char param[80];                        /* the field, "messages[2].content"; empty: none */
     char message[500];
     int retry_after; /* seconds; 0: not said */
     rf_api_style style;

@@ -181,15 +181,15 @@ static void answer(rf_embeds *all, rf_embed_task *t, rf_api_error *e) {
     rf_log_write(RF_LOG_INFO, "job=%s state=%s texts=%zu tokens=%zu work_ms=%.1f total_ms=%.1f",
                  t->id, e->status ? "failed" : "finished", t->params.n_prompts, t->n_tokens,
                  (double)w->work_us / 1e3, (double)(rf_time_us() - w->start_us) / 1e3);
+    pthread_mutex_lock(&all->lock);
+    all->task_us += ((double)w->work_us - all->task_us) / 8;
+    all->n_open--;
+    pthread_mutex_unlock(&all->lock);
     if (e->status)
         rf_api_answer_error(w->out, e);
     else
         rf_api_answer(w->out, 200, "application/json", &w->body);
     rf_outbox_drop(w->out);
-    pthread_mutex_lock(&all->lock);
-    all->task_us += ((double)w->work_us - all->task_us) / 8;
-    all->n_open--;
-    pthread_mutex_unlock(&all->lock);
     drop(t);
 }
 

@@ -128,6 +128,27 @@ static bool is_foreign_page(const exchange *x) {
     return !named || !host || strcmp(named + 3, host) != 0;
 }
 
+static bool is_name(const char *host, size_t n, const char *name) {
+    return strlen(name) == n && strncasecmp(host, name, n) == 0;
+}
+
+/* A site can make its name stand for 127.0.0.1 (DNS rebinding): its pages then count as of the
+ * server's own origin.  But the Host is the name that the browser was led by. */
+static bool is_foreign_name(const exchange *x) {
+    static const char *const own[] = {"localhost", "127.0.0.1", "[::1]"};
+    const char *host = rf_http_header(&x->r, "Host"), *listen = x->h->o.listener.text;
+    if (!x->h->o.check_host || !host) return false;
+    size_t n = strcspn(host, " \t"); /* the library keeps what stands behind the value */
+    const char *port = memrchr(host, ':', n);
+    if (port && !strchr(port, ']')) n = (size_t)(port - host);
+    if (strncasecmp(listen, host, n) == 0 && listen[n] == ':') return false;
+    for (size_t i = 0; i < RF_COUNT(own); i++)
+        if (is_name(host, n, own[i])) return false;
+    for (size_t i = 0; i < x->h->o.n_hosts; i++)
+        if (is_name(host, n, x->h->o.hosts[i])) return false;
+    return true;
+}
+
 /* A browser asks whether it may ask. */
 static enum MHD_Result answer_preflight(exchange *x) {
     rf_outbox_start(x->outbox, 204, NULL);
@@ -216,6 +237,10 @@ static enum MHD_Result on_headers(exchange *x, const char *method, const char *v
     if (fault) return refuse(x, 400, fault);
     if (x->uri.len > MAX_URI_BYTES) return refuse(x, 414, "the path is longer than 2048 bytes");
     if (body_is_too_long(x)) return refuse(x, 413, "the request's body is too long");
+    if (is_foreign_name(x))
+        return refuse(x, 403,
+                      "the Host header names neither this machine nor one of --allowed-host; "
+                      "without API keys no other name is answered");
     if (strcmp(method, "OPTIONS") == 0 && allowed_origin(x)) return answer_preflight(x);
     if (is_foreign_page(x))
         return refuse(x, 403, "pages of this origin may not use the server (see --cors-origin)");

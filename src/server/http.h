@@ -6,6 +6,7 @@
 #pragma once
 #include "server/listen.h"
 #include "server/outbox.h"
+#include "server/trace.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -18,9 +19,10 @@ typedef struct rf_http_request {
     rf_str path, query; /* as sent, not decoded; query without '?' */
     rf_str body;        /* valid while serve runs */
     uint64_t start_us;
-    const void *route;  /* for the handler, from admit to done */
-    const void *caller; /* the same */
-    void *connection;   /* for rf_http_header */
+    const void *route;      /* for the handler, from admit to done */
+    const void *caller;     /* the same */
+    rf_trace_context trace; /* the same */
+    void *connection;       /* for rf_http_header */
 } rf_http_request;
 /* A header's value, or NULL. */
 const char *rf_http_header(const rf_http_request *r, const char *name);
@@ -43,6 +45,9 @@ typedef struct rf_http_opts {
     const char *tls_cert, *tls_key; /* PEM texts, or NULL: no TLS */
     const char *const *cors;        /* [n_cors] origins that browsers may use; "*": any */
     size_t n_cors;
+    bool check_host;          /* refuse names that another site's DNS may have led here */
+    const char *const *hosts; /* [n_hosts] names besides localhost and the loopback addresses */
+    size_t n_hosts;
     uint32_t n_threads, max_connections;
     size_t max_body; /* bytes of one request */
     uint32_t idle_seconds, request_seconds;

@@ -24,6 +24,7 @@ typedef struct rf_job_private {
     uint32_t n_open; /* choices */
     bool cancelled;
     rf_job_state state;
+    rf_trace_context trace;
     char error[200];
     rf_job *next; /* in the registry */
 } own;
@@ -81,8 +82,8 @@ static rf_job *keep(rf_job *j) {
     return j;
 }
 
-static rf_job *create(rf_jobs *all, const rf_writer *writer, const char *request_id,
-                      const void *caller, rf_params *params, rf_ids *ids) {
+static rf_job *create(rf_jobs *all, const rf_writer *writer, const rf_origin *from,
+                      rf_params *params, rf_ids *ids) {
     uint32_t n = (uint32_t)(params->n_prompts * (size_t)params->n);
     rf_job *j = rf_alloc(1, sizeof *j);
     own *w = rf_alloc(1, sizeof *w);
@@ -99,7 +100,7 @@ static rf_job *create(rf_jobs *all, const rf_writer *writer, const char *request
     }
     *j = (rf_job){.jobs = all,
                   .writer = writer,
-                  .caller = caller,
+                  .caller = from->caller,
                   .model = all->o.model,
                   .engine = all->o.engine,
                   .format = all->o.format,
@@ -111,7 +112,8 @@ static rf_job *create(rf_jobs *all, const rf_writer *writer, const char *request
                   .n_choices = n,
                   .own = w};
     *params = (rf_params){0};
-    snprintf(j->id, sizeof j->id, "%s%s", writer->id_prefix, request_id);
+    snprintf(j->id, sizeof j->id, "%s%s", writer->id_prefix, from->request_id);
+    w->trace = from->trace;
     atomic_store(&w->n_refs, 1);
     pthread_mutex_init(&w->lock, NULL);
     w->n_open = n;
@@ -148,7 +150,6 @@ static bool enter(rf_jobs *all, rf_job *j, rf_api_error *e) {
         all->open = keep(j);
     }
     pthread_mutex_unlock(&all->lock);
-    if (e->status) rf_metrics_add(all->o.metrics, RF_M_REJECTED, 1);
     return !e->status;
 }
 
@@ -180,7 +181,7 @@ static void count_service(rf_jobs *all, uint32_t n_choices, uint64_t us) {
 
 static void on_event(void *user, const rf_event *ev);
 
-static bool submit(rf_job *j, rf_choice *c, rf_api_error *e) {
+static rf_request_opts request_of(const rf_job *j, rf_choice *c) {
     const rf_params *p = &j->params;
     const rf_key *key = j->caller;
     const rf_ids *prompt = &j->prompts[c->index / (uint32_t)p->n];
@@ -200,11 +201,33 @@ static bool submit(rf_job *j, rf_choice *c, rf_api_error *e) {
                          .weight = key ? key->weight : 1,
                          .priority = p->priority,
                          .on_event = on_event,
-                         .user = c};
+                         .user = c,
+                         .prefix_salt = key ? key->prefix_salt : 0,
+                         .no_speculation = !p->speculate};
     o.sampling.seed += c->index % (uint32_t)p->n;
+    return o;
+}
+
+static bool submit(rf_job *j, rf_choice *c, rf_api_error *e) {
+    const rf_request_opts o = request_of(j, c);
     rf_text why;
     int s = rf_engine_submit(j->engine, &o, &c->request, &why);
     return s == ROCMFORGE_OK ? true : rf_api_fail_status(e, (rf_status)s, why.text);
+}
+
+/* The registry would not take the job.  One that the engine would not take either is told that: to
+ * come again later would not help it. */
+static void turn_away(rf_jobs *all, rf_job *j, const rf_api_error *full, rf_api_error *e) {
+    rf_api_error wrong = {.style = e->style};
+    for (uint32_t i = 0; i < j->n_choices && !wrong.status; i += (uint32_t)j->params.n) {
+        const rf_request_opts o = request_of(j, &j->choices[i]);
+        rf_text why;
+        int s = rf_engine_check(j->engine, &o, &why);
+        if (s != ROCMFORGE_OK && s != ROCMFORGE_ENOMEM)
+            rf_api_fail_status(&wrong, (rf_status)s, why.text);
+    }
+    if (!wrong.status) rf_metrics_add(all->o.metrics, RF_M_REJECTED, 1);
+    *e = wrong.status ? wrong : *full;
 }
 
 /* The answers to the same prompt that wait for their first one. */
@@ -234,6 +257,11 @@ static void take_first_token(rf_job *j, rf_choice *c, const rf_event *ev, uint64
 }
 
 static void take_counts(rf_choice *c, const rf_event *ev) {
+    rf_metrics *m = c->job->jobs->o.metrics;
+    rf_metrics_add(m, RF_M_DRAFTED, ev->n_drafted - c->n_drafted);
+    rf_metrics_add(m, RF_M_DRAFT_ACCEPTED, ev->n_accepted - c->n_accepted);
+    c->n_drafted = ev->n_drafted;
+    c->n_accepted = ev->n_accepted;
     c->n_prompt = ev->n_prompt;
     c->n_cached = ev->n_cached;
     c->n_generated = ev->n_generated;
@@ -326,9 +354,34 @@ static void log_end(const rf_job *j) {
                  (double)c->decode_us / 1e3, (double)(rf_time_us() - j->start_us) / 1e3);
 }
 
+static void trace_end(const rf_job *j) {
+    const rf_choice *c = &j->choices[0];
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    rf_trace t = {.state = rf_job_state_name(j->own->state),
+                  .from = j->own->trace,
+                  .total_us = rf_time_us() - j->start_us,
+                  .n_answers = j->n_choices};
+    t.start_us = (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000 - t.total_us;
+    for (uint32_t i = 0; i < j->n_choices; i++) {
+        t.n_prompt += i % (uint32_t)j->params.n ? 0 : j->choices[i].n_prompt;
+        t.n_cached += i % (uint32_t)j->params.n ? 0 : j->choices[i].n_cached;
+        t.n_generated += j->choices[i].n_generated;
+    }
+    if (c->first_us) {
+        t.queue_us = c->queue_us;
+        t.prefill_us = c->first_us - j->start_us - c->queue_us;
+        t.decode_us = t.total_us - t.queue_us - t.prefill_us;
+    }
+    snprintf(t.id, sizeof t.id, "%s", j->id);
+    snprintf(t.model, sizeof t.model, "%s", j->model);
+    rf_traces_add(j->jobs->o.traces, &t);
+}
+
 /* The last choice is over: the answer goes out, the job becomes a record. */
 static void end(rf_job *j) {
     settle(j);
+    if (j->jobs->o.traces) trace_end(j);
     write_end(j);
     log_end(j);
     release_work(j);
@@ -418,12 +471,13 @@ static bool submit_first_ones(rf_job *j, rf_api_error *e) {
     return true;
 }
 
-bool rf_jobs_start(rf_jobs *all, const rf_writer *writer, const char *request_id,
-                   const void *caller, rf_params *params, rf_ids *ids, rf_outbox *out,
-                   rf_api_error *e) {
-    rf_job *j = create(all, writer, request_id, caller, params, ids);
+bool rf_jobs_start(rf_jobs *all, const rf_writer *writer, const rf_origin *from, rf_params *params,
+                   rf_ids *ids, rf_outbox *out, rf_api_error *e) {
+    rf_job *j = create(all, writer, from, params, ids);
     if (!j) return rf_api_fail(e, 503, "out_of_memory", NULL, "out of memory");
-    if (!enter(all, j, e)) {
+    rf_api_error full = {.style = e->style};
+    if (!enter(all, j, &full)) {
+        turn_away(all, j, &full, e);
         drop(j);
         return false;
     }
@@ -566,11 +620,13 @@ static void put_counts(const rf_job *j, rf_buf *out) {
         cached += j->choices[i].n_cached;
         generated += j->choices[i].n_generated;
     }
+    rf_buf_printf(out, "{\"id\":\"%s\",\"model\":", j->id);
+    rf_buf_json_str(out, rf_str_of(j->model));
     rf_buf_printf(out,
-                  "{\"id\":\"%s\",\"state\":\"%s\",\"created\":%lld,\"answers\":%u,"
+                  ",\"state\":\"%s\",\"created\":%lld,\"answers\":%u,"
                   "\"prompt_tokens\":%u,\"cached_tokens\":%u,\"generated_tokens\":%u",
-                  j->id, rf_job_state_name(state_of(j)), (long long)j->created, j->n_choices,
-                  prompt, cached, generated);
+                  rf_job_state_name(state_of(j)), (long long)j->created, j->n_choices, prompt,
+                  cached, generated);
 }
 
 bool rf_jobs_describe(rf_jobs *all, rf_str id, const void *caller, bool any, rf_buf *out) {
@@ -604,15 +660,20 @@ bool rf_jobs_cancel(rf_jobs *all, rf_str id, const void *caller, bool any) {
 void rf_jobs_list(rf_jobs *all, rf_buf *out) {
     size_t n;
     rf_job **list = open_jobs(all, &n);
-    rf_buf_putc(out, '[');
     for (size_t i = 0; i < n; i++) {
-        if (i) rf_buf_putc(out, ',');
+        if (out->len && out->p[out->len - 1] != '[') rf_buf_putc(out, ',');
         pthread_mutex_lock(&list[i]->own->lock);
         put_counts(list[i], out);
         pthread_mutex_unlock(&list[i]->own->lock);
         rf_buf_putc(out, '}');
         drop(list[i]);
     }
-    rf_buf_putc(out, ']');
     rf_free(list);
+}
+
+int rf_jobs_retry_after(rf_jobs *all) {
+    pthread_mutex_lock(&all->lock);
+    int seconds = all->n_choices ? retry_after(all) : 0;
+    pthread_mutex_unlock(&all->lock);
+    return seconds;
 }

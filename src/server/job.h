@@ -10,6 +10,7 @@
 #include "server/metrics.h"
 #include "server/params.h"
 #include "server/reply.h"
+#include "server/traces.h"
 
 typedef struct rf_jobs rf_jobs;
 typedef struct rf_job rf_job;
@@ -30,13 +31,14 @@ typedef struct rf_choice {
     uint32_t n_prompt, n_cached, n_generated;
     uint64_t first_us, last_us; /* of its first and latest token; 0: none */
     uint64_t queue_us, prompt_us, decode_us;
-    rf_buf text;        /* kept unless streamed, see rf_writer */
-    rf_buf logprobs[4]; /* kept by the writer in its own form */
-    size_t n_chars;     /* of the tokens' texts, for offsets */
-    rf_reply *reply;    /* chat: made by the writer; NULL: the text is the answer */
-    rf_blocks *blocks;  /* the same, of APIs whose answers are made of blocks */
-    int32_t stop;       /* which stop string ended it; -1: none */
-    uint32_t n_sent;    /* events of its stream, where they are numbered */
+    uint32_t n_drafted, n_accepted; /* guesses of tokens, and those that were right */
+    rf_buf text;                    /* kept unless streamed, see rf_writer */
+    rf_buf logprobs[4];             /* kept by the writer in its own form */
+    size_t n_chars;                 /* of the tokens' texts, for offsets */
+    rf_reply *reply;                /* chat: made by the writer; NULL: the text is the answer */
+    rf_blocks *blocks;              /* the same, of APIs whose answers are made of blocks */
+    int32_t stop;                   /* which stop string ended it; -1: none */
+    uint32_t n_sent;                /* events of its stream, where they are numbered */
 } rf_choice;
 
 /* How one API writes; finish may be NULL.  All are called with the job locked. */
@@ -54,6 +56,12 @@ typedef struct rf_writer {
     void (*whole)(const rf_job *j, rf_buf *out);                        /* not a stream */
     void (*error)(const rf_job *j, const rf_api_error *e, rf_buf *out); /* stream */
 } rf_writer;
+
+typedef struct rf_origin { /* of a request */
+    const char *request_id;
+    const void *caller; /* the rf_key that asked; NULL: no keys */
+    rf_trace_context trace;
+} rf_origin;
 
 struct rf_job { /* what writers may read */
     rf_jobs *jobs;
@@ -75,6 +83,7 @@ struct rf_job { /* what writers may read */
 typedef struct rf_jobs_opts {
     rf_engine *engine;
     rf_metrics *metrics;
+    rf_traces *traces; /* NULL: nobody is told what became of jobs */
     const char *model;
     const rf_reply_format *format;
     uint32_t max_waiting; /* answers in the queue */
@@ -84,9 +93,8 @@ RF_CHECKED rf_status rf_jobs_create(rf_jobs **out, const rf_jobs_opts *opts, rf_
 void rf_jobs_free(rf_jobs *all); /* no job may be running; NULL is fine */
 /* Begins a job; takes *params and the ids (both are empty afterwards, also on failure).  ids:
  * [params->n_prompts], allocated with rf_alloc.  False: e says why, and nothing began. */
-bool rf_jobs_start(rf_jobs *all, const rf_writer *writer, const char *request_id,
-                   const void *caller, rf_params *params, rf_ids *ids, rf_outbox *out,
-                   rf_api_error *e);
+bool rf_jobs_start(rf_jobs *all, const rf_writer *writer, const rf_origin *from, rf_params *params,
+                   rf_ids *ids, rf_outbox *out, rf_api_error *e);
 void rf_jobs_refuse_new(rf_jobs *all); /* from now on: the server is stopping */
 void rf_jobs_cancel_all(rf_jobs *all);
 void rf_jobs_tick(rf_jobs *all);       /* once a second: keeps silent streams alive */
@@ -95,4 +103,6 @@ uint32_t rf_jobs_n_open(rf_jobs *all); /* answers not over */
 /* A job by its id, for this caller (any: also others'), as text {"id":...}.  False: unknown. */
 bool rf_jobs_describe(rf_jobs *all, rf_str id, const void *caller, bool any, rf_buf *out);
 bool rf_jobs_cancel(rf_jobs *all, rf_str id, const void *caller, bool any);
-void rf_jobs_list(rf_jobs *all, rf_buf *out); /* the open ones, as a JSON array */
+void rf_jobs_list(rf_jobs *all, rf_buf *out); /* the open ones: more items of a JSON array */
+int rf_jobs_retry_after(
+    rf_jobs *all); /* seconds until an answer is over, probably; 0: none is open */

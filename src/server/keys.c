@@ -3,6 +3,7 @@
 
 #include <gnutls/crypto.h>
 #include <gnutls/gnutls.h>
+#include <stdatomic.h>
 #include <string.h>
 
 #include "base/os.h"
@@ -126,6 +127,12 @@ rf_status rf_keys_load(rf_keys **out, const char *path, rf_error *e) {
     rf_status s = rf_keys_parse(out, (rf_str){(const char *)bytes, n}, path, e);
     rf_free(bytes);
     return s;
+}
+
+void rf_keys_part_prefixes(rf_keys *k) {
+    static atomic_uint_fast64_t n_given;
+    for (size_t i = 0; i < k->n; i++)
+        k->keys[i].prefix_salt = atomic_fetch_add(&n_given, 1) + 1;
 }
 
 void rf_keys_free(rf_keys *k) {

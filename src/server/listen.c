@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -17,8 +18,14 @@ static rf_status fail(rf_error *e, const char *what, const char *address) {
     return rf_fail(e, RF_EIO, "%s: cannot %s: %s", address, what, strerror(errno));
 }
 
-/* A file that nobody listens on any more is in the way and goes. */
+/* A socket that nobody listens on any more is in the way and goes; any other file stays. */
 static rf_status remove_stale(const struct sockaddr_un *a, rf_error *e) {
+    struct stat about;
+    if (lstat(a->sun_path, &about) != 0)
+        return RF_OK; /* nothing there: bind says what else it is */
+    if (!S_ISSOCK(about.st_mode))
+        return rf_fail(e, RF_EIO, "%s: cannot listen: there is a file that is no socket",
+                       a->sun_path);
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (fd < 0) return fail(e, "make a socket", a->sun_path);
     bool alive = connect(fd, (const struct sockaddr *)a, sizeof *a) == 0;

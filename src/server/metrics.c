@@ -19,41 +19,48 @@ static const uint64_t bounds_us[RF_METRIC_BUCKETS] = {
     500000, 1000000, 2500000, 5000000, 10000000, 30000000, 60000000, 120000000, 300000000};
 
 void rf_metrics_add(rf_metrics *m, rf_metric id, uint64_t n) {
-    atomic_fetch_add_explicit(&m->values[id].n, n, memory_order_relaxed);
+    for (; m; m = m->parent)
+        atomic_fetch_add_explicit(&m->values[id].n, n, memory_order_relaxed);
 }
 
 void rf_metrics_observe(rf_metrics *m, rf_metric id, uint64_t us) {
     RF_ASSERT(rows[id].kind == HISTOGRAM);
-    rf_metric_value *v = &m->values[id];
     size_t i = 0;
     while (i < RF_METRIC_BUCKETS && us > bounds_us[i])
         i++;
-    if (i < RF_METRIC_BUCKETS) atomic_fetch_add_explicit(&v->buckets[i], 1, memory_order_relaxed);
-    atomic_fetch_add_explicit(&v->sum_us, us, memory_order_relaxed);
-    atomic_fetch_add_explicit(&v->n, 1, memory_order_relaxed);
+    for (; m; m = m->parent) {
+        rf_metric_value *v = &m->values[id];
+        if (i < RF_METRIC_BUCKETS)
+            atomic_fetch_add_explicit(&v->buckets[i], 1, memory_order_relaxed);
+        atomic_fetch_add_explicit(&v->sum_us, us, memory_order_relaxed);
+        atomic_fetch_add_explicit(&v->n, 1, memory_order_relaxed);
+    }
 }
 
 uint64_t rf_metrics_get(const rf_metrics *m, rf_metric id) {
     return atomic_load_explicit(&m->values[id].n, memory_order_relaxed);
 }
 
-/* A slot belongs to the second that used it last.  Only the engine's thread writes. */
+/* A place belongs to the second that used it last. */
+static void count_in_second(rf_metrics *m, uint64_t n, uint64_t second) {
+    atomic_uint_fast64_t *place = &m->rate[second % RF_COUNT(m->rate)];
+    uint_fast64_t old = atomic_load(place), new;
+    do
+        new = (old >> 32 == second ? old : second << 32) + n;
+    while (!atomic_compare_exchange_weak(place, &old, new));
+}
+
 void rf_metrics_tokens(rf_metrics *m, uint64_t n, uint64_t now_us) {
     rf_metrics_add(m, RF_M_TOKENS, n);
-    uint64_t second = now_us / 1000000;
-    size_t i = second % RF_COUNT(m->rate);
-    if (atomic_load(&m->rate[i].second) != second) {
-        atomic_store(&m->rate[i].n, 0);
-        atomic_store(&m->rate[i].second, second);
-    }
-    atomic_fetch_add(&m->rate[i].n, n);
+    for (; m; m = m->parent)
+        count_in_second(m, n, now_us / 1000000);
 }
 
 double rf_metrics_tokens_per_second(const rf_metrics *m, uint64_t now_us) {
     uint64_t now = now_us / 1000000, n = 0;
     for (size_t i = 0; i < RF_COUNT(m->rate); i++) {
-        uint64_t second = atomic_load(&m->rate[i].second);
-        if (second < now && now - second <= RF_METRIC_RATE_SECONDS) n += atomic_load(&m->rate[i].n);
+        uint64_t place = atomic_load(&m->rate[i]), second = place >> 32;
+        if (second < now && now - second <= RF_METRIC_RATE_SECONDS) n += (uint32_t)place;
     }
     return (double)n / RF_METRIC_RATE_SECONDS;
 }

@@ -19,11 +19,11 @@ typedef struct rf_metric_value {
     atomic_uint_fast64_t sum_us;                     /* of a histogram */
     atomic_uint_fast64_t buckets[RF_METRIC_BUCKETS]; /* not cumulative; larger ones are in n only */
 } rf_metric_value;
-typedef struct rf_metrics { /* start from {0} */
+typedef struct rf_metrics {    /* start from {0} */
+    struct rf_metrics *parent; /* counts the same; NULL: none */
     rf_metric_value values[RF_M_COUNT];
-    struct {
-        atomic_uint_fast64_t second, n;
-    } rate[RF_METRIC_RATE_SECONDS + 2]; /* tokens per second of the clock, by second modulo */
+    /* Tokens by second of the clock, modulo: the second in the upper half, their count in the lower. */
+    atomic_uint_fast64_t rate[RF_METRIC_RATE_SECONDS + 2];
 } rf_metrics;
 
 void rf_metrics_add(rf_metrics *m, rf_metric id, uint64_t n);

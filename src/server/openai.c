@@ -27,19 +27,24 @@ static double rate(uint32_t n, uint64_t us) { return us ? (double)n * 1e6 / (dou
 
 void rf_write_timings(const rf_job *j, rf_buf *out) {
     uint64_t queue_us = 0, prompt_us = 0, decode_us = 0;
+    uint32_t n_drafted = 0, n_accepted = 0;
     for (uint32_t i = 0; i < j->n_choices; i++) {
         const rf_choice *c = &j->choices[i];
         if (i == 0) queue_us = c->queue_us;
         if (c->prompt_us > prompt_us) prompt_us = c->prompt_us;
         if (c->decode_us > decode_us) decode_us = c->decode_us;
+        n_drafted += c->n_drafted;
+        n_accepted += c->n_accepted;
     }
     rf_job_usage u = rf_job_get_usage(j);
     uint32_t later = u.generated > j->n_choices ? u.generated - j->n_choices : 0;
     rf_buf_printf(out,
                   "{\"queue_ms\":%.3f,\"prompt_ms\":%.3f,\"decode_ms\":%.3f,"
-                  "\"prompt_tokens_per_second\":%.2f,\"tokens_per_second\":%.2f}",
+                  "\"prompt_tokens_per_second\":%.2f,\"tokens_per_second\":%.2f,"
+                  "\"draft_n\":%u,\"draft_n_accepted\":%u}",
                   (double)queue_us / 1e3, (double)prompt_us / 1e3, (double)decode_us / 1e3,
-                  rate(u.prompt - u.cached, prompt_us), rate(later, decode_us));
+                  rate(u.prompt - u.cached, prompt_us), rate(later, decode_us), n_drafted,
+                  n_accepted);
 }
 
 void rf_write_token_bytes(const rf_job *j, int32_t token, rf_buf *out) {

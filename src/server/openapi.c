@@ -12,10 +12,10 @@ static const struct schema {
     {"Any", "{\"type\":\"object\"}"},
     {"Status", "{\"type\":\"object\",\"properties\":{\"status\":{\"type\":\"string\"}},\"required\":[\"status\"]}"},
     {"Version", "{\"type\":\"object\",\"properties\":{\"name\":{\"type\":\"string\"},\"version\":{\"type\":\"string\"}},\"required\":[\"name\",\"version\"]}"},
-    {"Model", "{\"type\":\"object\",\"properties\":{\"id\":{\"type\":\"string\"},\"object\":{\"type\":\"string\"},\"created\":{\"type\":\"integer\"},\"owned_by\":{\"type\":\"string\"},\"max_model_len\":{\"type\":\"integer\"}},\"required\":[\"id\",\"object\",\"created\",\"owned_by\"]}"},
+    {"Model", "{\"type\":\"object\",\"properties\":{\"id\":{\"type\":\"string\"},\"object\":{\"type\":\"string\"},\"created\":{\"type\":\"integer\"},\"owned_by\":{\"type\":\"string\"},\"max_model_len\":{\"type\":\"integer\"},\"aliases\":{\"type\":\"array\",\"items\":{\"type\":\"string\"}},\"status\":{\"type\":\"object\",\"properties\":{\"value\":{\"enum\":[\"unloaded\",\"loading\",\"loaded\",\"unloading\"]}},\"required\":[\"value\"]}},\"required\":[\"id\",\"object\",\"created\",\"owned_by\"]}"},
     {"ModelList", "{\"type\":\"object\",\"properties\":{\"object\":{\"type\":\"string\"},\"data\":{\"type\":\"array\",\"items\":{\"$ref\":\"#/components/schemas/Model\"}}},\"required\":[\"object\",\"data\"]}"},
     {"Usage", "{\"type\":\"object\",\"properties\":{\"prompt_tokens\":{\"type\":\"integer\"},\"completion_tokens\":{\"type\":\"integer\"},\"total_tokens\":{\"type\":\"integer\"},\"prompt_tokens_details\":{\"type\":\"object\",\"properties\":{\"cached_tokens\":{\"type\":\"integer\"}}}},\"required\":[\"prompt_tokens\",\"completion_tokens\",\"total_tokens\"]}"},
-    {"Timings", "{\"type\":\"object\",\"properties\":{\"queue_ms\":{\"type\":\"number\"},\"prompt_ms\":{\"type\":\"number\"},\"decode_ms\":{\"type\":\"number\"},\"prompt_tokens_per_second\":{\"type\":\"number\"},\"tokens_per_second\":{\"type\":\"number\"}}}"},
+    {"Timings", "{\"type\":\"object\",\"properties\":{\"queue_ms\":{\"type\":\"number\"},\"prompt_ms\":{\"type\":\"number\"},\"decode_ms\":{\"type\":\"number\"},\"prompt_tokens_per_second\":{\"type\":\"number\"},\"tokens_per_second\":{\"type\":\"number\"},\"draft_n\":{\"type\":\"integer\"},\"draft_n_accepted\":{\"type\":\"integer\"}}}"},
     {"ChatCompletion", "{\"type\":\"object\",\"properties\":{\"id\":{\"type\":\"string\"},\"object\":{\"type\":\"string\"},\"created\":{\"type\":\"integer\"},\"model\":{\"type\":\"string\"},\"choices\":{\"type\":\"array\",\"items\":{\"type\":\"object\",\"properties\":{\"index\":{\"type\":\"integer\"},\"message\":{\"type\":\"object\",\"properties\":{\"role\":{\"type\":\"string\"},\"content\":{\"type\":[\"string\",\"null\"]}}},\"finish_reason\":{\"type\":\"string\"},\"logprobs\":{\"type\":[\"object\",\"null\"]}},\"required\":[\"index\",\"message\",\"finish_reason\"]}},\"usage\":{\"$ref\":\"#/components/schemas/Usage\"},\"timings\":{\"$ref\":\"#/components/schemas/Timings\"}},\"required\":[\"id\",\"object\",\"created\",\"model\",\"choices\",\"usage\"]}"},
     {"Completion", "{\"type\":\"object\",\"properties\":{\"id\":{\"type\":\"string\"},\"object\":{\"type\":\"string\"},\"created\":{\"type\":\"integer\"},\"model\":{\"type\":\"string\"},\"choices\":{\"type\":\"array\",\"items\":{\"type\":\"object\",\"properties\":{\"index\":{\"type\":\"integer\"},\"text\":{\"type\":\"string\"},\"finish_reason\":{\"type\":\"string\"},\"logprobs\":{\"type\":[\"object\",\"null\"]}},\"required\":[\"index\",\"text\",\"finish_reason\"]}},\"usage\":{\"$ref\":\"#/components/schemas/Usage\"},\"timings\":{\"$ref\":\"#/components/schemas/Timings\"}},\"required\":[\"id\",\"object\",\"created\",\"model\",\"choices\",\"usage\"]}"},
     {"Generation", "{\"type\":\"object\",\"properties\":{\"id\":{\"type\":\"string\"},\"model\":{\"type\":\"string\"},\"text\":{\"type\":\"string\"},\"tokens\":{\"type\":\"array\",\"items\":{\"type\":\"integer\"}},\"finish_reason\":{\"type\":\"string\"},\"seed\":{\"type\":\"integer\"},\"prompt_tokens\":{\"type\":\"integer\"},\"cached_tokens\":{\"type\":\"integer\"},\"generated_tokens\":{\"type\":\"integer\"},\"timings\":{\"$ref\":\"#/components/schemas/Timings\"}},\"required\":[\"id\"]}"},
@@ -33,6 +33,8 @@ static const struct schema {
     {"DetokenizeRequest", "{\"type\":\"object\",\"properties\":{\"tokens\":{\"type\":\"array\",\"items\":{\"type\":\"integer\"}},\"return_special\":{\"type\":\"boolean\"}},\"required\":[\"tokens\"]}"},
     {"Text", "{\"type\":\"object\",\"properties\":{\"content\":{\"type\":\"string\"}},\"required\":[\"content\"]}"},
     {"Prompt", "{\"type\":\"object\",\"properties\":{\"prompt\":{\"type\":\"string\"},\"n_tokens\":{\"type\":\"integer\"}},\"required\":[\"prompt\",\"n_tokens\"]}"},
+    {"ModelName", "{\"type\":\"object\",\"properties\":{\"model\":{\"type\":\"string\"}},\"required\":[\"model\"]}"},
+    {"ModelState", "{\"type\":\"object\",\"properties\":{\"success\":{\"type\":\"boolean\"},\"model\":{\"type\":\"string\"},\"status\":{\"type\":\"object\",\"properties\":{\"value\":{\"type\":\"string\"}}}},\"required\":[\"success\",\"model\",\"status\"]}"},
     {"Error", "{\"type\":\"object\",\"properties\":{\"error\":{\"type\":\"object\",\"properties\":{\"message\":{\"type\":\"string\"},\"type\":{\"type\":\"string\"},\"param\":{\"type\":[\"string\",\"null\"]},\"code\":{\"type\":[\"string\",\"null\"]}},\"required\":[\"message\",\"type\",\"param\",\"code\"]}},\"required\":[\"error\"]}"},
     /* clang-format on */
 };
@@ -76,7 +78,7 @@ static void put_operation(rf_buf *out, const rf_route *t) {
     rf_buf_puts(out, "}}},\"default\":{\"description\":\"an error\",\"content\":{"
                      "\"application/json\":{\"schema\":");
     put_ref(out,
-            rf_routes_style(rf_str_of(t->path)) == RF_API_ANTHROPIC ? "MessagesError" : "Error");
+            rf_api_style_of(rf_str_of(t->path)) == RF_API_ANTHROPIC ? "MessagesError" : "Error");
     rf_buf_puts(out, "}}}}}");
 }
 

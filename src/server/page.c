@@ -7,7 +7,7 @@
 #include <nettle/sha2.h>
 #include <string.h>
 
-#include "server/server.h"
+#include "server/routes.h"
 
 /* Made of page.html by cmake/embed.cmake. */
 extern const uint8_t rf_page_html[]; /* [rf_page_html_len] */
@@ -36,7 +36,7 @@ static void put_sum(rf_str text, char out[SUM_CHARS + 1]) {
     out[SUM_CHARS] = 0;
 }
 
-void rf_page(rf_server *s, const rf_http_request *r, rf_str arg, rf_outbox *o) {
+void rf_route_page(rf_server *s, const rf_http_request *r, rf_str arg, rf_outbox *o) {
     (void)s, (void)r, (void)arg;
     char script[SUM_CHARS + 1], style[SUM_CHARS + 1];
     put_sum(find_element("<script>", "</script>"), script);

@@ -462,6 +462,7 @@ static const field fields[] = {
     {"logprobs", TEXTS, read_int, IN(n_logprobs), 0, 20, INTEGER, "log-probabilities of the token and that many likeliest ones"},
     {"echo", TEXTS, read_bool, IN(echo), 0, 0, BOOLEAN, "the prompt before its continuation"},
     {"ignore_eos", ALL, read_bool, IN(ignore_eos), 0, 0, BOOLEAN, "go on after the end of the text"},
+    {"speculate", ALL, read_bool, IN(speculate), 0, 0, BOOLEAN, "guess tokens to check several at once, where the server does (default true)"},
     {"return_special", ALL, read_bool, IN(with_special), 0, 0, BOOLEAN, "control tokens appear in the text"},
     {"response_format", OPENAI, read_response_format, 0, 0, 0, OBJECT, "text, json_object, or json_schema with a schema"},
     {"suffix", RF_FOR_COMPLETION, refuse_unless_empty, 0, 0, 0, STRING, "not supported"},
@@ -497,6 +498,7 @@ static void set_defaults(rf_params *p, unsigned kind) {
     p->n_logprobs = -1;
     p->add_generation_prompt = true;
     p->parallel_calls = true;
+    p->speculate = true;
 }
 
 /* The fields without which a request is nothing: [2], the second may be NULL. */

@@ -54,7 +54,8 @@ typedef struct rf_params {
     const char **stop;   /* [n_stop] */
     size_t n_stop;
     bool stream, include_usage, echo, ignore_eos, with_special;
-    bool base64; /* embeddings */
+    bool speculate; /* guesses of tokens, if the server makes any */
+    bool base64;    /* embeddings */
     int32_t dimensions;
     rf_str query;  /* rerank; its documents are prompts */
     int32_t top_n; /* 0: all */

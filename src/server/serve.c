@@ -1,4 +1,4 @@
-/* serve.c - the parts put together, the engine's thread, and the end in good order. */
+/* serve.c - the parts put together, and the end in good order. */
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
@@ -17,35 +17,19 @@
 #include "server/server.h"
 #include "server/trace.h"
 
-enum { MAX_PEM_BYTES = 1 << 20, SPARE_FILES = 64, KILLED_BY = 128, LAST_WORDS_US = 1000000 };
+enum {
+    MAX_PEM_BYTES = 1 << 20,
+    SPARE_FILES = 64,
+    KILLED_BY = 128,
+    LAST_WORDS_US = 1000000,
+    WAITING_BODIES = 64
+};
 
 typedef struct rf_server_private {
     rf_listener listener;
     char *tls_cert, *tls_key;
-    pthread_t stepper;
-    bool stepping;
-    atomic_bool stop;
     int wake; /* eventfd: an answer went out while draining */
 } own;
-
-/* ---- the engine's thread ---- */
-
-static void *step_engine(void *user) {
-    rf_server *s = user;
-    while (!atomic_load(&s->own->stop) || rf_jobs_n_open(s->jobs) || rf_embeds_n_open(s->embeds)) {
-        rf_engine_wait(s->engine);
-        int worked;
-        bool embedded;
-        do {
-            worked = rf_engine_step(s->engine);
-            if (worked < 0)
-                rf_log_write(RF_LOG_ERROR, "a step of the engine failed: %s",
-                             rf_status_name((rf_status)-worked));
-            embedded = rf_embeds_step(s->embeds);
-        } while (worked != 0 || embedded);
-    }
-    return NULL;
-}
 
 /* ---- what the transport asks ---- */
 
@@ -84,7 +68,7 @@ static void done(void *user, const rf_http_request *r, int status, bool complete
 
 static void tick(void *user) {
     rf_server *s = user;
-    rf_jobs_tick(s->jobs);
+    rf_models_tick(s->models);
 }
 
 /* ---- opening ---- */
@@ -135,11 +119,15 @@ static rf_status listen_for(rf_server *s, rf_error *e) {
 
 static rf_status start_http(rf_server *s, rf_error *e) {
     own *w = s->own;
+    bool is_unix = w->listener.path[0] != 0;
     const rf_http_opts o = {.listener = w->listener,
                             .tls_cert = w->tls_cert,
                             .tls_key = w->tls_key,
                             .cors = s->o.cors,
                             .n_cors = s->o.n_cors,
+                            .check_host = w->listener.is_loopback && !is_unix && !s->keys,
+                            .hosts = s->o.hosts,
+                            .n_hosts = s->o.n_hosts,
                             .n_threads = s->o.http_threads,
                             .max_connections = s->o.max_connections,
                             .max_body = s->o.max_body,
@@ -149,15 +137,26 @@ static rf_status start_http(rf_server *s, rf_error *e) {
     return rf_http_start(&s->http, &o, e);
 }
 
-static rf_status start_stepper(rf_server *s, rf_error *e) {
-    if (rf_alloc_should_fail() || pthread_create(&s->own->stepper, NULL, step_engine, s) != 0)
-        return rf_fail(e, RF_ENOMEM, "cannot start the engine's thread");
-    s->own->stepping = true;
-    return RF_OK;
+static rf_status open_models(rf_server *s, rf_error *e) {
+    const rf_models_opts o = {.names = s->o.models,
+                              .n_names = s->o.n_models,
+                              .slot = {.engine = s->o.engine,
+                                       .chat_format = s->o.chat_format,
+                                       .tool_format = s->o.tool_format,
+                                       .traces = s->traces,
+                                       .max_waiting = s->o.max_waiting,
+                                       .ping_seconds = s->o.ping_seconds},
+                              .metrics = &s->metrics,
+                              .budget = s->o.models_budget,
+                              .ttl_us = s->o.model_ttl_seconds * UINT64_C(1000000),
+                              .max_waiting = s->o.max_waiting,
+                              .max_waiting_bytes = s->o.max_body * WAITING_BODIES,
+                              .resume = serve,
+                              .user = s};
+    return rf_models_create(&s->models, &o, e);
 }
 
-rf_status rf_server_open(rf_server **out, rf_engine *engine, const rf_server_opts *opts,
-                         rf_error *e) {
+rf_status rf_server_open(rf_server **out, const rf_server_opts *opts, rf_error *e) {
     rf_server *s = *out = rf_alloc(1, sizeof *s);
     if (s) s->own = rf_alloc(1, sizeof *s->own);
     if (!s || !s->own) {
@@ -166,32 +165,20 @@ rf_status rf_server_open(rf_server **out, rf_engine *engine, const rf_server_opt
         return rf_fail_nomem(e, sizeof *s);
     }
     s->o = *opts;
-    s->engine = engine;
     s->created = (int64_t)time(NULL);
     s->start_us = rf_time_us();
     s->own->listener.fd = -1;
     s->own->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    rf_engine_get_info(engine, &s->info);
     signal(SIGPIPE, SIG_IGN);
     allow_files(opts->max_connections);
-    const rf_jobs_opts jobs = {.engine = engine,
-                               .metrics = &s->metrics,
-                               .model = opts->model,
-                               .format = &s->format,
-                               .max_waiting = opts->max_waiting,
-                               .ping_seconds = opts->ping_seconds};
-    const rf_embeds_opts embeds = {.engine = engine,
-                                   .metrics = &s->metrics,
-                                   .model = opts->model,
-                                   .max_waiting = opts->max_waiting};
     rf_status status = s->own->wake >= 0 ? RF_OK : rf_fail(e, RF_ENOMEM, "cannot make an eventfd");
     if (status == RF_OK && opts->keys_file) status = rf_keys_load(&s->keys, opts->keys_file, e);
+    if (status == RF_OK && s->keys && opts->prefix_per_key) rf_keys_part_prefixes(s->keys);
     if (status == RF_OK) status = read_tls(s, e);
-    if (status == RF_OK) status = rf_reply_format_open(&s->format, engine, opts->tool_format, e);
-    if (status == RF_OK) status = rf_jobs_create(&s->jobs, &jobs, e);
-    if (status == RF_OK) status = rf_embeds_create(&s->embeds, &embeds, e);
+    const rf_traces_opts traces = {.endpoint = opts->otlp_endpoint, .metrics = &s->metrics};
+    if (status == RF_OK) status = rf_traces_create(&s->traces, &traces, e);
+    if (status == RF_OK) status = open_models(s, e);
     if (status == RF_OK) status = listen_for(s, e);
-    if (status == RF_OK) status = start_stepper(s, e);
     if (status == RF_OK) status = start_http(s, e);
     if (status == RF_OK) return RF_OK;
     rf_server_close(s);
@@ -213,8 +200,7 @@ void rf_server_block_signals(void) {
 
 void rf_server_drain(rf_server *s) {
     atomic_store(&s->draining, true);
-    rf_jobs_refuse_new(s->jobs);
-    rf_embeds_refuse_new(s->embeds);
+    rf_models_refuse_new(s->models);
 }
 
 /* Waits for a signal (true; signals -1: for none) or, when there is a time limit, for all answers to
@@ -249,7 +235,7 @@ void rf_server_run(rf_server *s) {
     rf_notify("READY=1");
     wait_for_signal(s, signals, 0);
     rf_notify("STOPPING=1");
-    rf_log_write(RF_LOG_INFO, "stopping: %u answers are still open", rf_jobs_n_open(s->jobs));
+    rf_log_write(RF_LOG_INFO, "stopping: %u answers are still open", rf_models_n_open(s->models));
     rf_server_drain(s);
     uint64_t until = rf_time_us() + s->o.drain_seconds * (uint64_t)1000000;
     if (wait_for_signal(s, signals, until)) {
@@ -257,28 +243,22 @@ void rf_server_run(rf_server *s) {
         _exit(KILLED_BY + SIGTERM);
     }
     if (rf_http_n_busy(s->http))
-        rf_log_write(RF_LOG_WARN, "%u answers were not finished in time", rf_jobs_n_open(s->jobs));
+        rf_log_write(RF_LOG_WARN, "%u answers were not finished in time",
+                     rf_models_n_open(s->models));
     close(signals);
-}
-
-static void finish_jobs(rf_server *s) {
-    rf_server_drain(s);
-    rf_jobs_cancel_all(s->jobs);
-    rf_embeds_cancel_all(s->embeds);
-    atomic_store(&s->own->stop, true);
-    rf_engine_wake(s->engine);
-    if (s->own->stepping) pthread_join(s->own->stepper, NULL);
 }
 
 void rf_server_close(rf_server *s) {
     if (!s) return;
     own *w = s->own;
-    if (s->embeds) finish_jobs(s);
+    if (s->models) {
+        rf_server_drain(s);
+        rf_models_stop(s->models);
+    }
     if (s->http) wait_for_signal(s, -1, rf_time_us() + LAST_WORDS_US);
     rf_http_stop(s->http);
-    rf_jobs_free(s->jobs);
-    rf_embeds_free(s->embeds);
-    rf_reply_format_close(&s->format);
+    rf_models_free(s->models);
+    rf_traces_free(s->traces);
     rf_keys_free(s->keys);
     if (!s->http && w->listener.fd >= 0) close(w->listener.fd);
     rf_listener_close(&w->listener);

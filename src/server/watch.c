@@ -44,14 +44,23 @@ static entry *find(rf_watch *g, int fd) {
     return &g->entries[fd];
 }
 
-/* The client of this event has left: its outbox, referenced, or NULL. */
-static rf_outbox *note_left(rf_watch *g, uint64_t data) {
+/* Bytes came to a connection that was idle when they were seen: a request begins, whose first line may
+ * never end. */
+static void note_bytes(entry *t, uint64_t seen_us) {
+    if (t->phase != RF_WATCH_IDLE || t->since_us > seen_us) return;
+    t->phase = RF_WATCH_READING;
+    t->since_us = seen_us;
+}
+
+/* What an event says.  Returns the outbox, referenced, of a client that has left; else NULL. */
+static rf_outbox *note(rf_watch *g, const struct epoll_event *event, uint64_t seen_us) {
     pthread_mutex_lock(&g->lock);
-    entry *t = find(g, (int)(uint32_t)data);
+    entry *t = find(g, (int)(uint32_t)event->data.u64);
     rf_outbox *o = NULL;
-    if (t && t->generation == data >> 32) {
-        t->left = true;
-        if (t->outbox) o = rf_outbox_keep(t->outbox);
+    if (t && t->generation == event->data.u64 >> 32) {
+        if (event->events & EPOLLIN) note_bytes(t, seen_us);
+        t->left = t->left || (event->events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0;
+        if (t->left && t->outbox) o = rf_outbox_keep(t->outbox);
     }
     pthread_mutex_unlock(&g->lock);
     return o;
@@ -76,13 +85,13 @@ static void *run(void *user) {
     uint64_t ticked = rf_time_us();
     for (;;) {
         int n = epoll_wait(g->epoll, events, MAX_EVENTS, TICK_MS);
+        uint64_t now = rf_time_us();
         for (int i = 0; i < n; i++) {
             if (events[i].data.u64 == UINT64_MAX) return NULL;
-            rf_outbox *o = note_left(g, events[i].data.u64);
+            rf_outbox *o = note(g, &events[i], now);
             if (o) rf_outbox_leave(o);
             rf_outbox_drop(o);
         }
-        uint64_t now = rf_time_us();
         if (now - ticked < TICK_MS * 1000u) continue;
         ticked = now;
         shut_late_ones(g);
@@ -149,7 +158,7 @@ bool rf_watch_add(rf_watch *g, int fd) {
         if (++g->last_generation == 0) g->last_generation = 1;
         g->entries[fd] = (entry){.generation = g->last_generation, .since_us = rf_time_us()};
         struct epoll_event event = {
-            .events = EPOLLRDHUP | EPOLLET,
+            .events = EPOLLIN | EPOLLRDHUP | EPOLLET,
             .data.u64 = (uint64_t)g->last_generation << 32 | (uint32_t)fd,
         };
         ok = epoll_ctl(g->epoll, EPOLL_CTL_ADD, fd, &event) == 0;
@@ -176,8 +185,9 @@ void rf_watch_set(rf_watch *g, int fd, rf_watch_phase phase, rf_outbox *o) {
     rf_outbox *old = t ? t->outbox : NULL;
     bool left = t && t->left;
     if (t) {
+        bool goes_on = phase == RF_WATCH_READING && t->phase == phase;
+        if (!goes_on) t->since_us = rf_time_us();
         t->phase = phase;
-        t->since_us = rf_time_us();
         t->outbox = o ? rf_outbox_keep(o) : NULL;
     }
     pthread_mutex_unlock(&g->lock);

@@ -26,7 +26,8 @@ RF_CHECKED rf_status rf_watch_create(rf_watch **out, const rf_watch_opts *opts, 
 void rf_watch_free(rf_watch *g);           /* ends the thread; NULL is fine */
 bool rf_watch_add(rf_watch *g, int fd);    /* false: no memory; shut the connection */
 void rf_watch_remove(rf_watch *g, int fd); /* before the socket is closed */
-/* o: the answer of phase BUSY, told when the client leaves (at once if it has left); else NULL. */
+/* READING begins with the first byte of a request, which the watch sees itself, and goes on when it is
+ * set again.  o: the answer of phase BUSY, told when the client leaves (at once if it has left); else NULL. */
 void rf_watch_set(rf_watch *g, int fd, rf_watch_phase phase, rf_outbox *o);
 
 #ifdef __cplusplus

@@ -38,6 +38,9 @@
     "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+"                      \
     "|[^\\r\\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| ?[\\p{P}\\p{S}]+[\\r\\n]*|" S \
     "*[\\r\\n]+" SPACES
+#define SPARK                                               \
+    "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+" \
+    "|[^\\r\\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| ?[\\p{P}\\p{S}]+|[\\r\\n]" SPACES
 /* Most cased letters of Unicode 11: the list that DeepSeek LLM was trained with. */
 #define CASED                                                                               \
     "A-Za-z\\x{B5}\\x{C0}-\\x{D6}\\x{D8}-\\x{F6}\\x{F8}-\\x{1BA}\\x{1BC}-\\x{1BF}"          \
@@ -129,6 +132,7 @@ static const rf_pretok_spec specs[] = {
     {.names = {"deepseek-r1-qwen", "kormo", "f2llmv2", "stablelm2", "hunyuan", "solar-open",
                "grok-2"},
      .steps = {QWEN2}},
+    {.names = {"laguna"}, .steps = {"[^\\n]+|\\n+", QWEN2}},
     {.names = {"qwen35"}, .normalize = true, .steps = {QWEN35}},
     {.names = {"ufakzeka"}, .steps = {WORD "|\\p{N}" TAIL}},
     {.names = {"gpt-4o", "llama4", "kanana2", "talkie", "minimax-m2"}, .steps = {GPT4O}},
@@ -142,8 +146,9 @@ static const rf_pretok_spec specs[] = {
                "\\p{N}+"}},
     {.names = {"deepseek-coder"},
      .steps = {"[\\r\\n]", S "?\\p{L}+", S "?\\p{P}+", CJK_WIDE, "\\p{N}"}},
-    {.names = {"deepseek-v3", "hunyuan-dense", "joyai-llm"},
+    {.names = {"deepseek-v3", "hunyuan-dense", "hy_v4", "joyai-llm"},
      .steps = {"\\p{N}{1,3}", CJK_KANA, DEEPSEEK3}},
+    {.names = {"spark2_5"}, .steps = {"\\p{N}{1,3}", CJK_KANA, SPARK, "\\p{N}"}},
     {.names = {"afmoe"}, .steps = {"\\p{Nd}+", THREES("\\p{Nd}"), ASIAN, DEEPSEEK3}},
     {.names = {"bailingmoe", "bailingmoe2", "llada-moe"}, .steps = {BAILING}},
     {.names = {"seed-coder"}, .steps = {SEED}},

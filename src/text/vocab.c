@@ -174,10 +174,13 @@ static rf_status choose_pre(rf_tokenizer *t, const rf_gguf *g, const rf_pretok_s
     if (*spec) return RF_OK;
     rf_buf known = {0};
     rf_pretok_list(&known);
-    rf_status s = rf_fail(e, RF_EUNSUPPORTED, KEY "pre: unknown pre-tokenizer \"%.*s\"; known: %s",
-                          RF_STR_ARG(pre), known.failed ? "?" : known.p);
+    rf_log_write(RF_LOG_ERROR, "known pre-tokenizers: %s", known.failed ? "?" : known.p);
     rf_buf_free(&known);
-    return s;
+    return rf_fail(e, RF_EUNSUPPORTED,
+                   KEY
+                   "pre: unknown pre-tokenizer \"%.*s\"; the log and docs/tokenizers.md list the "
+                   "known ones",
+                   pre.len > 64 ? 64 : (int)pre.len, pre.p);
 }
 
 static bool is_special(const rf_tokenizer *t, uint32_t id) {

@@ -144,6 +144,20 @@ static void test_slots_written_once(void **state) {
     unmake(&w);
 }
 
+/* A prefix is in the cache when it is attended. */
+static void test_prefix(void **state) {
+    (void)state;
+    world w;
+    uint32_t n_prefix[] = {34, 0};
+    make(&w, RF_ATTN_PREFIX);
+    expect(&w, NULL);
+    w.b.n_prefix = n_prefix;
+    expect(&w, NULL);
+    n_prefix[0] = 35;
+    expect(&w, "sequence 0: a prefix of 35 keys, expected at most its kv_len of 34");
+    unmake(&w);
+}
+
 /* req: B-22, B-68 */
 static void test_mask(void **state) {
     (void)state;
@@ -179,6 +193,8 @@ static bool sees(const rf_attn_pattern *a, long p, long j) {
         return labs(p - j) <= (long)(a->window / 2);
     case RF_ATTN_GLOBAL_LOCAL:
         return past && (near || j < (long)a->n_global);
+    case RF_ATTN_PREFIX:
+        return past || j < (long)a->n_global;
     }
     return false;
 }
@@ -216,6 +232,7 @@ int main(void) {
         cmocka_unit_test(test_learned_positions),
         cmocka_unit_test(test_slots_written_once),
         cmocka_unit_test(test_mask),
+        cmocka_unit_test(test_prefix),
         cmocka_unit_test(test_ranges),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -4,6 +4,7 @@
 
 #include "backend/session.h"
 #include "backend/zoo.h"
+#include "base/fmath.h"
 
 static const char *const float_fixtures[] = {
     "llama-mha", "llama-gqa",  "llama-rope3", "llama-bias", "llama-linear",  "llama-f16",
@@ -150,12 +151,13 @@ static void test_lockstep(void **state) {
             session_opts o = session_defaults();
             o.isa = (rf_isa)level;
             /* A rounded number may fall to the other side of a tie: one part in 2048 of one key in
-             * f16, 256 in bf16, 127 of the group's largest in q8_0. */
-            static const rf_dtype types[] = {RF_DT_F32, RF_DT_F16, RF_DT_BF16, RF_DT_Q8_0};
-            static const double most[] = {2e-5, 1e-3, 8e-3, 1.6e-2};
-            o.limits.k_type = types[i % 4];
-            o.limits.v_type = types[i / 4 % 2 ? i % 4 : (i + 1) % 4];
-            double k = most[i % 4], v = most[i / 4 % 2 ? i % 4 : (i + 1) % 4];
+             * f16, 256 in bf16, 127 of the group's largest in q8_0, 8 in q4_0. */
+            static const rf_dtype types[] = {RF_DT_F32, RF_DT_F16, RF_DT_BF16, RF_DT_Q8_0,
+                                             RF_DT_Q4_0};
+            static const double most[] = {2e-5, 1e-3, 8e-3, 1.6e-2, 0.25};
+            o.limits.k_type = types[i % 5];
+            o.limits.v_type = types[i / 5 % 2 ? i % 5 : (i + 1) % 5];
+            double k = most[i % 5], v = most[i / 5 % 2 ? i % 5 : (i + 1) % 5];
             tolerance limit = {k > v ? k : v, false};
             lockstep(fixture(float_fixtures[i], ".gguf"), &o, limit);
         }
@@ -289,6 +291,102 @@ static void test_limits(void **state) {
     rf_model_close(m);
 }
 
+/* ---- the bytes of the KV cache, from docs/arithmetic.md once more ---- */
+
+static void put_u16(uint8_t *out, uint16_t h) { memcpy(out, &h, sizeof h); }
+
+static void encode_q8_0(uint8_t *out, const float x[32]) {
+    float most = 0;
+    for (int i = 0; i < 32; i++)
+        most = fabsf(x[i]) > most ? fabsf(x[i]) : most;
+    put_u16(out, rf_f32_to_f16(most / 127));
+    for (int i = 0; i < 32; i++)
+        out[2 + i] = (uint8_t)(int8_t)rint((double)(most > 0 ? x[i] * (127 / most) : 0));
+}
+
+static void encode_q4_0(uint8_t *out, const float x[32]) {
+    float most = 0;
+    for (int i = 0; i < 32; i++)
+        most = fabsf(x[i]) > fabsf(most) ? x[i] : most;
+    const float d = -most / 8;
+    put_u16(out, rf_f32_to_f16(d));
+    for (int i = 0; i < 32; i++) {
+        float q = (most != 0 ? x[i] * (1 / d) : 0) + 8.5f;
+        unsigned n = q < 0 ? 0 : q > 15 ? 15 : (unsigned)q;
+        out[2 + i % 16] = (uint8_t)(i < 16 ? n : out[2 + i % 16] | n << 4);
+    }
+}
+
+/* A head of n numbers in the cache's format; returns its bytes. */
+static size_t encode_head(uint8_t *out, rf_dtype type, const float *x, uint32_t n) {
+    size_t at = 0;
+    for (uint32_t i = 0; i < n && (type == RF_DT_Q8_0 || type == RF_DT_Q4_0); i += 32) {
+        float group[32] = {0};
+        memcpy(group, x + i, (n - i < 32 ? n - i : 32) * sizeof *x);
+        (type == RF_DT_Q8_0 ? encode_q8_0 : encode_q4_0)(out + at, group);
+        at += type == RF_DT_Q8_0 ? 34 : 18;
+    }
+    for (uint32_t i = 0; i < n && (type == RF_DT_F16 || type == RF_DT_BF16); i++, at += 2)
+        put_u16(out + at, type == RF_DT_F16 ? rf_f32_to_f16(x[i]) : rf_f32_to_bf16(x[i]));
+    return at;
+}
+
+/* Block number 5, of 32 tokens, of a cache of that type. */
+static uint8_t *block_of(const rf_model *m, rf_isa isa, rf_dtype type, size_t *bytes) {
+    session_opts o = session_defaults();
+    o.isa = isa;
+    o.limits.k_type = o.limits.v_type = type;
+    session s = open_session(m, &o);
+    int32_t token[32];
+    uint64_t seed = 77;
+    random_tokens(token, 32, m->n_vocab, &seed);
+    sequence q = {.token = token, .n = 32, .table = {5}};
+    batch b;
+    batch_clear(&b);
+    batch_add(&b, &q, 32);
+    (void)batch_run(&s, &b);
+    *bytes = s.ops->kv_block_bytes(s.x);
+    uint8_t *block = rf_alloc(1, *bytes);
+    assert_non_null(block);
+    assert_int_equal(s.ops->kv_read(s.x, 5, block), RF_OK);
+    assert_int_equal(s.ops->kv_read(s.x, s.limits.n_kv_blocks, block), RF_EARG);
+    assert_int_equal(s.ops->kv_write(s.x, s.limits.n_kv_blocks, block), RF_EARG);
+    close_session(&s);
+    return block;
+}
+
+/* What a first layer stores, which depends on no cache: the f32 numbers in the format's own bytes. */
+static void kv_bytes_of(const char *name, rf_dtype type) {
+    rf_model *m = open_model(fixture(name, ".gguf"));
+    size_t n_plain, n_bytes;
+    uint8_t *plain = block_of(m, rf_isa_best(), RF_DT_F32, &n_plain), want[1024];
+    uint32_t n_heads = m->n_kv_heads, dim = m->head_dim;
+    assert_int_equal(n_plain, m->n_layers * 2 * n_heads * 32 * dim * sizeof(float));
+    for (int level = 0; level <= (int)rf_isa_best(); level++) {
+        uint8_t *got = block_of(m, (rf_isa)level, type, &n_bytes), *at = got;
+        for (uint32_t i = 0; i < 2 * n_heads * 32; i++) { /* keys, then values */
+            float x[256];
+            memcpy(x, plain + i * dim * sizeof *x, dim * sizeof *x);
+            size_t n = encode_head(want, type, x, dim);
+            assert_memory_equal(at, want, n);
+            at += n;
+        }
+        assert_int_equal((size_t)(at - got) * m->n_layers, n_bytes);
+        rf_free(got);
+    }
+    rf_free(plain);
+    rf_model_close(m);
+}
+
+static void test_kv_bytes(void **state) {
+    (void)state;
+    static const rf_dtype types[] = {RF_DT_F16, RF_DT_BF16, RF_DT_Q8_0, RF_DT_Q4_0};
+    for (size_t i = 0; i < RF_COUNT(types); i++) {
+        kv_bytes_of("llama-gqa", types[i]);
+        kv_bytes_of("qwen3", types[i]);
+    }
+}
+
 static void test_misuse(void **state) {
     (void)state;
     rf_model *m = open_model(fixture("llama-gqa", ".gguf"));
@@ -410,6 +508,7 @@ int main(void) {
         cmocka_unit_test(test_no_outputs),
         cmocka_unit_test(test_shared_block),
         cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_kv_bytes),
         cmocka_unit_test(test_misuse),
         cmocka_unit_test(test_unknown_isa),
         cmocka_unit_test(test_failure_walk),

@@ -7,14 +7,15 @@
 #include <glob.h>
 #include <stdio.h>
 
+#include "backend/gpu/exec.h"
 #include "backend/odd.h"
 #include "backend/session.h"
 #include "backend/zoo.h"
+#include "gpuemu/host/faulty.h"
 #include "gpuemu/host/host.h"
 
 enum { N_TOKENS = 40, MAX_ROWS = 48 };
 
-static bool is_real;  /* not ours to break */
 static bool is_small; /* an emulated device is slow */
 
 static session open_on(const rf_backend_ops *ops, const rf_model *m, const session_opts *given,
@@ -83,6 +84,7 @@ static void lockstep(const rf_model *m, session_opts o, bool embeddings, const c
     int32_t token[3][64];
     sequence q[3];
     float mask[MAX_ROWS][64];
+    uint32_t prefix[3];
     uint64_t seed = 31;
     fill_mask(mask, &seed);
     for (uint32_t i = 0; i < 3; i++) {
@@ -98,11 +100,13 @@ static void lockstep(const rf_model *m, session_opts o, bool embeddings, const c
         for (uint32_t i = 0; i < 3; i++) {
             if (parts[step][i]) batch_add(&b, &q[i], parts[step][i]);
             q[i].done += parts[step][i];
+            if (parts[step][i]) prefix[b.b.n_seqs - 1] = q[i].done < 7 * i ? q[i].done : 7 * i;
         }
         for (uint32_t t = 0; t < b.b.n_tokens; t += 2)
             batch_want(&b, t);
         b.b.mask = mask[0];
         b.b.mask_stride = 64;
+        b.b.n_prefix = prefix;
         const float *got = batch_run(&gpu, &b), *want = batch_run(&cpu, &b);
         if (o.keep_values) compare_values(&gpu, &cpu, &b, name);
         assert_same(got, want, (size_t)b.b.n_outputs * gpu.p->n_result, name);
@@ -122,16 +126,17 @@ static void compare(const rf_model *m, session_opts o, bool embeddings, const ch
 
 /* Models -----------------------------------------------------------------------------------------*/
 
-static void compare_file(const char *path, rf_dtype kv_type) {
+static void compare_file(const char *path, rf_dtype k_type, rf_dtype v_type) {
     session_opts o = session_defaults();
     rf_model *m = open_model(path);
     const char *name = strrchr(path, '/') + 1;
-    o.limits.k_type = o.limits.v_type = kv_type;
+    o.limits.k_type = k_type;
+    o.limits.v_type = v_type;
     compare(m, o, m->arch->encoder, name);
     rf_model_close(m);
 }
 
-/* req: C-04, C-08: every architecture's fixture */
+/* req: C-04, C-08: every architecture's fixture, each with one pair of cache formats */
 static void test_fixtures(void **state) {
     (void)state;
     glob_t files;
@@ -141,13 +146,17 @@ static void test_fixtures(void **state) {
     assert_true(files.gl_pathc > 80);
     static const char *const few[] = {"llama-gqa.gguf", "qwen3moe-quant.gguf", "gpt-oss.gguf",
                                       "deepseek2-lite.gguf", "modern-bert.gguf"};
+    static const rf_dtype kv_types[][2] = {{RF_DT_F16, RF_DT_F16},  {RF_DT_Q8_0, RF_DT_F32},
+                                           {RF_DT_F32, RF_DT_F32},  {RF_DT_BF16, RF_DT_Q8_0},
+                                           {RF_DT_F16, RF_DT_BF16}, {RF_DT_Q4_0, RF_DT_Q4_0}};
     size_t n_done = 0;
     for (size_t i = 0; i < files.gl_pathc; i++) {
         bool wanted = !is_small;
         for (size_t k = 0; k < RF_COUNT(few); k++)
             wanted = wanted || strcmp(strrchr(files.gl_pathv[i], '/') + 1, few[k]) == 0;
         if (!wanted) continue;
-        compare_file(files.gl_pathv[i], i % 2 ? RF_DT_F16 : RF_DT_F32);
+        const rf_dtype *kv = kv_types[i % RF_COUNT(kv_types)];
+        compare_file(files.gl_pathv[i], kv[0], kv[1]);
         n_done++;
     }
     assert_true(n_done >= RF_COUNT(few));
@@ -157,7 +166,7 @@ static void test_fixtures(void **state) {
 /* req: C-04: every number format */
 static void test_formats(void **state) {
     (void)state;
-    compare_file(zoo_write(), RF_DT_F16);
+    compare_file(zoo_write(), RF_DT_F16, RF_DT_F16);
 }
 
 static void test_patterns(void **state) {
@@ -165,7 +174,8 @@ static void test_patterns(void **state) {
     static const rf_attn_pattern patterns[][3] = {
         {{RF_ATTN_BIDIRECTIONAL, 0, 0}, {RF_ATTN_LOCAL, 7, 0}, {RF_ATTN_LOCAL_BOTH, 12, 0}},
         {{RF_ATTN_GLOBAL_LOCAL, 6, 3}, {RF_ATTN_GLOBAL_LOCAL, 1, 33}, {RF_ATTN_LOCAL, 100, 0}},
-        {{RF_ATTN_CUSTOM, 0, 0}, {RF_ATTN_BIDIRECTIONAL, 0, 0}, {RF_ATTN_CUSTOM, 0, 0}}};
+        {{RF_ATTN_CUSTOM, 0, 0}, {RF_ATTN_BIDIRECTIONAL, 0, 0}, {RF_ATTN_CUSTOM, 0, 0}},
+        {{RF_ATTN_PREFIX, 0, 0}, {RF_ATTN_LOCAL, 9, 0}, {RF_ATTN_PREFIX, 0, 0}}};
     rf_model *m = open_model(rf_test_data("models/llama-gqa.gguf"));
     for (size_t i = 0; i < RF_COUNT(patterns); i++) {
         session_opts o = session_defaults();
@@ -229,7 +239,14 @@ static void test_kv_copy(void **state) {
     batch_clear(&b);
     batch_add(&b, &q, 19);
     (void)batch_run(&s, &b);
-    assert_int_equal(s.ops->kv_copy(s.x, 9, 30), RF_OK);
+    assert_int_equal(s.ops->kv_copy(s.x, 9, 31), RF_OK);
+    uint8_t *block = rf_alloc(1, s.ops->kv_block_bytes(s.x)); /* and on by way of the host */
+    assert_non_null(block);
+    assert_int_equal(s.ops->kv_read(s.x, 31, block), RF_OK);
+    assert_int_equal(s.ops->kv_write(s.x, 30, block), RF_OK);
+    assert_int_equal(s.ops->kv_read(s.x, s.limits.n_kv_blocks, block), RF_EARG);
+    assert_int_equal(s.ops->kv_write(s.x, s.limits.n_kv_blocks, block), RF_EARG);
+    rf_free(block);
     q.done = 19;
     q.table[0] = 30;
     batch_clear(&b);
@@ -269,6 +286,38 @@ static void test_shared_weights(void **state) {
     rf_model_close(m);
 }
 
+/* Floats that take more than one upload, whose last tile has fewer rows than the others. */
+static void test_long_upload(void **state) {
+    (void)state;
+    enum { ROWS = 8230, COLS = 517 };
+    rf_error e = {0};
+    rf_backend *b = NULL;
+    rf_gpu_weights w = {.n = 0};
+    uint32_t number;
+    uint64_t seed = 3;
+    size_t n = (size_t)ROWS * COLS;
+    float *x = rf_alloc(n, sizeof *x), *got = rf_alloc(n, sizeof *got);
+    assert_true(x && got);
+    for (size_t i = 0; i < n; i++)
+        x[i] = rf_test_randf(&seed);
+    const rf_tensor t = {.type = RF_DT_F32,
+                         .cols = COLS,
+                         .rows = ROWS,
+                         .planes = 1,
+                         .row_bytes = COLS * sizeof *x,
+                         .data = x};
+    must(rf_gpu_ops.open(&b, NULL, &e), &e);
+    must(rf_gpu_weights_matrix(&w, &t, &number, &e), &e);
+    must(rf_gpu_weights_load(&w, &b->weights, &b->queue, b->pool, &e), &e);
+    rf_gpu_download(&b->queue, got, rf_gpu_weights_at(&w, number).lo, n * sizeof *x);
+    rf_gpu_wait(&b->queue);
+    assert_same(got, x, n, "uploaded floats");
+    rf_gpu_weights_release(&w, &b->weights, &b->queue);
+    rf_gpu_ops.close(b);
+    rf_free(x);
+    rf_free(got);
+}
+
 /* Errors -----------------------------------------------------------------------------------------*/
 
 typedef struct limit_case {
@@ -289,9 +338,8 @@ static void test_limits(void **state) {
     cases[1].limits.max_seqs = 0;
     cases[2] = (limit_case){ok, RF_EARG, "n_kv_blocks is 0"};
     cases[2].limits.n_kv_blocks = 0;
-    cases[3] =
-        (limit_case){ok, RF_EUNSUPPORTED, "types Q8_0 and F32, expected F16 or F32 for both"};
-    cases[3].limits.k_type = RF_DT_Q8_0;
+    cases[3] = (limit_case){ok, RF_EUNSUPPORTED, "keys of type Q2_K, expected"};
+    cases[3].limits.k_type = RF_DT_Q2_K;
     /* llama-gqa: 3 layers, 2 KV heads of 10 dimensions: 2560 bytes a block, layer, keys or values */
     cases[4] = (limit_case){ok, RF_ENOMEM, "KV cache 515396060160,"};
     cases[4].limits.n_kv_blocks = UINT32_MAX / RF_KV_BLOCK / 4;
@@ -357,7 +405,6 @@ static void test_misuse(void **state) {
 /* Each allocation, on host and device, of open and compile fails once: an error, no leak, no crash. */
 static void test_failure_walk(void **state) {
     (void)state;
-    if (is_real) return;
     rf_model *m = open_model(rf_test_data("models/qwen3moe-quant.gguf"));
     rf_error e = {0};
     rf_plan *p = NULL;
@@ -365,7 +412,8 @@ static void test_failure_walk(void **state) {
     const rf_limits limits = session_defaults().limits;
     const rf_backend_opts bo = {.n_threads = 2};
     long n = 1;
-    for (bool failed = true; failed; n++) {
+    /* An emulated device takes seconds to open. */
+    for (bool failed = true; failed; n += is_small ? 1 + n / 2 : 1) {
         rf_backend *b = NULL;
         rf_exec *x = NULL;
         e = (rf_error){0};
@@ -386,41 +434,138 @@ static void test_failure_walk(void **state) {
     rf_model_close(m);
 }
 
-/* req: C-12: a launch that fails is an error with the driver's words, in this run and later ones */
-static void test_failed_launch(void **state) {
+/* The next n tokens of q on the device, logits of the last; a failure is given back. */
+static rf_status run_some(session *s, sequence *q, uint32_t n, const float **logits, rf_error *e) {
+    batch b;
+    batch_clear(&b);
+    batch_add(&b, q, n);
+    batch_want(&b, n - 1);
+    rf_status status = s->ops->run(s->x, &b.b, e);
+    if (status == RF_OK) status = s->ops->wait(s->x, logits);
+    return status;
+}
+
+static void fail_next(bool by_waiting) {
+    if (by_waiting)
+        rf_faulty_wait(1, 1);
+    else
+        rf_faulty_launch(7, 1);
+}
+
+/* req: C-12: a launch or a wait that fails is an error with the driver's words, in this run and later
+ * ones; revived, the device computes as before, and so does every exec on it */
+static void test_faults(void **state) {
     (void)state;
-    if (is_real) return;
+    rf_model *m = open_model(rf_test_data("models/llama-gqa.gguf"));
+    session_opts o = session_defaults();
+    session s = open_on(&rf_gpu_ops, m, &o, false), second = s;
+    rf_error e = {0};
+    must(rf_gpu_ops.compile(&second.x, s.b, s.p, &o.limits, &e), &e);
+    int32_t token[8] = {1, 2, 3, 4, 5, 6, 7, 8};
+    float *want = logits_of(&s, token, 8, 8);
+    for (int by_waiting = 0; by_waiting < 2; by_waiting++) {
+        const float *logits = NULL;
+        sequence q = {.token = token, .n = 8, .table = {3}};
+        e = (rf_error){0};
+        fail_next(by_waiting);
+        assert_int_equal(run_some(&s, &q, 4, &logits, &e), RF_EDEVICE);
+        e = (rf_error){0};
+        assert_int_equal(run_some(&s, &q, 4, &logits, &e), RF_EDEVICE);
+        assert_non_null(strstr(e.text, by_waiting ? "was queued failed" : "launching rf_"));
+        rf_error fault = {0};
+        must(s.ops->revive(s.b, &fault), &fault);
+        assert_string_equal(fault.text, e.text);
+        float *got = logits_of(&s, token, 8, 3), *other = logits_of(&second, token, 8, 8);
+        assert_same(got, want, (size_t)8 * m->n_vocab, "revived");
+        assert_same(other, want, (size_t)8 * m->n_vocab, "the other exec, revived");
+        rf_free(got);
+        rf_free(other);
+    }
+    rf_free(want);
+    rf_gpu_ops.exec_free(second.x);
+    close_session(&s);
+    rf_model_close(m);
+}
+
+/* A device that does not come back fails every run, and may come back later. */
+static void test_lost(void **state) {
+    (void)state;
     rf_model *m = open_model(rf_test_data("models/llama-gqa.gguf"));
     session_opts o = session_defaults();
     session s = open_on(&rf_gpu_ops, m, &o, false);
     int32_t token[4] = {1, 2, 3, 4};
+    float *want = logits_of(&s, token, 4, 4);
+    const float *logits = NULL;
     sequence q = {.token = token, .n = 4, .table = {3}};
-    batch b;
-    batch_clear(&b);
-    batch_add(&b, &q, 4);
-    rf_host_gpu_fail_launch(7);
-    rf_error e = {0};
-    rf_status ran = s.ops->run(s.x, &b.b, &e);
-    rf_host_gpu_fail_launch(0);
-    assert_int_equal(ran, RF_EDEVICE);
-    assert_non_null(strstr(e.text, "launching rf_"));
-    e = (rf_error){0};
-    assert_int_equal(s.ops->run(s.x, &b.b, &e), RF_EDEVICE);
+    rf_error e = {0}, fault = {0};
+    uint8_t block[1 << 14];
+    rf_faulty_launch(2, 1);
+    rf_faulty_lose(true);
+    assert_int_equal(run_some(&s, &q, 4, &logits, &e), RF_EDEVICE);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(s.ops->revive(s.b, &fault), RF_EDEVICE);
+        assert_int_equal(run_some(&s, &q, 4, &logits, &e), RF_EDEVICE);
+        assert_int_equal(s.ops->kv_copy(s.x, 0, 1), RF_EDEVICE);
+        assert_true(s.ops->kv_block_bytes(s.x) <= sizeof block);
+        assert_int_equal(s.ops->kv_read(s.x, 0, block), RF_EDEVICE);
+    }
+    rf_faulty_lose(false);
+    assert_int_equal(s.ops->revive(s.b, &fault), RF_OK);
+    float *got = logits_of(&s, token, 4, 4);
+    assert_same(got, want, (size_t)4 * m->n_vocab, "back again");
+    rf_free(got);
+    rf_free(want);
+    close_session(&s);
+    rf_model_close(m);
+}
+
+/* Each allocation while a device comes back fails once: an error, and the next attempt may do. */
+static void test_revive_walk(void **state) {
+    (void)state;
+    rf_model *m = open_model(rf_test_data("models/llama-gqa.gguf"));
+    session_opts o = session_defaults();
+    session s = open_on(&rf_gpu_ops, m, &o, false);
+    int32_t token[4] = {1, 2, 3, 4};
+    float *want = logits_of(&s, token, 4, 4);
+    long n = 1;
+    for (bool failed = true; failed; n += is_small ? 1 + n : 1) {
+        sequence q = {.token = token, .n = 4, .table = {3}};
+        const float *logits;
+        rf_error e = {0}, fault = {0};
+        rf_faulty_launch(2, 1);
+        assert_int_equal(run_some(&s, &q, 4, &logits, &e), RF_EDEVICE);
+        rf_faulty_launch(0, 0);
+        rf_alloc_fail_nth(n);
+        failed = s.ops->revive(s.b, &fault) != RF_OK;
+        rf_alloc_fail_nth(0);
+        if (failed) assert_int_equal(run_some(&s, &q, 4, &logits, &e), RF_EDEVICE);
+    }
+    assert_true(n > 5);
+    float *got = logits_of(&s, token, 4, 4);
+    assert_same(got, want, (size_t)4 * m->n_vocab, "after many attempts");
+    rf_free(got);
+    rf_free(want);
     close_session(&s);
     rf_model_close(m);
 }
 
 int main(void) {
-    is_real = getenv("RF_GPU_LIBRARY") != NULL;
+    const rf_gpu_driver *driver = rf_host_gpu();
+    rf_error e = {0};
     is_small = getenv("RF_TEST_SMALL") != NULL;
-    if (!is_real) rf_gpu_driver_set(rf_host_gpu());
+    if (getenv("RF_GPU_LIBRARY") && rf_gpu_driver_get(&driver, &e) != RF_OK) {
+        print_error("%s\n", e.text);
+        return 1;
+    }
+    rf_gpu_driver_set(rf_faulty_gpu(driver));
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_fixtures),       cmocka_unit_test(test_formats),
         cmocka_unit_test(test_patterns),       cmocka_unit_test(test_random_plans),
         cmocka_unit_test(test_chunks),         cmocka_unit_test(test_kv_copy),
-        cmocka_unit_test(test_shared_weights), cmocka_unit_test(test_limits),
-        cmocka_unit_test(test_misuse),         cmocka_unit_test(test_failure_walk),
-        cmocka_unit_test(test_failed_launch),
+        cmocka_unit_test(test_shared_weights), cmocka_unit_test(test_long_upload),
+        cmocka_unit_test(test_limits),         cmocka_unit_test(test_misuse),
+        cmocka_unit_test(test_failure_walk),   cmocka_unit_test(test_faults),
+        cmocka_unit_test(test_lost),           cmocka_unit_test(test_revive_walk),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -537,11 +537,48 @@ typedef struct head_shape {
     bool neox, rope, put;
 } head_shape;
 
+static size_t kv_row(rf_dtype type, uint32_t n) { return rf_cpu_kv_row(type, n); }
+
+static void store_q4_0(uint8_t dst[18], const float x[32]) {
+    float most = 0;
+    for (int i = 0; i < 32; i++)
+        if (fabsf(x[i]) > fabsf(most)) most = x[i];
+    float d = most / -8, id = d != 0 ? 1 / d : 0;
+    uint16_t half = rf_f32_to_f16(d);
+    memcpy(dst, &half, 2);
+    for (int i = 0; i < 16; i++) {
+        float lo = fminf(fmaxf(x[i] * id + 8.5f, 0), 15);
+        float hi = fminf(fmaxf(x[i + 16] * id + 8.5f, 0), 15);
+        dst[2 + i] = (uint8_t)((unsigned)lo | (unsigned)hi << 4);
+    }
+}
+
+/* n elements into a row of the KV cache, as docs/arithmetic.md has it. */
+static void store_row(rf_dtype type, uint8_t *dst, const float *src, uint32_t n) {
+    float x[RF_MAX_HEAD_DIM] = {0}, d[RF_MAX_HEAD_DIM / 32];
+    int32_t sum[RF_MAX_HEAD_DIM / 32];
+    int8_t q[RF_MAX_HEAD_DIM];
+    uint32_t n_groups = (n + 31) / 32;
+    memcpy(x, src, n * sizeof *x);
+    cpu->quant_32(x, (size_t)32 * n_groups, q, d, sum);
+    for (uint32_t g = 0; g < n_groups && type == RF_DT_Q8_0; g++) {
+        uint16_t half = rf_f32_to_f16(d[g]);
+        memcpy(dst + (size_t)34 * g, &half, 2);
+        memcpy(dst + (size_t)34 * g + 2, q + (size_t)32 * g, 32);
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        uint16_t half = type == RF_DT_F16 ? rf_f32_to_f16(x[i]) : rf_f32_to_bf16(x[i]);
+        if (type == RF_DT_F16 || type == RF_DT_BF16) memcpy(dst + (size_t)2 * i, &half, 2);
+    }
+    if (type == RF_DT_F32) memcpy(dst, x, n * sizeof *x);
+    for (uint32_t g = 0; g < n_groups && type == RF_DT_Q4_0; g++)
+        store_q4_0(dst + (size_t)18 * g, x + (size_t)32 * g);
+}
+
 /* One part of a heads launch on the CPU: x in place, then into the pool. */
 static void heads_on_cpu(const head_shape *s, const kv_case *c, float *x, const float *w,
-                         const float *cos_sin, bool f16, uint8_t *pool) {
+                         const float *cos_sin, rf_dtype type, uint8_t *pool) {
     rf_rope rope = {.kind = s->neox ? RF_ROPE_NEOX : RF_ROPE_NORM, .n_dims = s->n_dims};
-    size_t elem = f16 ? 2 : 4;
     for (uint32_t t = 0; t < c->T; t++) {
         float *row = x + (size_t)t * s->n_heads * s->head_dim;
         for (uint32_t h = 0; h < s->n_heads && s->norm; h++)
@@ -552,28 +589,31 @@ static void heads_on_cpu(const head_shape *s, const kv_case *c, float *x, const 
         for (uint32_t h = 0; h < s->n_heads && s->put; h++) {
             uint32_t block = c->table[c->row_seq[t]][c->pos[t] / 32];
             size_t slot = ((size_t)block * s->n_heads + h) * 32 + c->pos[t] % 32;
-            uint8_t *dst = pool + slot * s->head_dim * elem;
-            if (f16)
-                cpu->f32_to_f16((uint16_t *)(void *)dst, row + (size_t)h * s->head_dim,
-                                s->head_dim);
-            else
-                memcpy(dst, row + (size_t)h * s->head_dim, s->head_dim * elem);
+            store_row(type, pool + slot * kv_row(type, s->head_dim), row + (size_t)h * s->head_dim,
+                      s->head_dim);
         }
     }
 }
 
-static void check_heads(const head_shape *shape, uint32_t n_parts, bool f16, bool in_place) {
+/* Part p has the cache format types[p]. */
+static void check_heads(const head_shape *shape, uint32_t n_parts, const rf_dtype *types,
+                        bool in_place) {
     kv_case c;
     make_batch(&c, 70, 5, 33, 3);
-    rf_gpu_heads_args args = {.batch = c.gpu, .n_parts = n_parts, .n_rows = c.T, .kv_f16 = f16};
+    rf_gpu_heads_args args = {.batch = c.gpu, .n_parts = n_parts, .n_rows = c.T};
     float *x[3];
     uint8_t *pool[3];
     size_t n[3], pool_bytes[3];
     for (uint32_t p = 0; p < n_parts; p++) {
         const head_shape *s = &shape[p];
         n[p] = (size_t)c.T * s->n_heads * s->head_dim;
-        pool_bytes[p] = (size_t)KV_BLOCKS * s->n_heads * 32 * s->head_dim * (f16 ? 2 : 4);
+        pool_bytes[p] = (size_t)KV_BLOCKS * s->n_heads * 32 * kv_row(types[p], s->head_dim);
         x[p] = random_floats(n[p], 2);
+        if (s->norm == RF_GPU_NO_NORM && !s->rope) { /* a group of zeros, huge and tiny values */
+            memset(x[p], 0, 32 * sizeof(float));
+            x[p][s->head_dim] = 1e30f;
+            x[p][2 * s->head_dim] = -1e-42f;
+        }
         pool[p] = rf_alloc(pool_bytes[p], 1);
         memset(pool[p], 0x3c, pool_bytes[p]);
         float *w = random_floats(s->head_dim, 1),
@@ -588,6 +628,7 @@ static void check_heads(const head_shape *shape, uint32_t n_parts, bool f16, boo
                             .n_dims = s->n_dims,
                             .neox = s->neox,
                             .norm = s->norm,
+                            .pool_type = types[p],
                             .eps = 1e-5f};
         if (s->norm == RF_GPU_LAYER_NORM) h->b = h->w;
         union {
@@ -595,7 +636,7 @@ static void check_heads(const head_shape *shape, uint32_t n_parts, bool f16, boo
             float *to;
         } same_place = {h->x};
         h->dst = in_place ? same_place.to : take(n[p] * sizeof(float));
-        heads_on_cpu(s, &c, x[p], w, cos_sin, f16, pool[p]);
+        heads_on_cpu(s, &c, x[p], w, cos_sin, types[p], pool[p]);
         rf_free(w);
         rf_free(cos_sin);
     }
@@ -611,17 +652,20 @@ static void check_heads(const head_shape *shape, uint32_t n_parts, bool f16, boo
 
 static void test_heads(void **state) {
     (void)state;
-    for (int k = 0; k < 8; k++) {
-        bool f16 = k & 1, in_place = k & 2, neox = k & 4;
+    static const rf_dtype types[] = {RF_DT_F32,  RF_DT_F16, RF_DT_BF16, RF_DT_Q8_0,
+                                     RF_DT_Q4_0, RF_DT_F16, RF_DT_F32};
+    for (int k = 0; k < 20; k++) {
+        const rf_dtype *of = types + k % 5;
+        bool in_place = k & 4, neox = k & 8;
         head_shape qkv[3] = {{5, 128, 128, RF_GPU_RMS_NORM, neox, true, false},
                              {2, 128, 128, RF_GPU_RMS_NORM, neox, true, true},
                              {2, 72, 2, RF_GPU_NO_NORM, false, false, true}};
-        check_heads(qkv, 3, f16, in_place);
+        check_heads(qkv, 3, of, in_place);
         head_shape odd[1] = {{3, 37, 18, RF_GPU_LAYER_NORM, neox, true, true}};
-        check_heads(odd, 1, f16, in_place);
+        check_heads(odd, 1, of, in_place);
         head_shape wide[2] = {{1, 640, 64, RF_GPU_NO_NORM, neox, true, true},
                               {4, 16, 8, RF_GPU_NO_NORM, neox, true, false}};
-        check_heads(wide, 2, f16, in_place);
+        check_heads(wide, 2, of, in_place);
     }
 }
 
@@ -629,7 +673,7 @@ typedef struct attend_case {
     uint32_t n_heads, n_kv_heads, head_dim, value_dim;
     rf_attn_pattern pattern;
     float softcap;
-    bool sinks, latent, f16;
+    bool sinks, latent, f16, splits;
     uint32_t len[2], rows[2];
 } attend_case;
 
@@ -713,14 +757,22 @@ static void check_attend(const attend_case *a) {
                                .n_kv_heads = a->n_kv_heads,
                                .head_dim = a->head_dim,
                                .value_dim = a->value_dim,
-                               .kv_f16 = a->f16,
+                               .k_type = a->f16 ? RF_DT_F16 : RF_DT_F32,
+                               .v_type = a->f16 ? RF_DT_F16 : RF_DT_F32,
                                .pattern = (uint32_t)a->pattern.kind,
                                .window = a->pattern.window,
                                .n_global = a->pattern.n_global,
                                .scale = 0.125f,
                                .softcap = a->softcap,
                                .max_kv_len = longest};
+    uint32_t n_units = queue.info.n_units;
+    if (a->splits) {
+        queue.info.n_units = 1000; /* so that segments are made side by side */
+        args.parts_bytes = rf_gpu_parts_bytes(c.T, a->n_heads, (longest + 255) / 256, a->value_dim);
+        args.parts = take(args.parts_bytes);
+    }
     rf_gpu_op_attend(&queue, &args);
+    queue.info.n_units = n_units;
     snprintf(what, sizeof what, "attention %u/%u heads of %u and %u, pattern %d", a->n_heads,
              a->n_kv_heads, a->head_dim, a->value_dim, (int)a->pattern.kind);
     check_floats(what, want, args.dst, n);
@@ -752,6 +804,7 @@ static void test_attend(void **state) {
                              .softcap = k % 4 == 1 ? 5.0f : 0,
                              .sinks = k % 2,
                              .f16 = k % 5 != 0,
+                             .splits = k % 3 != 2,
                              .len = {k % 2 ? 340 : 97, 40},
                              .rows = {3, k % 3 + 1}};
             check_attend(&a);

@@ -9,11 +9,11 @@
 #include "lib/run.h"
 #include "lib/tiny.h"
 
-enum { LAYERS = 5, SEQS = 3, CTX = 96, MAX_ROWS = 64, MAX_COLS = 32 };
+enum { LAYERS = 6, SEQS = 3, CTX = 96, MAX_ROWS = 64, MAX_COLS = 32 };
 
 static const rf_attn_pattern patterns[LAYERS] = {
     {RF_ATTN_CAUSAL, 0, 0},       {RF_ATTN_BIDIRECTIONAL, 0, 0}, {RF_ATTN_LOCAL, 5, 0},
-    {RF_ATTN_GLOBAL_LOCAL, 4, 3}, {RF_ATTN_CUSTOM, 0, 0},
+    {RF_ATTN_GLOBAL_LOCAL, 4, 3}, {RF_ATTN_CUSTOM, 0, 0},        {RF_ATTN_PREFIX, 0, 0},
 };
 
 /* A text per sequence, and all keys and values that its cache must hold. */
@@ -24,6 +24,7 @@ typedef struct world {
     uint32_t done[SEQS];
     float k[LAYERS][SEQS][CTX][MAX_COLS], v[LAYERS][SEQS][CTX][MAX_COLS];
     float mask[MAX_ROWS][CTX];
+    uint32_t n_prefix[SEQS];
     uint32_t n_rows;
     uint32_t seq[MAX_ROWS], pos[MAX_ROWS], kv_len[MAX_ROWS]; /* of the last batch's rows */
     uint64_t seed;
@@ -65,14 +66,16 @@ static void step(world *w, const uint32_t n[SEQS]) {
             w->kv_len[w->n_rows] = w->done[s] + n[s];
         }
         w->done[s] += n[s];
+        w->n_prefix[s] = w->done[s] < 12 + 9 * s ? w->done[s] : 12 + 9 * s;
     }
+    w->run.n_prefix = w->n_prefix;
     random_mask(w);
     w->run.mask = w->mask[0];
     w->run.mask_stride = CTX;
     (void)rf_test_run_batch(&w->run, SEQS, n, pos, text);
 }
 
-static bool sees(const rf_attn_pattern *a, long p, long j) {
+static bool sees(const rf_attn_pattern *a, long n_prefix, long p, long j) {
     switch (a->kind) {
     case RF_ATTN_CAUSAL:
         return j <= p;
@@ -85,6 +88,8 @@ static bool sees(const rf_attn_pattern *a, long p, long j) {
         return labs(p - j) <= (long)(a->window / 2);
     case RF_ATTN_GLOBAL_LOCAL:
         return j <= p && (p - j < (long)a->window || j < (long)a->n_global);
+    case RF_ATTN_PREFIX:
+        return j <= p || j < n_prefix;
     }
     return false;
 }
@@ -99,7 +104,7 @@ static void attend(const world *w, const rf_step *s, uint32_t t, const float *q,
             out[h * d + i] = 0;
         for (uint32_t j = 0; j < w->kv_len[t]; j++) {
             p[j] = 0;
-            if (!sees(&s->pattern, w->pos[t], j)) continue;
+            if (!sees(&s->pattern, w->n_prefix[seq], w->pos[t], j)) continue;
             double score = 0;
             for (uint32_t i = 0; i < d; i++)
                 score += (double)q[h * d + i] * (double)w->k[s->layer][seq][j][kv + i];
@@ -307,7 +312,8 @@ static void test_outputs(void **state) {
                   .table = w->run.table,
                   .out_row = out_row,
                   .mask = w->mask[0],
-                  .mask_stride = CTX};
+                  .mask_stride = CTX,
+                  .n_prefix = w->n_prefix};
     rf_error e = {0};
     assert_int_equal(w->run.ops->run(w->run.exec, &b, &e), RF_OK);
     assert_int_equal(w->run.ops->wait(w->run.exec, &logits), RF_OK);
@@ -333,7 +339,11 @@ static void test_kv_copy(void **state) {
     float want[40 * 32], got[32];
     rf_test_run_text(&r, text, 40, 40, want); /* blocks 0 and 2 */
     assert_int_equal(r.ops->kv_copy(r.exec, 0, 1), RF_OK);
-    assert_int_equal(r.ops->kv_copy(r.exec, 2, 3), RF_OK);
+    uint8_t *block =
+        rf_alloc(1, r.ops->kv_block_bytes(r.exec)); /* the other one by way of the host */
+    assert_non_null(block);
+    assert_int_equal(r.ops->kv_read(r.exec, 2, block), RF_OK);
+    assert_int_equal(r.ops->kv_write(r.exec, 3, block), RF_OK);
     const int32_t other[8] = {0};
     for (uint32_t at = 0; at < 40; at += 8) { /* overwrite the original */
         const int32_t *part = other;
@@ -346,6 +356,9 @@ static void test_kv_copy(void **state) {
     const int32_t *token = text + 39;
     memcpy(got, rf_test_run_batch(&r, 1, &one, &last, &token), sizeof got);
     assert_memory_equal(got, want + 39 * 32, sizeof got);
+    assert_int_equal(r.ops->kv_read(r.exec, 4, block), RF_EARG);
+    assert_int_equal(r.ops->kv_write(r.exec, 4, block), RF_EARG);
+    rf_free(block);
     assert_int_equal(r.ops->kv_copy(r.exec, 4, 0), RF_EARG);
     assert_int_equal(r.ops->kv_copy(r.exec, 0, 4), RF_EARG);
     assert_int_equal(r.ops->kv_copy(r.exec, 3, 3), RF_OK);
@@ -365,9 +378,9 @@ static void test_refusals(void **state) {
     assert_int_equal(rf_plan_build(&p, &tiny.m, NULL, &e), RF_OK);
     (void)rf_alloc_count();
     assert_int_equal(ops->open(&b, &(rf_backend_opts){0}, &e), RF_OK);
-    rf_limits l = {4, 1, 4, 2, RF_DT_Q4_0, RF_DT_F16};
+    rf_limits l = {4, 1, 4, 2, RF_DT_Q4_1, RF_DT_F16};
     assert_int_equal(ops->compile(&x, b, p, &l, &e), RF_EUNSUPPORTED);
-    assert_non_null(strstr(e.text, "Q4_0"));
+    assert_non_null(strstr(e.text, "Q4_1"));
     l = (rf_limits){0, 1, 4, 2, RF_DT_F32, RF_DT_F32};
     e = (rf_error){0};
     assert_int_equal(ops->compile(&x, b, p, &l, &e), RF_EARG);

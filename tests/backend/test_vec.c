@@ -368,13 +368,14 @@ static void test_f32_to_f16(void **state) {
 
 /* Attention --------------------------------------------------------------------------------------*/
 
-enum { KV_HEADS = 2, MAX_KEYS = 200, SLOTS = 9 }; /* blocks in the pool */
+/* Most cases have few keys, some enough for segments to be folded. */
+enum { KV_HEADS = 2, FEW_KEYS = 200, MAX_KEYS = 700, TABLE = 22 };
 
 typedef struct attend_case {
     rf_attend a;
     float sinks[20];
     rf_guarded q, k, v;
-    uint32_t table[8];
+    uint32_t table[TABLE], slots; /* blocks in the pool */
     float mask[MAX_KEYS];
     bool seen[MAX_KEYS];
 } attend_case;
@@ -392,26 +393,35 @@ static bool is_visible(const attend_case *c, uint32_t j) {
         return j <= a->pos + a->pattern.window / 2 && a->pos <= j + a->pattern.window / 2;
     case RF_ATTN_GLOBAL_LOCAL:
         return j <= a->pos && (j < a->pattern.n_global || j + a->pattern.window > a->pos);
+    case RF_ATTN_PREFIX:
+        return j <= a->pos || j < a->pattern.n_global;
     case RF_ATTN_CUSTOM:
         return c->mask[j] != -INFINITY;
     }
     return false;
 }
 
-static const rf_dtype kv_types[] = {RF_DT_F32, RF_DT_F16, RF_DT_BF16, RF_DT_Q8_0};
+static const rf_dtype kv_types[] = {RF_DT_F32, RF_DT_F16, RF_DT_BF16, RF_DT_Q8_0, RF_DT_Q4_0};
 
 static size_t row_bytes(rf_dtype type, uint32_t n) {
-    return type == RF_DT_Q8_0 ? (n + 31) / 32 * 34 : type == RF_DT_F32 ? 4 * n : 2 * n;
+    if (type == RF_DT_Q8_0 || type == RF_DT_Q4_0)
+        return (n + 31) / 32 * (type == RF_DT_Q8_0 ? 34 : 18);
+    return type == RF_DT_F32 ? 4 * n : 2 * n;
 }
 
 static float elem_at(rf_dtype type, const uint8_t *row, uint32_t d) {
     float f;
     uint16_t h;
-    size_t at = type == RF_DT_Q8_0 ? d / 32 * 34 : type == RF_DT_F32 ? 4 * d : 2 * d;
+    size_t at = type == RF_DT_Q8_0   ? d / 32 * 34
+                : type == RF_DT_Q4_0 ? d / 32 * 18
+                : type == RF_DT_F32  ? 4 * d
+                                     : 2 * d;
     memcpy(&h, row + at, sizeof h);
     if (type == RF_DT_F16) return rf_f16_to_f32(h);
     if (type == RF_DT_BF16) return rf_bf16_to_f32(h);
     if (type == RF_DT_Q8_0) return rf_f16_to_f32(h) * (float)(int8_t)row[at + 2 + d % 32];
+    if (type == RF_DT_Q4_0)
+        return rf_f16_to_f32(h) * (float)((row[at + 2 + d % 16] >> (d % 32 / 16 * 4) & 15) - 8);
     memcpy(&f, row + at, sizeof f);
     return f;
 }
@@ -434,6 +444,10 @@ static void set_row(uint8_t *row, rf_dtype type, uint32_t n, uint64_t *seed, con
         uint16_t h = type == RF_DT_BF16 ? rf_f32_to_bf16(f) : rf_f32_to_f16(f);
         if (type == RF_DT_F32) {
             memcpy(row + 4 * d, &f, sizeof f);
+        } else if (type == RF_DT_Q4_0) {
+            h = rf_f32_to_f16(f / 8);
+            if (d % 32 == 0) memcpy(row + d / 32 * 18, &h, sizeof h);
+            row[d / 32 * 18 + 2 + d % 16] = (uint8_t)rf_test_rand(seed);
         } else if (type != RF_DT_Q8_0) {
             memcpy(row + 2 * d, &h, sizeof h);
         } else {
@@ -447,7 +461,7 @@ static void set_row(uint8_t *row, rf_dtype type, uint32_t n, uint64_t *seed, con
 /* A pool of blocks of KV_HEADS heads of 32 rows of dim elements. */
 static rf_guarded random_pool(attend_case *c, uint64_t *seed, uint32_t dim, rf_dtype type) {
     const rf_attend *a = &c->a;
-    size_t row = row_bytes(type, dim), n_rows = (size_t)SLOTS * KV_HEADS * 32;
+    size_t row = row_bytes(type, dim), n_rows = (size_t)c->slots * KV_HEADS * 32;
     uint8_t *p = rf_alloc(n_rows, row);
     assert_non_null(p);
     for (size_t i = 0; i < n_rows; i++)
@@ -455,7 +469,7 @@ static rf_guarded random_pool(attend_case *c, uint64_t *seed, uint32_t dim, rf_d
     /* What lies in rows that nobody may see must not matter. */
     for (uint32_t j = 0; j < (a->kv_len + 31) / 32 * 32; j++) {
         if (j < a->kv_len && c->seen[j]) continue;
-        if (c->table[j / 32] >= SLOTS) continue;
+        if (c->table[j / 32] >= c->slots) continue;
         float poison = j % 2 ? NAN : INFINITY;
         size_t at = (size_t)c->table[j / 32] * KV_HEADS * 32 + 32 + j % 32; /* of KV head 1 */
         set_row(p + at * row, type, dim, seed, &poison);
@@ -482,18 +496,20 @@ static void make_case(attend_case *c, uint64_t *seed, uint32_t head_dim, uint32_
     if (rf_test_rand(seed) & 1) a->sinks = c->sinks;
     for (uint32_t h = 0; h < n_q; h++)
         c->sinks[h] = h % 3 == 2 ? -INFINITY : 4.0f * rf_test_randf(seed);
-    a->kv_len = 1 + (uint32_t)(rf_test_rand(seed) % MAX_KEYS);
+    uint32_t most = rf_test_rand(seed) % 4 ? FEW_KEYS : MAX_KEYS;
+    a->kv_len = 1 + (uint32_t)(rf_test_rand(seed) % most);
     a->pos = (uint32_t)(rf_test_rand(seed) % a->kv_len);
     a->scale = 4.0f / sqrtf((float)head_dim);
+    c->slots = (a->kv_len + 31) / 32;
     a->table = c->table;
-    for (uint32_t i = 0; i < 8; i++)
-        c->table[i] = (i * 5 + 3) % SLOTS;
+    for (uint32_t i = 0; i < TABLE; i++)
+        c->table[i] = c->slots - 1 - i % c->slots;
     for (uint32_t j = 0; j < a->kv_len; j++) {
-        bool hidden = (rf_test_rand(seed) & 3) == 0 || (j / 32) == 1;
+        bool hidden = (rf_test_rand(seed) & 3) == 0 || j / 32 == 1 || j / 256 == 1;
         c->mask[j] = hidden ? -INFINITY : rf_test_randf(seed) * 2.0f;
     }
     if (pattern.kind == RF_ATTN_CUSTOM) a->mask = c->mask;
-    for (uint32_t i = 0; i < 8; i++) { /* a block nobody sees lies nowhere */
+    for (uint32_t i = 0; i < TABLE; i++) { /* a block nobody sees lies nowhere */
         bool any = false;
         for (uint32_t j = 32 * i; j < 32 * i + 32 && j < a->kv_len; j++) {
             c->seen[j] = is_visible(c, j);
@@ -567,6 +583,7 @@ static const rf_attn_pattern patterns[] = {
     {RF_ATTN_CAUSAL, 0, 0},         {RF_ATTN_BIDIRECTIONAL, 0, 0}, {RF_ATTN_LOCAL, 1, 0},
     {RF_ATTN_LOCAL, 40, 0},         {RF_ATTN_GLOBAL_LOCAL, 5, 3},  {RF_ATTN_GLOBAL_LOCAL, 33, 70},
     {RF_ATTN_GLOBAL_LOCAL, 300, 9}, {RF_ATTN_CUSTOM, 0, 0},        {RF_ATTN_LOCAL_BOTH, 24, 0},
+    {RF_ATTN_PREFIX, 0, 37},
 };
 
 /* req: C-06, C-08, B-22, B-38, B-68; C-01 (query heads of one KV head share it) */
@@ -583,7 +600,7 @@ static void test_attend(void **state) {
                 attend_case c;
                 uint32_t n_q = groups[id % RF_COUNT(groups)];
                 uint32_t v_dims[] = {dims[d], dims[(d + 5) % RF_COUNT(dims)], 0};
-                rf_dtype types[] = {kv_types[t], kv_types[(t + id / 12) % 4]};
+                rf_dtype types[] = {kv_types[t], kv_types[(t + id / 12) % RF_COUNT(kv_types)]};
                 make_case(&c, &seed, dims[d], v_dims[id % 3], n_q, types, patterns[p]);
                 check_case(&c, id);
                 free_case(&c);
@@ -602,7 +619,7 @@ static void test_attend_nothing(void **state) {
         make_case(&c, &seed, 24, 24, 5, kv_types + 2, (rf_attn_pattern){RF_ATTN_CUSTOM, 0, 0});
         for (uint32_t j = 0; j < c.a.kv_len; j++)
             c.mask[j] = -INFINITY;
-        for (uint32_t i = 0; i < 8; i++)
+        for (uint32_t i = 0; i < TABLE; i++)
             c.table[i] = 1u << 30;
         for (size_t i = 0; i < RF_COUNT(got); i++)
             got[i] = 7.0f;

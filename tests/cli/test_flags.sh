@@ -65,7 +65,7 @@ refused 1 "300 tokens do not fit the context of 256" \
     logits -m $model --tokens "$(seq -s, 1 100),$(seq -s, 1 100),$(seq -s, 1 100)" -o "$dir/x"
 [ -e "$dir/x" ] && fail "left a file behind"
 refused 2 "nothing to measure" bench -m $model -p 0 -n 0
-refused 2 "--n-prompt: 'x' is not a number of tokens" bench -m $model -p x
+refused 2 "--n-prompt: 'x' is not a number" bench -m $model -p x
 refused 2 "no completions for 'tcsh'" completions tcsh
 refused 2 "there is no command 'frob'" help frob
 refused 2 "there is no chat format 'frob'" chat -m $model --chat-format frob

@@ -159,6 +159,30 @@ else
     echo "skipped: the figures and the older format (no python3)"
 fi
 
+# ---- experts: every matrix of a stacked weight has its own sums, from the rows that were routed to it
+moe=tests/data/models/mixtral.gguf
+run 0 imatrix -m $moe -f "$dir/text.txt" --ctx 64 --chunks 2 -o "$dir/moe.gguf" --json
+says out '"weights":17}'
+run 0 gguf dump "$dir/moe.gguf"
+says out '"blk.1.ffn_gate_exps.weight.in_sum2" F32 [8, 32]'
+says out '"blk.1.ffn_down_exps.weight.counts" F32 [8, 1]'
+run 0 quantize $moe "$dir/moe-q.gguf" Q4_0
+run 0 quantize $moe "$dir/moe-qi.gguf" Q4_0 --imatrix "$dir/moe.gguf"
+grep -q 'has nothing for' "$dir/err" && fail "weights without importance: $(cat "$dir/err")"
+for name in moe-q moe-qi; do
+    run 0 gguf dequant "$dir/$name.gguf" blk.0.ffn_up_exps.weight -o "$dir/$name.f32"
+done
+cmp -s "$dir/moe-q.f32" "$dir/moe-qi.f32" && fail 'the experts were quantised without their importance'
+if command -v python3 >/dev/null; then
+    run 0 gguf dequant "$dir/moe.gguf" blk.0.ffn_gate_exps.weight.counts -o "$dir/counts"
+    last='imatrix: rows of the experts'
+    python3 - "$dir/counts" <<'PY' || fail 'the experts did not get two times 128 rows'
+import struct, sys
+counts = [v[0] for v in struct.iter_unpack('<f', open(sys.argv[1], 'rb').read())]
+assert len(counts) == 8 and sum(counts) == 2 * 128 and len(set(counts)) > 2, counts
+PY
+fi
+
 # ---- what is refused
 run 2 perplexity -m $model
 says err '--file is missing'

@@ -195,8 +195,10 @@ import signal, subprocess, sys, time, os
 p = subprocess.Popen([sys.argv[1], 'quantize', sys.argv[2], sys.argv[3], 'IQ4_XS',
                       '--split-max-size', '5M'],
                      preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler))
-folder = os.path.dirname(sys.argv[3])
-while p.poll() is None and not os.listdir(folder): time.sleep(0.01)
+def is_writing():
+    fds = f'/proc/{p.pid}/fd'
+    return any(os.path.dirname(sys.argv[3]) in os.readlink(f'{fds}/{n}') for n in os.listdir(fds))
+while p.poll() is None and not is_writing(): time.sleep(0.01)
 p.send_signal(signal.SIGINT)
 sys.exit(p.wait())
 PY
@@ -204,6 +206,21 @@ PY
     [ $code -eq 130 ] || fail "exit code $code, expected 130: $(head -c 300 "$dir/err")"
     says err 'stopped before the end; nothing was written'
     leaves_nothing
+    last='kill' n_checks=$((n_checks + 1))
+    python3 - "$rocmforge" "$dir/big.gguf" "$new" <<'PY'
+import os, subprocess, sys, time
+p = subprocess.Popen([sys.argv[1], 'quantize', sys.argv[2], sys.argv[3], 'IQ4_XS'])
+fds, folder = f'/proc/{p.pid}/fd', os.path.dirname(sys.argv[3])
+while p.poll() is None and not any(folder in os.readlink(f'{fds}/{n}') for n in os.listdir(fds)):
+    time.sleep(0.01)
+p.kill()
+sys.exit(p.wait() != -9)
+PY
+    [ $? -eq 0 ] || fail 'it ended before it could be killed'
+    [ -e "$new" ] && fail 'a killed command left a file under the new name'
+    rm -f "$dir/new"/.rf-*.tmp # file systems without nameless files keep one
+    run 0 quantize "$dir/big.gguf" "$new" Q8_0
+    rm -f "$new"
 else
     echo "skipped: interrupting (no python3)"
 fi

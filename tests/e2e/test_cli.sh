@@ -74,7 +74,7 @@ run 0 generate -m $model --temp 0 -n 12 --ignore-eos --echo hello
 [ "$(cat "$dir/out")" = "hello$(cat "$dir/hello")" ] || fail "--echo: $(cat "$dir/out")"
 run 0 generate -m $model --temp 0 -n 12 --ignore-eos --json hello
 says out '"finish":"length"'
-says out '"usage":{"prompt_tokens":4,"generated_tokens":12}'
+says out '"usage":{"prompt_tokens":4,"cached_tokens":0,"generated_tokens":12}'
 run 0 generate -m $model --temp 0 -n 12 --stop "$(cut -c 3-5 "$dir/hello" | head -n 1)" --json hello
 says out '"finish":"stop"'
 run 0 generate -m $model --temp 0 -n 5 --logit-bias 33=1000 hello

@@ -91,6 +91,22 @@ last=packaging/kubernetes.yaml
 # shellcheck disable=SC2046
 known "$dir/routes" route $(sed -n 's/.*{path: \([^,]*\),.*/\1/p' $last)
 
+# ---- the config file: every flag of serve stands in it, and what it says of them is accepted
+last=packaging/rocmforge.conf
+sed -n 's/^#\([a-z0-9-]*\) = .*/--\1/p' $last | sort -u >"$dir/settings"
+grep -vxE -- '--(help|json|config|color|no-.*)' "$dir/flags" | sort >"$dir/said"
+diff "$dir/settings" "$dir/said" >"$dir/answer" || fail "not the flags of serve: $(cat "$dir/answer")"
+files='model|models-dir|alias|addr|draft-model|api-key-file|tls-cert|tls-key|otlp-endpoint'
+sed -E "/^#($files) = /d; s/^#([a-z0-9-]+ = )/\1/" $last >"$dir/config"
+[ "$(grep -c '^[a-z]' "$dir/config")" -ge 25 ] || fail "too few settings"
+echo "addr = unix:$dir/third" >>"$dir/config"
+: >"$dir/third.out"
+"$rocmforge" serve --config "$dir/config" >"$dir/third.out" 2>"$dir/third.err" </dev/null &
+third=$!
+until grep -q ' is served at ' "$dir/third.out" || ! kill -0 $third 2>/dev/null; do sleep 0.1; done
+kill -TERM $third 2>/dev/null
+wait $third || fail "the settings are refused: $(cat "$dir/third.err")"
+
 # ---- systemd
 last=packaging/rocmforge.service
 grep -q '^ExecStart=rocmforge ' $last || fail "it starts something else"
@@ -218,7 +234,7 @@ check_proxy() {
     until_true through "$1" /ready -f -o "$dir/answer" || fail "it does not serve"
     grep -q '"ok"' "$dir/answer" || fail "/ready says $(cat "$dir/answer")"
     through "$1" / -o "$dir/answer" && grep -q '<title>ROCmForge' "$dir/answer" || fail "no page"
-    for path in /metrics /slots; do
+    for path in /metrics /slots /traces /models/load /models/unload; do
         code=$(through "$1" $path -o "$dir/answer" -w '%{http_code}')
         [ "$code" = 404 ] || fail "$path is answered with $code"
     done

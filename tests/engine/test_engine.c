@@ -103,8 +103,7 @@ static void check_crowd(const rf_engine *en) {
 
 /* ---- one thread, random arrivals and cancels ---- */
 
-/* Returns how often a request was preempted. */
-static uint64_t run_crowd(rf_engine_opts o, uint64_t noise) {
+static rf_engine_stats run_crowd(rf_engine_opts o, uint64_t noise) {
     o.model_path = model_path;
     o.kv_type = kv_type;
     rf_engine *en = open_engine(o);
@@ -132,9 +131,11 @@ static uint64_t run_crowd(rf_engine_opts o, uint64_t noise) {
     check_crowd(en);
     rf_engine_stats stats;
     rf_engine_get_stats(en, &stats);
+    assert_true(stats.swap_used == 0 && stats.n_swapped_in <= stats.n_swapped_out);
+    assert_true(o.swap_bytes > 0 || stats.n_swapped_out == 0);
     rf_engine_close(en);
     forget_crowd();
-    return stats.n_preemptions;
+    return stats;
 }
 
 static void crowds_of(const char *fixture) {
@@ -156,9 +157,10 @@ static void crowds_llama(void **state) { (void)state, crowds_of("models/llama-gq
 static void crowds_qwen3(void **state) { (void)state, crowds_of("models/qwen3.gguf"); }
 static void crowds_window(void **state) { (void)state, crowds_of("models/mistral-window.gguf"); }
 
-/* Answers that outgrow the KV cache together: they give way, wait and go on, and nobody can tell. */
+/* Answers that outgrow the KV cache together: they give way, wait and go on, and nobody can tell; with
+ * host memory for all that they had computed, for some of it, for less than a block, and for none. */
 static void preemptions_of(const char *fixture, const char *type) {
-    uint64_t n_preemptions = 0;
+    uint64_t n_preemptions = 0, n_swapped_in = 0;
     kv_type = type;
     make_jobs(fixture, true);
     for (uint64_t round = 0; round < 4; round++) {
@@ -168,15 +170,21 @@ static void preemptions_of(const char *fixture, const char *type) {
             {.batch_tokens = 64, .max_seqs = 5, .n_kv_blocks = 11, .n_threads = 3},
             {.batch_tokens = 256, .max_seqs = N_REQUESTS, .n_kv_blocks = 13, .n_threads = 2},
         };
+        static const uint64_t swap_bytes[] = {0, UINT64_MAX, 40000, 1};
         for (size_t i = 0; i < RF_COUNT(tight); i++) {
-            uint64_t n = run_crowd(tight[i], 100 + round * RF_COUNT(tight) + i);
-            assert_true(n > 0);
-            n_preemptions += n;
+            rf_engine_opts o = tight[i];
+            o.swap_bytes = swap_bytes[(round + i) % RF_COUNT(swap_bytes)];
+            rf_engine_stats stats = run_crowd(o, 100 + round * RF_COUNT(tight) + i);
+            assert_true(stats.n_preemptions > 0);
+            n_preemptions += stats.n_preemptions;
+            n_swapped_in += stats.n_swapped_in;
         }
     }
-    print_message("%llu preemptions\n", (unsigned long long)n_preemptions);
-    assert_true(n_preemptions > 40);
-    assert_int_equal(run_crowd((rf_engine_opts){.n_kv_blocks = 8 * N_REQUESTS}, 99), 0);
+    print_message("%llu preemptions, %llu blocks swapped in\n", (unsigned long long)n_preemptions,
+                  (unsigned long long)n_swapped_in);
+    assert_true(n_preemptions > 40 && n_swapped_in > 10);
+    rf_engine_stats wide = run_crowd((rf_engine_opts){.n_kv_blocks = 8 * N_REQUESTS}, 99);
+    assert_int_equal(wide.n_preemptions, 0);
     forget_jobs();
     kv_type = NULL;
 }
@@ -503,6 +511,28 @@ static void reference_backend(void **state) {
         assert_true(fabsf(r[0].logprobs[i] - r[1].logprobs[i]) < 1e-3f);
 }
 
+/* A prefix is found by requests of its own salt only, and no answer depends on that. */
+static void prefix_salts(void **state) {
+    (void)state;
+    static const uint64_t salt[] = {0, 1, 0, 1, 2, UINT64_MAX, 2, UINT64_MAX};
+    static const uint32_t cached[] = {0, 0, 64, 64, 0, 0, 64, 64};
+    enum { N = RF_COUNT(salt) };
+    record r[N] = {{0}};
+    int32_t prompt[70];
+    uint64_t noise = 9;
+    random_tokens(&noise, prompt, 70, N_VOCAB);
+    rf_engine *en = open_engine((rf_engine_opts){.model_path = rf_test_data("models/qwen3.gguf")});
+    for (int i = 0; i < N; i++) {
+        rf_request_opts o = request_of(prompt, 70, 10, &r[i]);
+        o.prefix_salt = salt[i];
+        run_request(en, &o);
+        assert_int_equal(r[i].n_cached, cached[i]);
+        assert_same_answer(&r[i], &r[0]);
+    }
+    assert_all_blocks_free(en);
+    rf_engine_close(en);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(crowds_llama),
@@ -516,6 +546,7 @@ int main(void) {
         cmocka_unit_test(timeouts),
         cmocka_unit_test(threads),
         cmocka_unit_test(prefix_reuse),
+        cmocka_unit_test(prefix_salts),
         cmocka_unit_test(logits_of_a_sequence),
         cmocka_unit_test(reference_backend),
     };

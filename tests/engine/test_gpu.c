@@ -2,6 +2,7 @@
  * the backend is never silent.  The device is this processor, with the GPU's kernels on it. */
 #include "base/log.h"
 #include "engine/harness.h"
+#include "gpuemu/host/faulty.h"
 #include "gpuemu/host/host.h"
 
 enum { N_REQUESTS = 6, N_VOCAB = 128 };
@@ -71,6 +72,69 @@ static void test_requests(void **state) {
     check_model("models/qwen3moe-quant.gguf");
 }
 
+/* What one kind of device computed serves the other. */
+static void test_states(void **state) {
+    (void)state;
+    static const char *const from[] = {"cpu", "gpu"}, *const to[] = {"gpu", "cpu"};
+    char path[4096];
+    int32_t prompt[40];
+    uint64_t noise = 23;
+    rf_gpu_driver_set(rf_host_gpu());
+    snprintf(path, sizeof path, "%s", rf_test_tmp("moved.state"));
+    random_tokens(&noise, prompt, 40, N_VOCAB);
+    for (size_t i = 0; i < RF_COUNT(from); i++) {
+        rf_engine_opts o = {.model_path = rf_test_data("models/qwen3.gguf"), .kv_type = "q8_0,f16"};
+        record want = {0}, got = {0};
+        rf_request_opts r = request_of(prompt, 40, 3, &want);
+        size_t n_saved, n_restored, n;
+        o.backend = from[i];
+        rf_engine *en = open_engine(o);
+        run_request(en, &r);
+        assert_int_equal(rf_engine_state_save(en, path, prompt, 40, 0, &n_saved, NULL), 0);
+        rf_engine_close(en);
+        o.backend = to[i];
+        en = open_engine(o);
+        assert_int_equal(rf_engine_state_restore(en, path, 0, NULL, 0, &n, &n_restored, NULL), 0);
+        assert_true(n == 40 && n_saved == 32 && n_restored == 32);
+        r.user = &got;
+        run_request(en, &r);
+        assert_int_equal(got.n_cached, 32);
+        assert_same_answer(&got, &want);
+        rf_engine_close(en);
+    }
+}
+
+/* Two answers that outgrow the KV cache together, with host memory for the one that gives way. */
+static void test_swap(void **state) {
+    (void)state;
+    int32_t prompt[2][30];
+    record want[2] = {{0}}, got[2] = {{0}};
+    uint64_t noise = 24;
+    rf_engine_opts o = {
+        .model_path = rf_test_data("models/qwen3.gguf"), .n_ctx = 128, .n_kv_blocks = 4};
+    rf_gpu_driver_set(rf_host_gpu());
+    for (int k = 0; k < 2; k++) {
+        o.backend = k ? "gpu" : "cpu";
+        o.swap_bytes = k ? UINT64_MAX : 0;
+        rf_engine *en = open_engine(o);
+        for (int i = 0; i < 2; i++) {
+            if (!k) random_tokens(&noise, prompt[i], 30, N_VOCAB);
+            rf_request_opts r = request_of(prompt[i], 30, 45, k ? &got[i] : &want[i]);
+            r.ignore_eos = true;
+            submit(en, &r);
+            if (!k) run_all(en);
+        }
+        run_all(en);
+        rf_engine_stats stats;
+        rf_engine_get_stats(en, &stats);
+        assert_int_equal(stats.n_swapped_in > 0, k);
+        assert_true(stats.n_swapped_out >= stats.n_swapped_in && stats.swap_used == 0);
+        rf_engine_close(en);
+    }
+    for (int i = 0; i < 2; i++)
+        assert_same_answer(&got[i], &want[i]);
+}
+
 /* Choosing ---------------------------------------------------------------------------------------*/
 
 static int little_memory(size_t *n_free, size_t *n_total) {
@@ -131,23 +195,121 @@ static void test_find(void **state) {
         assert_true(strlen(rf_gpu_target(i)) >= 5);
 }
 
-/* A launch that fails ends the requests it hit with the driver's words; the process goes on. */
+/* Faults -----------------------------------------------------------------------------------------*/
+
+static rf_engine *open_faulty(void) {
+    rf_gpu_driver_set(rf_faulty_gpu(rf_host_gpu()));
+    return open_engine((rf_engine_opts){.model_path = model_path, .backend = "gpu", .max_seqs = 3});
+}
+
+/* Submits all jobs, and breaks the device after n_steps. */
+static void run_broken(rf_engine *en, int n_steps, bool by_waiting, uint32_t times) {
+    for (int i = 0; i < N_REQUESTS; i++) {
+        jobs[i].crowd = (record){0};
+        rf_request_opts o = opts_of(&jobs[i], i, &jobs[i].crowd);
+        submit(en, &o);
+    }
+    for (int i = 0; i < n_steps; i++)
+        assert_int_equal(rf_engine_step(en), 1);
+    if (by_waiting)
+        rf_faulty_wait(1, times);
+    else
+        rf_faulty_launch(9, times);
+}
+
+/* req: C-12: after a fault the requests go on where they were: each gets all it gets alone, and prompts
+ * that the cache held are computed again */
 static void test_fault(void **state) {
     (void)state;
-    rf_gpu_driver_set(rf_host_gpu());
-    snprintf(model_path, sizeof model_path, "%s", rf_test_data("models/llama-gqa.gguf"));
-    rf_engine *en = open_engine((rf_engine_opts){.model_path = model_path, .backend = "gpu"});
-    record r = {0};
-    int32_t prompt[3] = {1, 2, 3};
-    rf_request_opts o = request_of(prompt, 3, 3, &r);
-    submit(en, &o);
-    rf_host_gpu_fail_launch(20);
-    while (rf_engine_step(en) > 0) {
+    make_jobs("models/qwen3.gguf");
+    for (int i = 0; i < N_REQUESTS; i++) {
+        rf_engine *en = open_engine((rf_engine_opts){.model_path = model_path, .backend = "cpu"});
+        rf_request_opts o = opts_of(&jobs[i], i, &jobs[i].alone);
+        run_request(en, &o);
+        rf_engine_close(en);
     }
-    rf_host_gpu_fail_launch(0);
-    assert_int_equal(r.n_ends, 1);
-    assert_int_equal(r.finish, RF_FINISH_ERROR);
-    assert_non_null(strstr(r.error, "failed"));
+    for (int n_steps = 0; n_steps < 8; n_steps += 2) {
+        rf_engine *en = open_faulty();
+        for (int round = 0; round < 2; round++) {
+            run_broken(en, n_steps, n_steps % 4, 1);
+            run_all(en);
+            for (int i = 0; i < N_REQUESTS; i++)
+                assert_same_answer(&jobs[i].crowd, &jobs[i].alone);
+        }
+        assert_all_blocks_free(en);
+        rf_engine_close(en);
+    }
+}
+
+/* What happens again at once ends the requests that were running, with the driver's words; those that
+ * waited, and later ones, are served. */
+static void test_fault_again(void **state) {
+    (void)state;
+    make_jobs("models/qwen3.gguf");
+    rf_engine *en = open_faulty();
+    int worked, n_failed = 0;
+    run_broken(en, 1, false, 2);
+    while ((worked = rf_engine_step(en)) != 0)
+        n_failed += worked < 0;
+    assert_int_equal(n_failed, 1);
+    for (int i = 0; i < N_REQUESTS; i++) {
+        const record *r = &jobs[i].crowd;
+        assert_int_equal(r->n_ends, 1);
+        assert_int_equal(r->finish == RF_FINISH_ERROR, i < 3);
+        if (i < 3) assert_non_null(strstr(r->error, "launching rf_"));
+    }
+    assert_all_blocks_free(en);
+    rf_engine_close(en);
+}
+
+/* A device that is gone ends every request with words, and the engine lives on until it is back. */
+static void test_lost(void **state) {
+    (void)state;
+    make_jobs("models/qwen3.gguf");
+    rf_engine *en = open_faulty();
+    rf_faulty_lose(true);
+    run_broken(en, 2, true, 1);
+    while (rf_engine_step(en) != 0) {
+    }
+    for (int i = 0; i < N_REQUESTS; i++) {
+        assert_int_equal(jobs[i].crowd.finish, RF_FINISH_ERROR);
+        assert_true(jobs[i].crowd.error[0] != 0);
+    }
+    rf_faulty_lose(false);
+    record r = {0};
+    rf_request_opts o = opts_of(&jobs[0], 0, &r);
+    run_request(en, &o); /* the first attempt opens the device */
+    assert_int_equal(r.n_tokens, 4);
+    rf_engine_close(en);
+}
+
+/* Logits and embeddings after a fault: the next call works. */
+static bool ignore_logits(void *user, size_t first, size_t n, const float *logits) {
+    (void)first;
+    (void)n;
+    memcpy(user, logits, sizeof(float));
+    return true;
+}
+
+static void test_fault_elsewhere(void **state) {
+    (void)state;
+    rf_text why;
+    float first, again, vector[2][512];
+    const int32_t tokens[3] = {1, 2, 3};
+    snprintf(model_path, sizeof model_path, "%s", rf_test_data("models/llama-gqa.gguf"));
+    rf_engine *en = open_faulty();
+    assert_int_equal(rf_engine_logits(en, tokens, 3, ignore_logits, &first, &why), ROCMFORGE_OK);
+    rf_faulty_launch(5, 1);
+    assert_int_equal(rf_engine_logits(en, tokens, 3, ignore_logits, &again, &why),
+                     ROCMFORGE_EDEVICE);
+    assert_true(why.text[0] != 0);
+    assert_int_equal(rf_engine_logits(en, tokens, 3, ignore_logits, &again, &why), ROCMFORGE_OK);
+    assert_memory_equal(&again, &first, sizeof first);
+    assert_int_equal(rf_engine_embed(en, tokens, 3, NULL, vector[0], 512, &why), ROCMFORGE_OK);
+    rf_faulty_wait(1, 1);
+    assert_int_equal(rf_engine_embed(en, tokens, 3, NULL, vector[1], 512, &why), ROCMFORGE_OK);
+    size_t n = rf_engine_embed_size(en, RF_POOLING_DEFAULT);
+    assert_memory_equal(vector[1], vector[0], n * sizeof(float));
     rf_engine_close(en);
 }
 
@@ -156,9 +318,14 @@ int main(void) {
     assert_int_equal(rf_log_configure("error", &e), RF_OK); /* the fall-backs warn */
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_requests),
+        cmocka_unit_test(test_states),
+        cmocka_unit_test(test_swap),
         cmocka_unit_test(test_choice),
         cmocka_unit_test(test_find),
         cmocka_unit_test(test_fault),
+        cmocka_unit_test(test_fault_again),
+        cmocka_unit_test(test_lost),
+        cmocka_unit_test(test_fault_elsewhere),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

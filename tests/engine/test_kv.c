@@ -13,8 +13,9 @@ enum { MAX_BLOCKS = 64, MAX_SEQS = 8, MAX_TOKENS = 96 };
 typedef struct model_block {
     uint32_t refs;
     bool findable;
-    uint64_t name;              /* of the content, given by the model; 0: not full */
-    uint64_t parent;            /* name of the content before it; 0: the start */
+    uint64_t name;   /* of the content, given by the model; 0: not full */
+    uint64_t parent; /* name of the content before it; 0: the start */
+    uint64_t salt;
     uint64_t released;          /* when the last reference went, for the order of eviction */
     uint32_t n_prefix;          /* tokens from the start of the sequence to the block's end, */
     int32_t prefix[MAX_TOKENS]; /* to prove that a match never lies about any of them */
@@ -39,11 +40,11 @@ static uint32_t pick(model *m, uint32_t n) { return (uint32_t)(rf_test_rand(&m->
 
 /* ---- what the model expects ---- */
 
-static int find_block(const model *m, uint64_t parent, const int32_t *tokens) {
+static int find_block(const model *m, uint64_t salt, uint64_t parent, const int32_t *tokens) {
     int found = -1;
     for (uint32_t id = 0; id < m->n_blocks; id++) {
         const model_block *b = &m->blocks[id];
-        if (!b->findable || b->parent != parent) continue;
+        if (!b->findable || b->parent != parent || b->salt != salt) continue;
         if (memcmp(b->prefix + b->n_prefix - m->size, tokens, m->size * sizeof *tokens) != 0)
             continue;
         assert_int_equal(found, -1); /* one content is findable in one place only */
@@ -77,8 +78,9 @@ static void model_commit(model *m, model_seq *s, uint32_t from, uint32_t to) {
     for (uint32_t i = from; i < to; i++) {
         model_block *b = &m->blocks[s->kv.blocks[i]];
         uint64_t parent = i ? m->blocks[s->kv.blocks[i - 1]].name : 0;
-        int twin = find_block(m, parent, s->tokens + i * m->size);
+        int twin = find_block(m, s->kv.salt, parent, s->tokens + i * m->size);
         b->parent = parent;
+        b->salt = s->kv.salt;
         b->n_prefix = (i + 1) * m->size;
         memcpy(b->prefix, s->tokens, b->n_prefix * sizeof *b->prefix);
         b->name = twin >= 0 ? m->blocks[twin].name : ++m->next_name;
@@ -86,14 +88,13 @@ static void model_commit(model *m, model_seq *s, uint32_t from, uint32_t to) {
     }
 }
 
-static void model_release(model *m, model_seq *s, const uint32_t *blocks, uint32_t n) {
-    for (uint32_t i = n; i-- > 0;) {
+static void model_drop(model *m, const uint32_t *blocks, uint32_t n, uint32_t kept) {
+    for (uint32_t i = n; i-- > kept;) {
         model_block *b = &m->blocks[blocks[i]];
         assert_true(b->refs > 0);
         if (--b->refs == 0) b->released = ++m->clock;
         if (b->refs == 0 && !b->findable) *b = (model_block){0};
     }
-    *s = (model_seq){0};
 }
 
 /* ---- the same steps on both sides ---- */
@@ -118,20 +119,22 @@ static void do_reserve(model *m, model_seq *s, uint32_t n_tokens) {
 
 static void do_open(model *m, model_seq *s) {
     s->open = true;
+    s->kv.salt = pick(m, 3);
     s->n_tokens = 1 + pick(m, MAX_TOKENS / 2);
     uint32_t alphabet = 1 + pick(m, 3);
     for (uint32_t i = 0; i < s->n_tokens; i++)
         s->tokens[i] = (int32_t)pick(m, alphabet);
     uint32_t found, want[MAX_TOKENS], n = 0, n_shared = 0, most = (s->n_tokens - 1) / m->size;
     uint64_t parent = 0;
-    for (int id; n < most && (id = find_block(m, parent, s->tokens + n * m->size)) >= 0; n++) {
+    for (int id; n < most && (id = find_block(m, s->kv.salt, parent, s->tokens + n * m->size)) >= 0;
+         n++) {
         want[n] = (uint32_t)id;
         parent = m->blocks[id].name;
         n_shared += m->blocks[id].refs > 0;
     }
     rf_kv_stats old, now;
     rf_kv_get_stats(m->kv, &old);
-    assert_int_equal(rf_kv_shared(m->kv, s->tokens, s->n_tokens), n_shared);
+    assert_int_equal(rf_kv_shared(m->kv, s->kv.salt, s->tokens, s->n_tokens), n_shared);
     rf_kv_get_stats(m->kv, &now);
     assert_memory_equal(&old, &now, sizeof old);
     assert_int_equal(rf_kv_match(m->kv, &s->kv, s->tokens, s->n_tokens, &found), RF_OK);
@@ -154,7 +157,20 @@ static void do_close(model *m, model_seq *s) {
     rf_kv_release(m->kv, &s->kv);
     assert_null(s->kv.blocks);
     assert_int_equal(s->kv.n_blocks, 0);
-    model_release(m, s, blocks, n);
+    model_drop(m, blocks, n, 0);
+    *s = (model_seq){0};
+}
+
+/* Gives back blocks behind what is computed. */
+static void do_trim(model *m, model_seq *s) {
+    uint32_t blocks[MAX_TOKENS], n = s->kv.n_blocks;
+    uint32_t n_tokens = s->n_done + pick(m, s->n_tokens - s->n_done + 1);
+    uint32_t kept = (n_tokens + m->size - 1) / m->size;
+    if (n) memcpy(blocks, s->kv.blocks, n * sizeof *blocks);
+    rf_kv_trim(m->kv, &s->kv, n_tokens);
+    assert_int_equal(s->kv.n_blocks, kept < n ? kept : n);
+    if (s->kv.n_blocks) assert_memory_equal(s->kv.blocks, blocks, s->kv.n_blocks * sizeof *blocks);
+    model_drop(m, blocks, n, kept);
 }
 
 static void do_commit(model *m, model_seq *s) {
@@ -209,6 +225,8 @@ static void run_history(uint32_t n_blocks, uint32_t size, uint32_t n_seqs, uint3
             do_grow(&m, s);
         else if (what < 12)
             do_reserve(&m, s, (n_blocks + 1 + pick(&m, 4)) * size); /* never fits */
+        else if (what < 13)
+            do_trim(&m, s);
         else
             do_close(&m, s);
         check(&m);
@@ -292,6 +310,38 @@ static void never_the_whole_prompt(void **state) {
     uint32_t found = 9;
     assert_int_equal(rf_kv_match(kv, &s, NULL, 0, &found), RF_OK);
     assert_int_equal(found, 0);
+    rf_kv_release(kv, &s);
+    rf_kv_free(kv);
+}
+
+/* Holding takes all full blocks, counts as no lookup, and keeps them from being evicted.  Salts have
+ * blocks of their own. */
+static void holds(void **state) {
+    (void)state;
+    rf_kv *kv = create(4, 2);
+    static const int32_t a[] = {1, 2, 3, 4}, b[] = {5, 6, 7, 8, 9};
+    rf_kv_stats before, after;
+    rf_kv_seq s = run_sequence(kv, a, 4, 0), held = {0}, other = {.salt = 1};
+    rf_kv_release(kv, &s);
+    rf_kv_get_stats(kv, &before);
+    assert_int_equal(rf_kv_hold(kv, &held, a, 4), RF_OK);
+    assert_int_equal(held.n_blocks, 2);
+    assert_int_equal(rf_kv_hold(kv, &other, a, 4), RF_OK);
+    assert_int_equal(other.n_blocks, 0);
+    rf_kv_get_stats(kv, &after);
+    assert_true(after.hits == before.hits && after.misses == before.misses);
+    assert_int_equal(rf_kv_reserve(kv, &other, 5), RF_EFULL); /* three blocks of the two left */
+    assert_int_equal(rf_kv_reserve(kv, &other, 4), RF_OK);
+    assert_int_equal(rf_kv_commit(kv, &other, b, 4), RF_OK);
+    rf_kv_release(kv, &other);
+    assert_true(other.salt == 1);
+    rf_kv_release(kv, &held);
+    s = (rf_kv_seq){0};
+    assert_int_equal(rf_kv_hold(kv, &s, b, 4), RF_OK);
+    assert_int_equal(s.n_blocks, 0);
+    assert_int_equal(rf_kv_hold(kv, &other, b, 5), RF_OK);
+    assert_int_equal(other.n_blocks, 2);
+    rf_kv_release(kv, &other);
     rf_kv_release(kv, &s);
     rf_kv_free(kv);
 }
@@ -416,9 +466,13 @@ static void allocation_failures(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(random_histories),       cmocka_unit_test(matches_compare_tokens),
-        cmocka_unit_test(never_the_whole_prompt), cmocka_unit_test(twins),
-        cmocka_unit_test(eviction_order),         cmocka_unit_test(wrong_arguments),
+        cmocka_unit_test(random_histories),
+        cmocka_unit_test(matches_compare_tokens),
+        cmocka_unit_test(never_the_whole_prompt),
+        cmocka_unit_test(holds),
+        cmocka_unit_test(twins),
+        cmocka_unit_test(eviction_order),
+        cmocka_unit_test(wrong_arguments),
         cmocka_unit_test(allocation_failures),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -29,10 +29,10 @@ static void wrong_options(void **state) {
            ROCMFORGE_EFORMAT, "qwen3.tokens.txt");
     refuse((rf_engine_opts){.model_path = path, .backend = "abacus"}, ROCMFORGE_EARG,
            "no backend 'abacus'; known are auto, cpu, gpu and ref");
-    static const char *const kv_types[] = {"q4_K", "f16,", "f16,q4_0", ",f16", "f16,f16,f16"};
+    static const char *const kv_types[] = {"q4_K", "f16,", "f16,q4_1", ",f16", "f16,f16,f16"};
     for (size_t i = 0; i < RF_COUNT(kv_types); i++)
         refuse((rf_engine_opts){.model_path = path, .kv_type = kv_types[i]}, ROCMFORGE_EARG,
-               "is not supported; known are f16, f32, bf16 and q8_0");
+               "is not supported; known are f16, f32, bf16, q8_0 and q4_0");
     refuse((rf_engine_opts){.model_path = path, .kv_type = ""}, ROCMFORGE_EARG, "KV type ''");
     refuse((rf_engine_opts){.model_path = path, .n_ctx = 1u << 25}, ROCMFORGE_EARG,
            "over the limit of 16777216");

@@ -164,10 +164,99 @@ static void fits(void **state) {
     assert_true(n_cut > 1000 && n_refused > 1000);
 }
 
+/* What must come in one step comes so or waits, and while it waits nobody younger is preferred. */
+static void whole_pieces(void **state) {
+    (void)state;
+    uint64_t noise = 5;
+    int n_waited = 0, n_given = 0;
+    for (int round = 0; round < 20000; round++) {
+        rf_sched_seq s[MAX_SEQS];
+        size_t n = 1 + rf_test_rand(&noise) % 8;
+        uint32_t budget = (uint32_t)(n + rf_test_rand(&noise) % 40);
+        for (size_t i = 0; i < n; i++) {
+            uint32_t more =
+                rf_test_rand(&noise) % 2 ? 1 : (uint32_t)(2 + rf_test_rand(&noise) % 40);
+            uint32_t most = more < budget ? more : budget;
+            bool is_whole = more > 1 && rf_test_rand(&noise) % 2;
+            s[i] = (rf_sched_seq){.n_tokens = more,
+                                  .n_whole =
+                                      is_whole ? 1 + (uint32_t)(rf_test_rand(&noise) % most) : 0};
+        }
+        uint32_t rows = rf_sched_chunks(s, n, budget);
+        assert_true(rows >= 1 && rows <= budget);
+        bool waits = false;
+        for (size_t i = 0; i < n; i++) {
+            if (pending(&s[i]) == 1) {
+                assert_int_equal(s[i].chunk, 1);
+                continue;
+            }
+            if (waits) assert_int_equal(s[i].chunk, 0);
+            assert_true(s[i].chunk == 0 || s[i].chunk >= s[i].n_whole);
+            waits = waits || (s[i].n_whole > 0 && s[i].chunk == 0);
+            n_given += s[i].n_whole > 0 && s[i].chunk > 0;
+        }
+        n_waited += waits;
+    }
+    assert_true(n_waited > 1000 && n_given > 1000);
+    rf_sched_seq s[2] = {{.n_tokens = 1, .chunk = 1}, {.n_tokens = 20, .n_whole = 12, .chunk = 20}};
+    assert_true(rf_sched_fit(s, 2, (rf_sched_pool){.block_tokens = 4, .n_free = 4}));
+    assert_int_equal(s[1].chunk, 12); /* three blocks are left */
+    s[1].n_whole = 13;
+    assert_true(rf_sched_fit(s, 2, (rf_sched_pool){.block_tokens = 4, .n_free = 3}));
+    assert_int_equal(s[1].chunk, 0);
+}
+
+/* Rows by the time they take: exactly what the target leaves, within the bounds that hold always. */
+static void rows_by_pace(void **state) {
+    (void)state;
+    rf_sched_pace p = {.target_us = 50000, .decode_us = 20000, .row_us = 1000};
+    rf_sched_seq s[3] = {{.n_tokens = 10, .n_done = 9},
+                         {.n_tokens = 20, .n_done = 19},
+                         {.n_tokens = 900, .n_done = 100}};
+    assert_int_equal(rf_sched_rows(&p, s, 3, 256), 2 + 30);
+    assert_int_equal(rf_sched_rows(&p, s, 3, 20), 20);
+    assert_int_equal(rf_sched_rows(&p, s + 2, 1, 256), 256); /* nobody decodes */
+    p.decode_us = 60000;                                     /* late anyway: prompts go on slowly */
+    assert_int_equal(rf_sched_rows(&p, s, 3, 256), 2 + 8);
+    s[2].n_whole = 100;
+    assert_int_equal(rf_sched_rows(&p, s, 3, 256), 2 + 100);
+    s[2].n_whole = 0;
+    p = (rf_sched_pace){.target_us = 50000}; /* nothing is known yet */
+    assert_int_equal(rf_sched_rows(&p, s, 3, 256), 2 + 8);
+    p.target_us = 0;
+    assert_int_equal(rf_sched_rows(&p, s, 3, 256), 256);
+    assert_int_equal(rf_sched_rows(&p, NULL, 0, 256), 256);
+}
+
+/* A machine whose steps take so long and so long per row: after a few of them the steps with prompts last
+ * as was wished, also when the machine becomes slower. */
+static void measures(void **state) {
+    (void)state;
+    rf_sched_pace p = {.target_us = 40000};
+    const double cost[] = {200, 600};
+    for (size_t k = 0; k < RF_COUNT(cost); k++) {
+        for (int step = 0; step < 200; step++) {
+            rf_sched_seq s[2] = {{.n_tokens = 10, .n_done = 9}, {.n_tokens = 900, .n_done = 100}};
+            bool prompt = step % 4 != 0;
+            uint32_t rows = rf_sched_rows(&p, s, 1 + prompt, 256);
+            rf_sched_chunks(s, 1 + prompt, rows);
+            double us = 10000 * (double)(k + 1) + cost[k] * (prompt ? s[1].chunk : 0);
+            if (prompt && step > 100) assert_true(us > 36000 && us < 42000);
+            rf_sched_measure(&p, s, 1 + prompt, (uint64_t)us);
+        }
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(deals),  cmocka_unit_test(lives), cmocka_unit_test(nothing_to_deal),
-        cmocka_unit_test(starts), cmocka_unit_test(fits),
+        cmocka_unit_test(deals),
+        cmocka_unit_test(lives),
+        cmocka_unit_test(nothing_to_deal),
+        cmocka_unit_test(starts),
+        cmocka_unit_test(fits),
+        cmocka_unit_test(whole_pieces),
+        cmocka_unit_test(rows_by_pace),
+        cmocka_unit_test(measures),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

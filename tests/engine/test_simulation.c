@@ -1,6 +1,6 @@
 /* test_simulation.c - the scheduler, the queue and the KV pool together through a million random
  * steps, without a model: requests of random lengths, flows and priorities come, are cancelled, run,
- * are preempted, go on and end.
+ * are preempted, with and without host memory for what they had computed, go on and end.
  *
  * A toy memory stands for the KV cache: computing a token writes it there, and everything that a
  * sequence relies on is read back at each of its steps, so a block with two owners, lost or reused
@@ -10,6 +10,7 @@
 #include "engine/fair.h"
 #include "engine/kv.h"
 #include "engine/sched.h"
+#include "engine/swap.h"
 #include "lib/testlib.h"
 
 enum {
@@ -23,9 +24,32 @@ enum {
     N_FLOWS = 5,
 };
 
+/* The backend: its KV cache remembers which token was computed at each place. */
+struct rf_exec {
+    uint32_t block_tokens;
+    int32_t memory[MAX_BLOCKS][MAX_BLOCK_TOKENS];
+};
+
+static size_t toy_block_bytes(const rf_exec *x) { return x->block_tokens * sizeof(int32_t); }
+
+static rf_status toy_read(rf_exec *x, uint32_t block, void *out) {
+    memcpy(out, x->memory[block], toy_block_bytes(x));
+    return RF_OK;
+}
+
+static rf_status toy_write(rf_exec *x, uint32_t block, const void *src) {
+    memcpy(x->memory[block], src, toy_block_bytes(x));
+    return RF_OK;
+}
+
+static const rf_backend_ops toy_ops = {
+    .kv_block_bytes = toy_block_bytes, .kv_read = toy_read, .kv_write = toy_write};
+
 typedef struct life {
     bool started, running;
     rf_kv_seq kv;
+    rf_swapped swapped;
+    uint32_t n_kept; /* tokens that nothing can lose until it goes on */
     uint32_t flow;
     int priority;
     rf_fair_ticket ticket;
@@ -46,9 +70,10 @@ typedef struct world {
     life list[MAX_LIST];      /* [n] those that started, in that order; the first n_running run */
     size_t n, n_running;
     rf_sched_seq sched[MAX_RUNNING];
-    int32_t memory[MAX_BLOCKS][MAX_BLOCK_TOKENS];
+    rf_exec exec;
+    rf_swap swap;
     uint64_t n_accepted, n_ended, n_cancelled, n_preempted, n_overtaken, n_computed, n_useful;
-    uint64_t n_steps;
+    uint64_t n_steps, n_swapped_out, n_swapped_in;
 } world;
 
 static uint32_t pick(world *w, uint32_t n) { return (uint32_t)(rf_test_rand(&w->noise) % n); }
@@ -79,6 +104,7 @@ static void arrive(world *w) {
 static void leave(world *w, size_t i) {
     life *l = &w->list[i];
     rf_kv_release(w->kv, &l->kv);
+    rf_swap_drop(&w->swap, &l->swapped);
     rf_fair_leave(&w->fair, l->ticket);
     w->n_running -= l->running;
     w->n--;
@@ -147,9 +173,11 @@ static void admit(world *w) {
         if (!l->running) {
             rf_sched_seq next = sched_of(l);
             assert_int_equal(next.n_blocks, 0);
-            next.n_blocks = rf_kv_shared(w->kv, l->tokens, l->n_tokens);
+            next.n_blocks = rf_kv_shared(w->kv, l->kv.salt, l->tokens, l->n_tokens);
             if (!rf_sched_may_start(w->sched, n, &next, pool_of(w))) break;
             assert_int_equal(rf_kv_match(w->kv, &l->kv, l->tokens, l->n_tokens, &l->n_done), RF_OK);
+            rf_swap_in(&w->swap, &l->swapped, w->kv, &l->kv, &l->n_done);
+            assert_true(l->n_done >= l->n_kept && l->n_done < l->n_tokens);
             l->running = true;
             if (!l->started) begin(w, n);
         }
@@ -170,6 +198,9 @@ static void schedule(world *w) {
         if (rf_sched_fit(w->sched, w->n_running, pool_of(w))) break;
         assert_true(w->n_running > 1); /* never the oldest */
         life *l = &w->list[--w->n_running];
+        rf_swap_out(&w->swap, &l->swapped, &l->kv, l->n_done);
+        l->n_kept = w->swap.budget == UINT32_MAX ? l->n_done : 0;
+        assert_true(w->swap.used <= w->swap.budget);
         rf_kv_release(w->kv, &l->kv);
         l->running = false;
         l->n_done = 0;
@@ -185,18 +216,22 @@ static void schedule(world *w) {
     assert_true(w->n == 0 || (w->n_running > 0 && w->sched[0].chunk > 0)); /* the oldest goes on */
 }
 
+static int32_t *computed_at(world *w, const life *l, uint32_t pos) {
+    return &w->exec.memory[l->kv.blocks[pos / w->block_tokens]][pos % w->block_tokens];
+}
+
 static void compute(world *w) {
     for (size_t i = 0; i < w->n_running; i++) {
         life *l = &w->list[i];
         for (uint32_t p = l->n_done; p < l->n_done + w->sched[i].chunk; p++)
-            w->memory[l->kv.blocks[p / w->block_tokens]][p % w->block_tokens] = l->tokens[p];
+            *computed_at(w, l, p) = l->tokens[p];
         l->n_done += w->sched[i].chunk;
         w->n_computed += w->sched[i].chunk;
     }
     for (size_t i = 0; i < w->n_running; i++) {
         life *l = &w->list[i];
         for (uint32_t p = 0; p < l->n_done; p++)
-            if (w->memory[l->kv.blocks[p / w->block_tokens]][p % w->block_tokens] != l->tokens[p])
+            if (*computed_at(w, l, p) != l->tokens[p])
                 fail_msg("token %u of request %zu is lost", p, i);
         assert_int_equal(rf_kv_commit(w->kv, &l->kv, l->tokens, l->n_done), RF_OK);
     }
@@ -214,11 +249,15 @@ static void compute(world *w) {
 
 static void check_blocks(const world *w) {
     const rf_kv_seq *seqs[MAX_LIST];
+    size_t n_swapped = 0;
     for (size_t i = 0; i < w->n; i++) {
         seqs[i] = &w->list[i].kv;
         assert_true(w->list[i].running || seqs[i]->n_blocks == 0);
+        assert_true(!w->list[i].running || w->list[i].swapped.n_blocks == 0);
+        n_swapped += w->list[i].swapped.n_blocks;
     }
     assert_true(rf_kv_consistent(w->kv, seqs, w->n));
+    assert_true(w->swap.used == n_swapped * w->swap.block_bytes);
 }
 
 /* Flows that wait: never below the floor, nor above by more than all that can run at once. */
@@ -254,6 +293,9 @@ static void run_round(world *w, uint64_t seed) {
         w->weight[i] = pick(w, 3) ? 1 : 1 + pick(w, 6);
     memset(w->served, 0, sizeof w->served);
     assert_int_equal(rf_kv_create(&w->kv, w->n_blocks, w->block_tokens), RF_OK);
+    w->exec.block_tokens = w->block_tokens;
+    uint32_t most_swapped[] = {0, pick(w, 200), UINT32_MAX}; /* bytes */
+    rf_swap_open(&w->swap, &toy_ops, &w->exec, w->block_tokens, most_swapped[seed % 3]);
     for (int i = 0; i < N_STEPS; i++) {
         if (pick(w, pause) == 0) arrive(w);
         if (w->n && pick(w, 100) == 0) leave(w, pick(w, (uint32_t)w->n)), w->n_cancelled++;
@@ -266,6 +308,9 @@ static void run_round(world *w, uint64_t seed) {
     }
     assert_int_equal(w->n_running, 0);
     assert_int_equal(pool_of(w).n_free, w->n_blocks);
+    assert_true(w->swap.used == 0 && w->swap.n_in <= w->swap.n_out);
+    w->n_swapped_out += w->swap.n_out;
+    w->n_swapped_in += w->swap.n_in;
     rf_kv_free(w->kv);
     rf_fair_free(&w->fair);
 }
@@ -279,11 +324,14 @@ static void a_million_steps(void **state) {
     assert_true(w.n_steps >= 1000000);
     assert_true(w.n_accepted == w.n_ended + w.n_cancelled);
     assert_true(w.n_preempted > 1000 && w.n_cancelled > 1000 && w.n_overtaken > 1000);
-    print_message("%llu steps, %llu requests, %llu cancelled, %llu preemptions, %.2f rows computed "
-                  "per token of an answered request\n",
-                  (unsigned long long)w.n_steps, (unsigned long long)w.n_accepted,
-                  (unsigned long long)w.n_cancelled, (unsigned long long)w.n_preempted,
-                  (double)w.n_computed / (double)w.n_useful);
+    assert_true(w.n_swapped_in > 1000);
+    print_message(
+        "%llu steps, %llu requests, %llu cancelled, %llu preemptions, %llu blocks swapped out, "
+        "%llu in, %.2f rows computed per token of an answered request\n",
+        (unsigned long long)w.n_steps, (unsigned long long)w.n_accepted,
+        (unsigned long long)w.n_cancelled, (unsigned long long)w.n_preempted,
+        (unsigned long long)w.n_swapped_out, (unsigned long long)w.n_swapped_in,
+        (double)w.n_computed / (double)w.n_useful);
 }
 
 int main(void) {

@@ -104,15 +104,15 @@ static void a_weight_twice(void **state) {
     assert_non_null(strstr(e.text, "expected every weight once, got 'output.weight' again"));
 }
 
-static void write_gguf(const char *path, const char *type, uint64_t n_counts) {
+static void write_gguf(const char *path, const char *type, uint64_t n_rows, uint64_t n_counts) {
     rf_error e = {0};
     rf_gguf_writer *w;
     const float sums[6] = {1, 2, 3, 4, 5, 6}, counts[3] = {7, 0, 9};
     assert_int_equal(rf_gguf_writer_open(&w, path, 32, &e), RF_OK);
     if (type) assert_int_equal(rf_gguf_put_str(w, "general.type", rf_str_of(type), &e), RF_OK);
-    assert_int_equal(
-        rf_gguf_declare(w, RF_STR("a.weight.in_sum2"), RF_DT_F32, 2, (const uint64_t[]){2, 3}, &e),
-        RF_OK);
+    assert_int_equal(rf_gguf_declare(w, RF_STR("a.weight.in_sum2"), RF_DT_F32, 2,
+                                     (const uint64_t[]){6 / n_rows, n_rows}, &e),
+                     RF_OK);
     assert_int_equal(rf_gguf_declare(w, RF_STR("a.weight.counts"), RF_DT_F32, 2,
                                      (const uint64_t[]){1, n_counts}, &e),
                      RF_OK);
@@ -127,15 +127,16 @@ static void gguf(void **state) {
     rf_imatrix *im;
     rf_importance found;
     const char *path = rf_test_tmp("im.gguf");
-    write_gguf(path, "imatrix", 3);
+    write_gguf(path, "imatrix", 3, 3);
     assert_int_equal(rf_imatrix_open(&im, path, &e), RF_OK);
     assert_int_equal(rf_imatrix_find(im, RF_STR("a.weight"), 2, 3, &found, &e), RF_OK);
     assert_true(value(found.sums, 5) == 6.0f && value(found.counts, 2) == 9.0f);
+    assert_true(rf_importance_count(&found, 1) == 0 && rf_importance_count(&found, 2) == 9.0f);
     assert_int_equal(rf_imatrix_find(im, RF_STR("b.weight"), 2, 3, &found, &e), RF_OK);
     assert_null(found.sums);
     assert_int_equal(rf_imatrix_find(im, RF_STR("a.weight"), 3, 2, &found, &e), RF_EFORMAT);
     rf_imatrix_close(im);
-    write_gguf(path, "imatrix", 2);
+    write_gguf(path, "imatrix", 3, 2);
     assert_int_equal(rf_imatrix_open(&im, path, &e), RF_OK);
     assert_int_equal(rf_imatrix_find(im, RF_STR("a.weight"), 2, 3, &found, &(rf_error){0}),
                      RF_EFORMAT);
@@ -143,10 +144,31 @@ static void gguf(void **state) {
     const char *const types[] = {"model", NULL};
     for (size_t i = 0; i < RF_COUNT(types); i++) {
         rf_error why = {0};
-        write_gguf(path, types[i], 3);
+        write_gguf(path, types[i], 3, 3);
         assert_int_equal(rf_imatrix_open(&im, path, &why), RF_EFORMAT);
         assert_non_null(strstr(why.text, "expected 'imatrix', got"));
     }
+}
+
+/* llama.cpp's layout where every row meets every matrix: the sums in one row, one count for all. */
+static void one_count_for_all(void **state) {
+    (void)state;
+    rf_error e = {0};
+    rf_imatrix *im;
+    rf_importance found;
+    const char *path = rf_test_tmp("one.gguf");
+    write_gguf(path, "imatrix", 1, 1);
+    assert_int_equal(rf_imatrix_open(&im, path, &e), RF_OK);
+    assert_int_equal(rf_imatrix_find(im, RF_STR("a.weight"), 2, 3, &found, &e), RF_OK);
+    assert_true(value(found.sums, 5) == 6.0f);
+    assert_true(rf_importance_count(&found, 0) == 7 && rf_importance_count(&found, 2) == 7);
+    assert_int_equal(rf_imatrix_find(im, RF_STR("a.weight"), 2, 2, &found, &e), RF_EFORMAT);
+    rf_imatrix_close(im);
+    write_gguf(path, "imatrix", 3, 1); /* one count, but the rows of three */
+    assert_int_equal(rf_imatrix_open(&im, path, &e), RF_OK);
+    assert_int_equal(rf_imatrix_find(im, RF_STR("a.weight"), 2, 3, &found, &(rf_error){0}),
+                     RF_EFORMAT);
+    rf_imatrix_close(im);
 }
 
 static void no_memory(void **state) {
@@ -167,9 +189,9 @@ static void no_memory(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(records),        cmocka_unit_test(cut_and_changed_records),
-        cmocka_unit_test(a_weight_twice), cmocka_unit_test(gguf),
-        cmocka_unit_test(no_memory),
+        cmocka_unit_test(records),           cmocka_unit_test(cut_and_changed_records),
+        cmocka_unit_test(a_weight_twice),    cmocka_unit_test(gguf),
+        cmocka_unit_test(one_count_for_all), cmocka_unit_test(no_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

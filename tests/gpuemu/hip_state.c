@@ -336,6 +336,19 @@ HIP_API int hipFree(void *p) { return guarded_release(p); }
 HIP_API int hipHostFree(void *p);
 HIP_API int hipHostFree(void *p) { return guarded_release(p); }
 
+/* Everything queued and allocated is gone, and so is the error that every call gave. */
+HIP_API int hipDeviceReset(void);
+HIP_API int hipDeviceReset(void) {
+    (void)hip_enter();
+    hip.sticky = 0;
+    hip_list_clear(&hip.null_stream.work);
+    for (hip_stream *s = hip.streams; s; s = s->next)
+        hip_list_clear(&s->work);
+    while (hip.n_ranges)
+        (void)release((void *)(uintptr_t)hip.ranges[0].lo);
+    return hip_leave(HIP_OK);
+}
+
 HIP_API int hipMemGetInfo(size_t *n_free, size_t *n_total);
 HIP_API int hipMemGetInfo(size_t *n_free, size_t *n_total) {
     int code = hip_enter();

@@ -86,7 +86,8 @@ const float *rf_test_run_batch(rf_test_run *r, uint32_t n_seqs, const uint32_t *
                   .table = r->table,
                   .out_row = out_row,
                   .mask = r->mask,
-                  .mask_stride = r->mask_stride};
+                  .mask_stride = r->mask_stride,
+                  .n_prefix = r->n_prefix};
     rf_error e = {0};
     const float *logits = NULL;
     must(r->ops->run(r->exec, &b, &e), &e, "run");

@@ -18,6 +18,7 @@ typedef struct rf_test_run {
     uint32_t *table;   /* [max_seqs][table_stride] */
     const float *mask; /* [rows][mask_stride] of the next batches, for RF_ATTN_CUSTOM */
     uint32_t mask_stride;
+    const uint32_t *n_prefix; /* [n_seqs] of the next batches, for RF_ATTN_PREFIX */
 } rf_test_run;
 
 typedef struct rf_test_run_opts {

@@ -196,6 +196,8 @@ static void test_keys(void **state) {
         {"llama.attention.key_length", U32, 641, NULL, RF_EFORMAT, "key_length is 641"},
         {"llama.attention.value_length", U32, 2, NULL, RF_EUNSUPPORTED, "value_length is 2"},
         {"llama.attention.causal", BOOL, 0, NULL, RF_OK, NULL},
+        {"llama.attention.prefix", BOOL, 1, NULL, RF_OK, NULL},
+        {"llama.attention.prefix", U32, 1, NULL, RF_EFORMAT, "llama.attention.prefix"},
         {"llama.attention.sliding_window", U32, 0, NULL, RF_OK, NULL},
         {"llama.attention.layer_norm_rms_epsilon", DROP, 0, NULL, RF_EFORMAT, "rms_epsilon"},
         {"llama.attention.layer_norm_rms_epsilon", F32, 0, NULL, RF_EFORMAT, "rms_epsilon is 0"},
@@ -245,6 +247,12 @@ static void test_combinations(void **state) {
     const edit not_causal = {"llama.attention.causal", BOOL, 0, NULL, RF_OK, NULL};
     expect_open(rewrite(tiny("llama-window"), &not_causal, NULL), "window without causality",
                 RF_EUNSUPPORTED, "sliding_window is 8");
+    const edit prefix = {"llama.attention.prefix", BOOL, 1, NULL, RF_OK, NULL};
+    expect_open(rewrite(tiny("llama-window"), &prefix, NULL), "window with a prefix",
+                RF_EUNSUPPORTED, "sliding_window is 8");
+    const edit both_ways = {"chatglm.attention.causal", BOOL, 0, NULL, RF_OK, NULL};
+    expect_open(rewrite(rf_test_data("models/chatglm-prefix.gguf"), &both_ways, NULL),
+                "prefix without causality", RF_EFORMAT, "attention.prefix is true");
     const edit log_mul = {"qwen3.rope.scaling.yarn_log_multiplier", F32, -0.1, NULL, RF_OK, NULL};
     expect_open(rewrite(tiny("qwen3-yarn"), &log_mul, NULL), "yarn multiplier", RF_EFORMAT,
                 "yarn_log_multiplier is -0.1");

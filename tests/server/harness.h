@@ -12,14 +12,18 @@
 #include "server/server.h"
 
 typedef struct under_test {
-    rf_engine *engine;
     rf_server *server;
+    rf_slot *slot;     /* of the first model, if that is loaded */
+    rf_engine *engine; /* its engine */
     const char *url;
 } under_test;
 
 static inline rf_server_opts usual_opts(void) {
+    static const rf_model_name demo = {"demo", RF_SOURCE_DIR "/models/demo.gguf", true};
     return (rf_server_opts){.address = "127.0.0.1:0",
-                            .model = "demo",
+                            .models = &demo,
+                            .n_models = 1,
+                            .engine = {.n_threads = 1, .batch_tokens = 64, .n_kv_blocks = 512},
                             .max_waiting = 256,
                             .max_connections = 4096,
                             .http_threads = 2,
@@ -30,23 +34,29 @@ static inline rf_server_opts usual_opts(void) {
                             .ping_seconds = 60};
 }
 
+/* path NULL: the models of the options. */
 static inline under_test open_model(const char *path, uint32_t parallel, const rf_server_opts *o) {
-    under_test t;
-    rf_text why;
+    under_test t = {0};
     rf_error e = {0};
-    const rf_engine_opts eo = {.model_path = path,
-                               .max_seqs = parallel,
-                               .n_threads = 1,
-                               .batch_tokens = 64,
-                               .n_kv_blocks = 512};
-    if (rf_engine_open(&t.engine, &eo, &why) != ROCMFORGE_OK) fail_msg("%s", why.text);
-    if (rf_server_open(&t.server, t.engine, o, &e) != RF_OK) fail_msg("%s", e.text);
+    rf_server_opts own = *o;
+    const rf_model_name named = {path ? o->models[0].name : "", path, true};
+    own.engine.max_seqs = parallel;
+    if (path) {
+        own.models = &named;
+        own.n_models = 1;
+    }
+    if (rf_server_open(&t.server, &own, &e) != RF_OK) fail_msg("%s", e.text);
+    rf_model_view v;
+    rf_models_view(t.server->models, 0, &v);
+    rf_models_release(t.server->models, v.slot);
+    t.slot = v.slot;
+    t.engine = v.slot ? v.slot->engine : NULL;
     t.url = rf_server_url(t.server);
     return t;
 }
 
 static inline under_test open_server(uint32_t parallel, const rf_server_opts *o) {
-    return open_model(RF_SOURCE_DIR "/models/demo.gguf", parallel, o);
+    return open_model(NULL, parallel, o);
 }
 
 static inline under_test open_usual(uint32_t parallel) {
@@ -54,10 +64,7 @@ static inline under_test open_usual(uint32_t parallel) {
     return open_server(parallel, &o);
 }
 
-static inline void close_server(under_test *t) {
-    rf_server_close(t->server);
-    rf_engine_close(t->engine);
-}
+static inline void close_server(under_test *t) { rf_server_close(t->server); }
 
 static inline rf_json *parse(rf_str text) {
     rf_json *j;
@@ -94,13 +101,21 @@ static inline void assert_text(const rf_json *j, const char *path, const char *w
     if (!rf_str_is(got, want)) fail_msg("%s is '%.*s', not '%s'", path, (int)got.len, got.p, want);
 }
 
+/* Every job that was started is counted as over. */
+static inline bool all_counted(const under_test *t) {
+    const rf_metrics *m = &t->server->metrics;
+    return rf_metrics_get(m, RF_M_STARTED) == rf_metrics_get(m, RF_M_COMPLETED) +
+                                                  rf_metrics_get(m, RF_M_FAILED) +
+                                                  rf_metrics_get(m, RF_M_CANCELLED);
+}
+
 /* Waits, at most five minutes, until the engine has nothing to do and all its blocks are free. */
 static inline void wait_until_idle(const under_test *t) {
     rf_engine_stats s;
     for (int i = 0; i < 300000; i++) {
         rf_engine_get_stats(t->engine, &s);
         if (s.n_running + s.n_waiting == 0 && s.kv_free == s.kv_blocks &&
-            rf_jobs_n_open(t->server->jobs) == 0)
+            rf_jobs_n_open(t->slot->jobs) == 0 && all_counted(t))
             return;
         usleep(1000);
     }

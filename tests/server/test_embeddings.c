@@ -309,11 +309,14 @@ static void test_pair(void **state) {
         assert_int_equal(rf_json_int(at(j, "usage.prompt_tokens")), n);
         float want, got = (float)rf_json_real(at(j, "results.0.relevance_score"));
         rf_text why;
-        rf_server_close(t.server); /* from here on this is the thread that may embed */
-        assert_int_equal(rf_engine_embed(t.engine, pair, n, NULL, &want, 1, &why), 0);
+        close_server(&t);
+        rf_engine *en; /* one that this thread may use */
+        const rf_engine_opts eo = {.model_path = path, .n_threads = 1};
+        assert_int_equal(rf_engine_open(&en, &eo, &why), ROCMFORGE_OK);
+        assert_int_equal(rf_engine_embed(en, pair, n, NULL, &want, 1, &why), 0);
         assert_memory_equal(&got, &want, sizeof got);
         rf_json_free(j);
-        rf_engine_close(t.engine);
+        rf_engine_close(en);
     }
 }
 
@@ -335,9 +338,9 @@ static rf_buf long_body(void) {
 }
 
 static void wait_for_tasks(const under_test *t, uint32_t n) {
-    for (int i = 0; i < 300000 && rf_embeds_n_open(t->server->embeds) != n; i++)
+    for (int i = 0; i < 300000 && rf_embeds_n_open(t->slot->embeds) != n; i++)
         usleep(1000);
-    assert_int_equal(rf_embeds_n_open(t->server->embeds), n);
+    assert_int_equal(rf_embeds_n_open(t->slot->embeds), n);
 }
 
 /* A full queue is a 429 that says when to come again; whoever was let in gets the answer. */

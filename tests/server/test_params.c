@@ -52,7 +52,8 @@ static void test_every_field(void **state) {
         "\"presence_penalty\":-1,\"frequency_penalty\":1,\"repeat_last_n\":-1,\"dry_multiplier\":2,"
         "\"dry_base\":3,\"dry_allowed_length\":4,\"dry_penalty_last_n\":5,\"mirostat\":true,"
         "\"mirostat_tau\":6,\"mirostat_eta\":0.5,\"seed\":-1,\"logit_bias\":{\"5\":-100,\"6\":1.5},"
-        "\"stop\":[\"a\",\"b\"],\"logprobs\":3,\"ignore_eos\":true,\"return_special\":true}");
+        "\"stop\":[\"a\",\"b\"],\"logprobs\":3,\"ignore_eos\":true,\"return_special\":true,"
+        "\"speculate\":false}");
     const rf_sampling *s = &p.sampling;
     assert_true(rf_str_is(p.model, "m"));
     assert_int_equal(p.n_prompts, 3);
@@ -62,6 +63,7 @@ static void test_every_field(void **state) {
     assert_int_equal(p.max_tokens, 7);
     assert_int_equal(p.min_tokens, 2);
     assert_true(p.n == 2 && p.stream && p.include_usage && p.ignore_eos && p.with_special);
+    assert_false(p.speculate);
     assert_true(s->temperature == 0.5F && s->top_p == 0.25F && s->top_k == 0);
     assert_true(s->min_p == 0.125F && s->typical_p == 0.5F && s->top_n_sigma == 2);
     assert_true(s->xtc_probability == 0.5F && s->xtc_threshold == 0.25F);

@@ -27,6 +27,12 @@ static void test_keys(void **state) {
     rf_keys_free(k);
     assert_int_equal(rf_keys_parse(&k, RF_STR(SUM_OF_ABC " user me 1000"), "f", &e), RF_OK);
     assert_int_equal(rf_keys_find(k, RF_STR("abc"))->weight, 1000);
+    assert_true(rf_keys_find(k, RF_STR("abc"))->prefix_salt == 0);
+    rf_keys_part_prefixes(k);
+    uint64_t salt = rf_keys_find(k, RF_STR("abc"))->prefix_salt;
+    assert_true(salt != 0);
+    rf_keys_part_prefixes(k); /* as when a file is read again: never one that was given before */
+    assert_true(rf_keys_find(k, RF_STR("abc"))->prefix_salt > salt);
     rf_keys_free(k);
     static const char *const wrong[] = {
         "",

@@ -17,7 +17,7 @@ serve() {
     last="rocmforge serve $*"
     n_checks=$((n_checks + 1))
     : >"$dir/out"
-    "$rocmforge" serve --addr 127.0.0.1:0 -t 1 "$@" >"$dir/out" 2>"$dir/err" </dev/null &
+    "$rocmforge" serve --addr "${addr:-127.0.0.1:0}" -t 1 "$@" >"$dir/out" 2>"$dir/err" </dev/null &
     pid=$!
     pids="$pids $pid"
     tries=600
@@ -104,6 +104,91 @@ kill -TERM $pid
 until [ "$(curl -s -o /dev/null -w '%{http_code}' "$url/ready")" = 503 ]; do sleep 0.05; done
 kill -TERM $pid
 ends 143
+
+# ---- kill -9 in the middle, and start again: the socket's file that it left is no obstacle
+addr=unix:$dir/sock
+for round in 1 2; do
+    serve
+    : >"$dir/stream"
+    curl -sSN --unix-socket "$dir/sock" http://localhost/generate/stream \
+        -d '{"prompt":"Once","max_tokens":900,"ignore_eos":true}' >"$dir/stream" 2>/dev/null &
+    client=$!
+    until grep -q token "$dir/stream"; do sleep 0.05; done
+    kill -9 $pid
+    ends 137
+    wait $client && fail "the client of a server that was killed got a whole answer"
+    [ -S "$dir/sock" ] || fail "the socket's file is gone in round $round: nothing was tested"
+done
+serve
+curl -sS --unix-socket "$dir/sock" http://localhost/generate -d '{"prompt":"Once","max_tokens":3}' |
+    grep -q '"generated_tokens":3' || fail "no answer after a kill"
+refused 3 "another program listens there" serve --addr "$addr"
+curl -sS --unix-socket "$dir/sock" http://localhost/ready | grep -q ok || fail "a second server took its socket"
+kill -TERM $pid
+ends 0
+[ ! -e "$dir/sock" ] || fail "the socket's file is left at the end"
+echo 'not a socket' >"$dir/sock"
+refused 3 "cannot listen" serve --addr "$addr"
+grep -q 'not a socket' "$dir/sock" || fail "a file that is no socket is gone"
+addr=''
+# the same for a port: it can be listened on again at once
+serve
+port=${url##*:}
+kill -9 $pid
+ends 137
+addr=127.0.0.1:$port
+serve
+[ "$(curl -sS "$url/ready")" = '{"status":"ok"}' ] || fail "not ready after a kill"
+kill -TERM $pid
+ends 0
+addr=''
+
+# ---- several models: files at the start, a directory on demand, aliases
+mkdir "$dir/models"
+for name in one two big-00001-of-00002 big-00002-of-00002 .hidden; do
+    cp models/demo.gguf "$dir/models/$name.gguf"
+done
+touch "$dir/models/notes.txt"
+ids() { curl -sS "$url/v1/models" | tr ',' '\n' | sed -n 's/.*"id":"\([^"]*\)".*/\1/p' | tr '\n' ' '; }
+loaded() { curl -sS "$url/metrics" | sed -n 's/^rocmforge_models_loaded //p'; }
+# model_of ARGS...: the model that answers
+model_of() { curl -sS "$url/generate" -d "{\"prompt\":\"Once\",\"max_tokens\":1$1}" | sed -n 's/.*"model":"\([^"]*\)".*/\1/p'; }
+serve -m models/demo.gguf -m "$dir/models" --alias main --alias "also=$dir/models/two.gguf" --alias third=demo \
+    --models-dir models
+[ "$(ids)" = "main big one two " ] || fail "the models are $(ids)"
+[ "$(loaded)" = 1 ] || fail "$(loaded) models are loaded at the start"
+[ "$(model_of '')" = main ] || fail "without a name $(model_of '') answers"
+[ "$(model_of ',"model":"also"')" = two ] || fail "the alias leads elsewhere"
+[ "$(loaded)" = 2 ] || fail "$(loaded) models are loaded"
+kill -TERM $pid
+ends 0
+serve --models-dir "$dir/models" --models-budget-mb 1
+[ "$(loaded)" = 0 ] || fail "$(loaded) models are loaded at the start"
+curl -sS "$url/generate" -d '{"prompt":"a","model":"one"}' | grep -q -- '--models-budget-mb' || fail "the budget is ignored"
+kill -TERM $pid
+ends 0
+mkdir "$dir/empty"
+serve --models-dir "$dir/empty"
+[ "$(ids)" = "demo " ] || fail "the models are $(ids)"
+kill -TERM $pid
+ends 0
+refused 2 "two models are called 'one'" serve --addr 127.0.0.1:0 -m "$dir/models/one.gguf" -m "$dir/models"
+refused 2 "the first model has a name already" serve --addr 127.0.0.1:0 --alias a --alias b
+refused 2 "the name is empty" serve --addr 127.0.0.1:0 --alias =x
+
+# ---- the config file: flags before the environment before the file
+printf '[serve]\naddr = nowhere-file\nalias = from-file\nmodel = %s\n' "$dir/models/one.gguf" >"$dir/config"
+refused 2 "'nowhere-file'" serve --config "$dir/config"
+ROCMFORGE_ADDR=nowhere-env refused 2 "'nowhere-env'" serve --config "$dir/config"
+ROCMFORGE_ADDR=nowhere-env refused 2 "'nowhere-flag'" serve --config "$dir/config" --addr nowhere-flag
+serve --config "$dir/config"
+[ "$(ids)" = "from-file " ] || fail "the models are $(ids)"
+kill -TERM $pid
+ends 0
+serve --config "$dir/config" --alias from-flag -m "$dir/models/two.gguf"
+[ "$(ids)" = "from-flag " ] || fail "the models are $(ids)"
+kill -TERM $pid
+ends 0
 
 # ---- TLS
 serve --tls-cert tests/data/server/cert.pem --tls-key tests/data/server/key.pem

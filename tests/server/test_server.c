@@ -26,6 +26,8 @@ static void test_routes(void **state) {
         "{\"input\":\"Once upon\"}",
         "RerankRequest",
         "{\"query\":\"Once\",\"documents\":[\"upon\"]}",
+        "ModelName",
+        "{\"model\":\"demo\"}",
         "ResponsesRequest",
         "{\"input\":\"Hi\",\"max_output_tokens\":2}",
         "MessagesRequest",
@@ -486,6 +488,40 @@ static void test_keys(void **state) {
     close_server(&t);
 }
 
+/* Tokens of a prompt that were found computed, when the key asks. */
+static int64_t cached_for(const under_test *t, const char *key) {
+    char header[100];
+    snprintf(header, sizeof header, "X-Api-Key: %s\r\n", key);
+    rf_test_reply a = rf_test_ask(
+        t->url, "POST", "/generate", header,
+        "{\"prompt\":\"Once upon a time there was a little fox who lived in the wood and every day "
+        "the fox went to the river to look at the water and to drink of it\",\"max_tokens\":1}");
+    assert_int_equal(a.status, 200);
+    rf_json *j = parse(rf_buf_str(&a.body));
+    int64_t n = rf_json_int(at(j, "cached_tokens"));
+    rf_json_free(j);
+    rf_test_reply_free(&a);
+    return n;
+}
+
+/* Whose computed prompts a key finds: everybody's, or with prefix_per_key its own. */
+static void test_prefix_per_key(void **state) {
+    (void)state;
+    const char *path = rf_test_tmp("keys");
+    write_keys(path);
+    for (int per_key = 0; per_key < 2; per_key++) {
+        rf_server_opts o = usual_opts();
+        o.keys_file = path;
+        o.prefix_per_key = per_key;
+        under_test t = open_server(1, &o);
+        assert_int_equal(cached_for(&t, "alice-key"), 0);
+        assert_int_equal(cached_for(&t, "alice-key"), 32);
+        assert_int_equal(cached_for(&t, "bob-key"), per_key ? 0 : 32);
+        assert_int_equal(cached_for(&t, "bob-key"), 32);
+        close_server(&t);
+    }
+}
+
 /* ---- metrics ---- */
 
 static double metric(const char *text, const char *name) {
@@ -542,13 +578,14 @@ static void test_metrics(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_routes),        cmocka_unit_test(test_openapi),
-        cmocka_unit_test(test_no_such_route), cmocka_unit_test(test_stream_equals_whole),
-        cmocka_unit_test(test_choices),       cmocka_unit_test(test_stop_and_logprobs),
-        cmocka_unit_test(test_structured),    cmocka_unit_test(test_status),
-        cmocka_unit_test(test_cancel),        cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_ignored),       cmocka_unit_test(test_queue_is_bounded),
-        cmocka_unit_test(test_keys),          cmocka_unit_test(test_metrics),
+        cmocka_unit_test(test_routes),         cmocka_unit_test(test_openapi),
+        cmocka_unit_test(test_no_such_route),  cmocka_unit_test(test_stream_equals_whole),
+        cmocka_unit_test(test_choices),        cmocka_unit_test(test_stop_and_logprobs),
+        cmocka_unit_test(test_structured),     cmocka_unit_test(test_status),
+        cmocka_unit_test(test_cancel),         cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_ignored),        cmocka_unit_test(test_queue_is_bounded),
+        cmocka_unit_test(test_keys),           cmocka_unit_test(test_metrics),
+        cmocka_unit_test(test_prefix_per_key),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -387,7 +387,7 @@ static void test_unknown_format(void **state) {
     o.tool_format = "nonsense";
     rf_server *s;
     rf_error e = {0};
-    assert_int_equal(rf_server_open(&s, t.engine, &o, &e), RF_EARG);
+    assert_int_equal(rf_server_open(&s, &o, &e), RF_EARG);
     assert_null(s);
     assert_non_null(strstr(e.text, "nonsense"));
     close_server(&t);

@@ -51,7 +51,7 @@ static void test_splits(void **state) {
         assert_int_equal(p.bytes, text.len);
         n_patterns++;
     }
-    assert_int_equal(n_patterns, 11);
+    assert_int_equal(n_patterns, 13);
     rf_json_free(j);
 }
 

@@ -1,14 +1,16 @@
-/* attend.h - attention over paged KV blocks: which keys a row sees, and the walk over the blocks.
+/* attend.h - attention over paged KV blocks: which keys a row sees, and the walk over the segments
+ * and their blocks.
  *
  * Private to the CPU backend.  A block is seen through 32 bits: bit j stands for key position
  * 32 * block + j.  A block without a set bit is never touched.  The vector instruction sets share
- * the walk and bring its four inner parts; the scalar kernel is written out on its own. */
+ * the walk and bring its five inner parts; the scalar kernel is written out on its own. */
 #pragma once
 #include <math.h>
 #include <string.h>
 
 #include "backend/backend.h"
 #include "backend/cpu/kernels.h"
+#include "base/fmath.h"
 #include "quant/blocks.h"
 
 #ifdef __cplusplus
@@ -76,7 +78,7 @@ enum {
 /* One query head within a group. */
 typedef struct rf_attend_head {
     float *p;   /* [32] scores in, probabilities out (0 where hidden) */
-    float *m;   /* running maximum */
+    float *m;   /* running maximum of the segment */
     float *l;   /* running sum */
     float *acc; /* [value_dim] running weighted values */
     uint32_t value_dim;
@@ -93,12 +95,16 @@ typedef struct rf_attend_parts {
     /* acc[d] = fma(p[j], v[j][d], acc[d]) for the visible j ascending; v: [32][stride] */
     void (*accumulate)(float *acc, const float *p, uint32_t bits, const float *v, size_t stride,
                        uint32_t n);
+    /* total[d] = fma(acc[d], c_acc, total[d] * c_total) */
+    void (*fold)(float *total, const float *acc, float c_total, float c_acc, size_t n);
 } rf_attend_parts;
 
-/* A few query heads on their way through the KV blocks. */
+/* A few query heads on their way through the KV blocks; total weighted values are in dst. */
 typedef struct rf_attend_group {
     uint32_t first, n; /* query heads first .. first + n - 1 */
-    float m[RF_ATTEND_GROUP], l[RF_ATTEND_GROUP];
+    float total_m[RF_ATTEND_GROUP], total_l[RF_ATTEND_GROUP];
+    float m[RF_ATTEND_GROUP], l[RF_ATTEND_GROUP]; /* of the segment */
+    float acc[RF_ATTEND_GROUP][RF_MAX_HEAD_DIM];
     float p[RF_ATTEND_GROUP][RF_KV_BLOCK];
     union {
         float k[8][RF_MAX_HEAD_DIM];
@@ -108,9 +114,31 @@ typedef struct rf_attend_group {
 
 #define RF_ATTEND_INLINE static inline __attribute__((always_inline))
 
-/* Where a query head's running maximum starts: at its sink, which then counts 1. */
+/* Where a query head's total starts: at its sink, which then counts 1. */
 static inline float rf_attend_sink(const rf_attend *a, uint32_t h) {
     return a->sinks ? a->sinks[h] : -INFINITY;
+}
+
+/* One past the last block of block b's segment, at most end. */
+static inline uint32_t rf_attend_segment_end(uint32_t b, uint32_t end) {
+    uint32_t stop = b - b % RF_KV_SEGMENT;
+    return end - stop > RF_KV_SEGMENT ? stop + RF_KV_SEGMENT : end;
+}
+
+/* A segment's maximum, sum and weighted values onto the total. */
+RF_ATTEND_INLINE void rf_attend_fold(float *total_m, float *total_l, float *total, float m, float l,
+                                     const float *acc, uint32_t n, const rf_attend_parts *parts) {
+    if (*total_m == -INFINITY) { /* the first one */
+        *total_m = m;
+        *total_l = l;
+        memcpy(total, acc, n * sizeof *total);
+        return;
+    }
+    float top = m > *total_m ? m : *total_m;
+    float c_total = rf_expf(*total_m - top), c_acc = rf_expf(m - top);
+    *total_m = top;
+    *total_l = fmaf(l, c_acc, *total_l * c_total);
+    parts->fold(total, acc, c_total, c_acc, n);
 }
 
 RF_ATTEND_INLINE void rf_attend_scores(const rf_attend *a, rf_attend_group *g, const uint8_t *k,
@@ -142,8 +170,8 @@ RF_ATTEND_INLINE void rf_attend_values(const rf_attend *a, rf_attend_group *g, c
                                        uint32_t bits, const rf_attend_parts *parts) {
     bool wide = a->v_type != RF_DT_F32;
     uint32_t step = wide ? RF_ATTEND_WIDE : a->value_dim;
-    size_t step_bytes = a->v_type == RF_DT_Q8_0 ? RF_ATTEND_WIDE / 32 * sizeof(rf_block_q8_0)
-                                                : RF_ATTEND_WIDE * sizeof(uint16_t);
+    const rf_dtype_info *type = rf_dtype_get(a->v_type);
+    size_t step_bytes = RF_ATTEND_WIDE / type->block_elems * type->block_bytes;
     for (uint32_t d = 0; d < a->value_dim; d += step, v += wide ? step_bytes : 0) {
         uint32_t n = a->value_dim - d < step ? a->value_dim - d : step;
         const float *rows = (const float *)(const void *)v;
@@ -157,38 +185,58 @@ RF_ATTEND_INLINE void rf_attend_values(const rf_attend *a, rf_attend_group *g, c
             stride = RF_ATTEND_WIDE;
         }
         for (uint32_t h = 0; h < g->n; h++) {
-            float *acc = a->dst + (size_t)(g->first + h) * a->value_dim + d;
-            parts->accumulate(acc, g->p[h], bits, rows, stride, n);
+            parts->accumulate(g->acc[h] + d, g->p[h], bits, rows, stride, n);
         }
+    }
+}
+
+/* The blocks [b, end) of one segment onto the totals. */
+RF_ATTEND_INLINE void rf_attend_segment(const rf_attend *a, rf_attend_group *g,
+                                        const rf_attend_span *span, uint32_t b, uint32_t end,
+                                        const rf_attend_parts *parts) {
+    bool is_seen = false;
+    for (; b < end; b++) {
+        uint32_t bits = rf_attend_bits(a, span, b);
+        if (!bits) continue;
+        for (uint32_t h = 0; h < g->n && !is_seen; h++) {
+            g->m[h] = -INFINITY;
+            g->l[h] = 0.0f;
+            memset(g->acc[h], 0, a->value_dim * sizeof g->acc[h][0]);
+        }
+        is_seen = true;
+        float mask[RF_KV_BLOCK];
+        if (a->mask) rf_attend_mask(a, b, bits, mask);
+        rf_attend_scores(a, g, a->k + a->table[b] * a->k_block, bits, parts);
+        for (uint32_t h = 0; h < g->n; h++) {
+            rf_attend_head head = {g->p[h], &g->m[h], &g->l[h], g->acc[h], a->value_dim};
+            parts->soften(&head, bits, a->scale, a->softcap, a->mask ? mask : NULL);
+        }
+        rf_attend_values(a, g, a->v + a->table[b] * a->v_block, bits, parts);
+    }
+    for (uint32_t h = 0; h < g->n && is_seen; h++) {
+        rf_attend_fold(&g->total_m[h], &g->total_l[h],
+                       a->dst + (size_t)(g->first + h) * a->value_dim, g->m[h], g->l[h], g->acc[h],
+                       a->value_dim, parts);
     }
 }
 
 RF_ATTEND_INLINE void rf_attend_heads(const rf_attend *a, rf_attend_group *g,
                                       const rf_attend_span *span, const rf_attend_parts *parts) {
     float *dst = a->dst + (size_t)g->first * a->value_dim;
-    uint32_t end = rf_attend_end_block(span);
+    uint32_t end = rf_attend_end_block(span), next;
     memset(dst, 0, sizeof *dst * g->n * a->value_dim);
     for (uint32_t h = 0; h < g->n; h++) {
-        g->m[h] = rf_attend_sink(a, g->first + h);
-        g->l[h] = g->m[h] == -INFINITY ? 0.0f : 1.0f;
+        g->total_m[h] = rf_attend_sink(a, g->first + h);
+        g->total_l[h] = g->total_m[h] == -INFINITY ? 0.0f : 1.0f;
     }
-    for (uint32_t b = rf_attend_first_block(span); b < end; b++) {
-        uint32_t bits = rf_attend_bits(a, span, b);
-        if (!bits) continue;
-        float mask[RF_KV_BLOCK];
-        if (a->mask) rf_attend_mask(a, b, bits, mask);
-        rf_attend_scores(a, g, a->k + a->table[b] * a->k_block, bits, parts);
-        for (uint32_t h = 0; h < g->n; h++) {
-            rf_attend_head head = {g->p[h], &g->m[h], &g->l[h], dst + (size_t)h * a->value_dim,
-                                   a->value_dim};
-            parts->soften(&head, bits, a->scale, a->softcap, a->mask ? mask : NULL);
-        }
-        rf_attend_values(a, g, a->v + a->table[b] * a->v_block, bits, parts);
+    for (uint32_t b = rf_attend_first_block(span); b < end; b = next) {
+        next = rf_attend_segment_end(b, end);
+        rf_attend_segment(a, g, span, b, next, parts);
     }
     for (uint32_t h = 0; h < g->n; h++, dst += a->value_dim) {
-        if (g->l[h] == 0.0f) continue; /* no key is visible */
+        if (g->total_l[h] == 0.0f) continue; /* no key is visible */
         for (uint32_t d = 0; d < a->value_dim; d++)
-            dst[d] /= g->l[h];
+            dst[d] /= g->total_l[h];
     }
 }
 

@@ -60,8 +60,9 @@ static rf_status check_limits(const rf_limits *l, rf_error *e) {
     return rf_kv_types_check(l, e);
 }
 
-static rf_status cpu_compile(rf_exec **out, rf_backend *b, const rf_plan *p, const rf_limits *l,
-                             rf_error *e) {
+/* need: NULL, or filled instead of taking the memory that an exec works in. */
+static rf_status make_exec(rf_exec **out, rf_backend *b, int n_threads, const rf_plan *p,
+                           const rf_limits *l, rf_need *need, rf_error *e) {
     *out = NULL;
     RF_TRY(check_limits(l, e));
     rf_arena *arena = NULL;
@@ -72,8 +73,9 @@ static rf_status cpu_compile(rf_exec **out, rf_backend *b, const rf_plan *p, con
         return rf_fail_nomem(e, sizeof *x);
     }
     x->backend = b;
-    x->kernels = b->kernels;
-    x->n_threads = rf_pool_size(b->pool);
+    x->kernels = b ? b->kernels : NULL;
+    x->n_threads = n_threads;
+    x->need = need;
     x->plan = p;
     x->limits = *l;
     x->arena = arena;
@@ -84,6 +86,23 @@ static rf_status cpu_compile(rf_exec **out, rf_backend *b, const rf_plan *p, con
         return s;
     }
     *out = x;
+    return RF_OK;
+}
+
+static rf_status cpu_compile(rf_exec **out, rf_backend *b, const rf_plan *p, const rf_limits *l,
+                             rf_error *e) {
+    return make_exec(out, b, rf_pool_size(b->pool), p, l, NULL, e);
+}
+
+static rf_status cpu_measure(rf_need *out, const rf_plan *p, const rf_limits *l,
+                             const rf_backend_opts *o, rf_error *e) {
+    rf_exec *x;
+    int n_threads = o && o->n_threads ? o->n_threads : rf_cpu_count();
+    *out = (rf_need){0};
+    RF_TRY(make_exec(&x, NULL, n_threads, p, l, out, e));
+    out->weights = p->model->weight_bytes;
+    out->other += rf_arena_bytes(x->arena);
+    cpu_exec_free(x);
     return RF_OK;
 }
 
@@ -148,6 +167,37 @@ static rf_status cpu_kv_copy(rf_exec *x, uint32_t from_block, uint32_t to_block)
     return RF_OK;
 }
 
+static size_t cpu_kv_block_bytes(const rf_exec *x) {
+    size_t bytes = 0;
+    for (uint32_t il = 0; il < x->plan->model->n_layers; il++)
+        bytes += x->kv[il].k_block + x->kv[il].v_block;
+    return bytes;
+}
+
+static rf_status cpu_kv_read(rf_exec *x, uint32_t block, void *out) {
+    uint8_t *to = out;
+    if (block >= x->limits.n_kv_blocks) return RF_EARG;
+    for (uint32_t il = 0; il < x->plan->model->n_layers; il++) {
+        const rf_cpu_kv *kv = &x->kv[il];
+        memcpy(to, x->k + kv->k_at + block * kv->k_block, kv->k_block);
+        memcpy(to + kv->k_block, x->v + kv->v_at + block * kv->v_block, kv->v_block);
+        to += kv->k_block + kv->v_block;
+    }
+    return RF_OK;
+}
+
+static rf_status cpu_kv_write(rf_exec *x, uint32_t block, const void *src) {
+    const uint8_t *from = src;
+    if (block >= x->limits.n_kv_blocks) return RF_EARG;
+    for (uint32_t il = 0; il < x->plan->model->n_layers; il++) {
+        const rf_cpu_kv *kv = &x->kv[il];
+        memcpy(x->k + kv->k_at + block * kv->k_block, from, kv->k_block);
+        memcpy(x->v + kv->v_at + block * kv->v_block, from + kv->k_block, kv->v_block);
+        from += kv->k_block + kv->v_block;
+    }
+    return RF_OK;
+}
+
 static rf_status cpu_peek(rf_exec *x, rf_val v, float *out, size_t n) {
     if (!x->ran || !x->plan->opts.keep_values || v == 0 || v >= x->plan->n_vals || !x->val[v]) {
         return RF_EARG;
@@ -165,10 +215,15 @@ const rf_backend_ops rf_cpu_ops = {
     .close = cpu_close,
     .describe = cpu_describe,
     .compile = cpu_compile,
+    .measure = cpu_measure,
     .exec_free = cpu_exec_free,
     .exec_bytes = cpu_exec_bytes,
     .run = cpu_run,
     .wait = cpu_wait,
     .kv_copy = cpu_kv_copy,
+    .kv_layout = "blocks of heads",
+    .kv_block_bytes = cpu_kv_block_bytes,
+    .kv_read = cpu_kv_read,
+    .kv_write = cpu_kv_write,
     .peek = cpu_peek,
 };

@@ -163,6 +163,7 @@ struct rf_exec {
 
     uint8_t *k,
         *v; /* KV: [layer][block][kv_head][32][head_dim or value_dim] of limits.k_type, v_type */
+    rf_need *need;       /* to be filled instead of taking memory; NULL: memory is taken */
     rf_cpu_kv *kv;       /* [n_layers] */
     float *angles;       /* [n_ropes][max_tokens][angle_cols]: cos, sin, cos, sin ... */
     uint32_t angle_cols; /* largest n_dims */

@@ -279,6 +279,13 @@ static rf_status allocate(rf_exec *x, const place *places, const size_t region[2
         {&v, kv_bytes[1], 1, "the KV cache (values) of the CPU backend"},
         {&written, x->limits.n_kv_blocks, sizeof(uint64_t), "the table of KV blocks"},
     };
+    if (x->need) {
+        *x->need = (rf_need){.kv = kv_bytes[0] + kv_bytes[1], .values = n_values * sizeof(float)};
+        for (size_t i = 0; i < RF_COUNT(all); i++)
+            x->need->other += all[i].n * all[i].size;
+        x->need->other -= x->need->kv + x->need->values;
+        return RF_OK;
+    }
     rf_status s = take_all(x, all, RF_COUNT(all), e);
     x->memory = memory;
     x->angles = angles;

@@ -28,14 +28,28 @@ extern "C" {
 #endif
 
 enum {
-    RF_MM_TILE_MIN = 4,           /* activation rows from which unpacking a panel pays */
-    RF_MM_FLOAT_ROWS = 8,         /* most weight rows held decoded to f32 at a time */
-    RF_MM_PANEL_BYTES = 64 << 10, /* most bytes of an integer panel */
+    RF_MM_TILE_MIN = 4,            /* activation rows from which unpacking a panel pays */
+    RF_MM_FLOAT_ROWS = 32,         /* most weight rows held decoded to f32 at a time */
+    RF_MM_FLOAT_NR = 4,            /* weight rows of a register tile of floats */
+    RF_MM_FLOAT_NT = 6,            /* activation rows that go through a panel at a time */
+    RF_MM_FLOAT_STRETCH = 512,     /* elements of k that such a tile passes over at a time */
+    RF_MM_FLOAT_BYTES = 192 << 10, /* of decoded rows that stay in the second-level cache */
+    RF_MM_PANEL_BYTES = 64 << 10,  /* most bytes of an integer panel */
 };
 
 static inline size_t rf_mm_round16(size_t n) { return (n + 15) & ~(size_t)15; }
 static inline const uint8_t *rf_mm_row(const rf_tensor *w, uint32_t r) {
     return (const uint8_t *)w->data + (size_t)r * w->row_bytes;
+}
+
+/* Weight rows in a panel of floats: whole tiles, at least one. */
+static inline uint32_t rf_mm_float_rows(size_t cols) {
+    size_t row = (cols + RF_MM_FLOAT_STRETCH - 1) / RF_MM_FLOAT_STRETCH * RF_MM_FLOAT_STRETCH;
+    size_t n = row > 0 ? RF_MM_FLOAT_BYTES / (row * sizeof(float)) : RF_MM_FLOAT_ROWS;
+    n = n / RF_MM_FLOAT_NR * RF_MM_FLOAT_NR;
+    return n < RF_MM_FLOAT_NR     ? RF_MM_FLOAT_NR
+           : n < RF_MM_FLOAT_ROWS ? (uint32_t)n
+                                  : RF_MM_FLOAT_ROWS;
 }
 
 /* How a format's integers become unsigned bytes: u = q + off lies in [0, u_max]. */
@@ -103,7 +117,7 @@ typedef struct rf_mm_tiles {
 void rf_mm_panels_avx2(const rf_mm *mm, uint32_t begin, uint32_t end, void *scratch,
                        const rf_mm_tiles *tiles);
 
-/* Integer formats with 1 to RF_MM_TILE_MIN - 1 activation rows; scratch as for matmul. */
+/* Integer formats with few activation rows; scratch as for matmul. */
 void rf_mm_rows_avx2(const rf_mm *mm, uint32_t begin, uint32_t end, void *scratch);
 
 /* Float formats, and those decoded to floats; scratch as for matmul. */

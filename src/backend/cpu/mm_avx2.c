@@ -70,11 +70,18 @@ static void quant_256(const float *x, size_t n, int8_t *q, float *d, int32_t *su
 
 /* ---- integer tiles ---- */
 
-enum { LANES = 8, VECS = 2, WIDTH = 4 };
+enum {
+    LANES = 8,
+    VECS = 2,
+    WIDTH = 4,
+    TILE_MIN_32 = 9, /* activation rows from which unpacking a panel pays */
+    TILE_MIN_256 = RF_MM_TILE_MIN,
+};
 
 /* Products of k in fours that are added as i16 before they are widened. */
 typedef enum tile_mode {
-    TILE_SIGNED = 1, /* one; w keeps its sign */
+    TILE_SIGNED = 0, /* one; w keeps its sign */
+    TILE_1 = 1,      /* u <= 128 */
     TILE_2 = 2,      /* u <= 64 */
     TILE_4 = 4,      /* u <= 32 */
 } tile_mode;
@@ -132,6 +139,7 @@ RF_INLINE void add_scaled(const rf_mm_tile *a, int nv, int nt, const uint8_t *d,
 RF_INLINE void add_products(tile_mode mode, int nv, int nt, int n_quads, const rf_mm_tile *a,
                             const uint8_t *q, const int8_t *x, const __m256i factor[],
                             lane_ints *i) {
+    const int run = mode == TILE_SIGNED ? 1 : (int)mode;
     lane_ints s;
     RF_UNROLL
     for (int k = 0; k < n_quads; k++) {
@@ -148,8 +156,8 @@ RF_INLINE void add_products(tile_mode mode, int nv, int nt, int n_quads, const r
                 __m256i p = mode == TILE_SIGNED ? _mm256_maddubs_epi16(_mm256_abs_epi8(w[v]),
                                                                        _mm256_sign_epi8(b, w[v]))
                                                 : _mm256_maddubs_epi16(w[v], b);
-                s.v[v][t] = k % (int)mode == 0 ? p : _mm256_add_epi16(s.v[v][t], p);
-                if (k % (int)mode == (int)mode - 1)
+                s.v[v][t] = k % run == 0 ? p : _mm256_add_epi16(s.v[v][t], p);
+                if (k % run == run - 1)
                     i->v[v][t] =
                         _mm256_add_epi32(i->v[v][t], _mm256_madd_epi16(s.v[v][t], factor[v]));
             }
@@ -250,9 +258,11 @@ RF_INLINE void tile_256(tile_mode mode, int nv, int nt, const rf_mm_tile *a) {
     TILE(size, mode, 2, 2)   \
     TILE(size, mode, 2, 4)
 TILE_SET(32, TILE_SIGNED)
+TILE_SET(32, TILE_1)
 TILE_SET(32, TILE_2)
 TILE_SET(32, TILE_4)
 TILE_SET(256, TILE_SIGNED)
+TILE_SET(256, TILE_1)
 TILE_SET(256, TILE_2)
 TILE_SET(256, TILE_4)
 
@@ -265,10 +275,10 @@ TILE_SET(256, TILE_4)
         .full = {tile_##size##_##mode##_2_4, tile_##size##_##mode##_2_2,                       \
                  tile_##size##_##mode##_2_1},                                                  \
     }
-static const rf_mm_tiles tiles_32[3] = {TILES(32, TILE_SIGNED), TILES(32, TILE_2),
-                                        TILES(32, TILE_4)};
-static const rf_mm_tiles tiles_256[3] = {TILES(256, TILE_SIGNED), TILES(256, TILE_2),
-                                         TILES(256, TILE_4)};
+static const rf_mm_tiles tiles_32[4] = {TILES(32, TILE_SIGNED), TILES(32, TILE_1),
+                                        TILES(32, TILE_2), TILES(32, TILE_4)};
+static const rf_mm_tiles tiles_256[4] = {TILES(256, TILE_SIGNED), TILES(256, TILE_1),
+                                         TILES(256, TILE_2), TILES(256, TILE_4)};
 
 /* ---- panels ---- */
 
@@ -352,11 +362,11 @@ static void matmul(const rf_mm *mm, uint32_t begin, uint32_t end, void *scratch)
     if (begin >= end || mm->act->n_rows == 0) return;
     if (mm->act->view == RF_INT_NONE) {
         rf_mm_float_avx2(mm, begin, end, scratch);
-    } else if (mm->act->n_rows < RF_MM_TILE_MIN) {
+    } else if (mm->act->n_rows < (mm->act->view == RF_INT_32 ? TILE_MIN_32 : TILE_MIN_256)) {
         rf_mm_rows_avx2(mm, begin, end, scratch);
     } else {
         uint8_t u_max = rf_mm_range_of(mm->w->type).u_max;
-        int mode = u_max <= 32 ? 2 : u_max <= 64 ? 1 : 0;
+        int mode = u_max <= 32 ? 3 : u_max <= 64 ? 2 : u_max <= 128 ? 1 : 0;
         rf_mm_panels_avx2(mm, begin, end, scratch,
                           mm->act->view == RF_INT_32 ? &tiles_32[mode] : &tiles_256[mode]);
     }

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "backend/cpu/mm.h"
+#include "backend/cpu/mm_grid_avx2.h"
 #include "quant/blocks.h"
 
 /* Ways to read a format; the last two go through its unpack(). */
@@ -27,27 +28,52 @@ typedef enum rf_mm_format {
     RF_MM_IQ4_XS,
     RF_MM_Q2_K,
     RF_MM_Q3_K,
+    RF_MM_IQ2_XXS,
+    RF_MM_IQ2_XS,
+    RF_MM_IQ2_S,
+    RF_MM_IQ3_XXS,
+    RF_MM_IQ3_S,
+    RF_MM_IQ1_S,
+    RF_MM_IQ1_M,
+    RF_MM_TQ1_0,
+    RF_MM_TQ2_0,
     RF_MM_ANY_256,
 } rf_mm_format;
 
 static inline rf_mm_format rf_mm_format_of(rf_dtype t) {
     static const uint8_t formats[RF_DT_COUNT] = {
-        [RF_DT_Q4_0] = RF_MM_Q4_0 + 1,     [RF_DT_Q4_1] = RF_MM_Q4_1 + 1,
-        [RF_DT_Q5_0] = RF_MM_Q5_0 + 1,     [RF_DT_Q5_1] = RF_MM_Q5_1 + 1,
-        [RF_DT_Q8_0] = RF_MM_Q8_0 + 1,     [RF_DT_IQ4_NL] = RF_MM_IQ4_NL + 1,
-        [RF_DT_MXFP4] = RF_MM_MXFP4 + 1,   [RF_DT_Q4_K] = RF_MM_Q4_K + 1,
-        [RF_DT_Q5_K] = RF_MM_Q5_K + 1,     [RF_DT_Q6_K] = RF_MM_Q6_K + 1,
-        [RF_DT_IQ4_XS] = RF_MM_IQ4_XS + 1, [RF_DT_Q2_K] = RF_MM_Q2_K + 1,
-        [RF_DT_Q3_K] = RF_MM_Q3_K + 1,
+        [RF_DT_Q4_0] = RF_MM_Q4_0 + 1,       [RF_DT_Q4_1] = RF_MM_Q4_1 + 1,
+        [RF_DT_Q5_0] = RF_MM_Q5_0 + 1,       [RF_DT_Q5_1] = RF_MM_Q5_1 + 1,
+        [RF_DT_Q8_0] = RF_MM_Q8_0 + 1,       [RF_DT_IQ4_NL] = RF_MM_IQ4_NL + 1,
+        [RF_DT_MXFP4] = RF_MM_MXFP4 + 1,     [RF_DT_Q4_K] = RF_MM_Q4_K + 1,
+        [RF_DT_Q5_K] = RF_MM_Q5_K + 1,       [RF_DT_Q6_K] = RF_MM_Q6_K + 1,
+        [RF_DT_IQ4_XS] = RF_MM_IQ4_XS + 1,   [RF_DT_Q2_K] = RF_MM_Q2_K + 1,
+        [RF_DT_Q3_K] = RF_MM_Q3_K + 1,       [RF_DT_IQ2_XXS] = RF_MM_IQ2_XXS + 1,
+        [RF_DT_IQ2_XS] = RF_MM_IQ2_XS + 1,   [RF_DT_IQ2_S] = RF_MM_IQ2_S + 1,
+        [RF_DT_IQ3_XXS] = RF_MM_IQ3_XXS + 1, [RF_DT_IQ3_S] = RF_MM_IQ3_S + 1,
+        [RF_DT_IQ1_S] = RF_MM_IQ1_S + 1,     [RF_DT_IQ1_M] = RF_MM_IQ1_M + 1,
+        [RF_DT_TQ1_0] = RF_MM_TQ1_0 + 1,     [RF_DT_TQ2_0] = RF_MM_TQ2_0 + 1,
     };
     if (formats[t]) return (rf_mm_format)(formats[t] - 1);
     return rf_dtype_get(t)->view == RF_INT_32 ? RF_MM_ANY_32 : RF_MM_ANY_256;
 }
 
+/* Code books and ternary formats. */
+RF_INLINE bool rf_is_grid(rf_mm_format f) { return f >= RF_MM_IQ2_XXS && f <= RF_MM_TQ2_0; }
+
 /* Signed loaders need the abs/sign form of the product; the others give u8 = q + off. */
 RF_INLINE bool rf_mm_is_signed(rf_mm_format f) {
-    return f == RF_MM_Q8_0 || f == RF_MM_IQ4_NL || f == RF_MM_IQ4_XS || f == RF_MM_ANY_32 ||
-           f == RF_MM_ANY_256;
+    return f == RF_MM_Q8_0 || f == RF_MM_IQ4_NL || f == RF_MM_IQ4_XS ||
+           (f >= RF_MM_IQ2_XXS && f <= RF_MM_IQ3_S) || f == RF_MM_ANY_32 || f == RF_MM_ANY_256;
+}
+
+/* Formats of groups of 256 whose loaders add their off. */
+RF_INLINE int rf_mm_off(rf_mm_format f) {
+    return f == RF_MM_Q3_K                        ? 4
+           : f == RF_MM_Q6_K                      ? 32
+           : f == RF_MM_IQ1_S || f == RF_MM_IQ1_M ? 9
+           : f == RF_MM_TQ1_0 || f == RF_MM_TQ2_0 ? 1
+                                                  : 0;
 }
 
 RF_INLINE __m256i rf_load_256(const void *p) { return _mm256_loadu_si256((const __m256i *)p); }
@@ -186,6 +212,25 @@ RF_INLINE void rf_scales_iq4_xs(rf_scales_256 *s, const rf_block_iq4_xs *b) {
     rf_scales_of_8(s, _mm_packs_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1)));
 }
 
+RF_INLINE void rf_scales_grid(rf_mm_format f, const void *p, rf_scales_256 *s) {
+    if (f == RF_MM_IQ2_XXS)
+        rf_scales_of_8(s, rf_scales_of_words(rf_words_iq2_xxs((const rf_block_iq2_xxs *)p)));
+    else if (f == RF_MM_IQ2_XS)
+        rf_scales_of_16(s, rf_nibble_scales(((const rf_block_iq2_xs *)p)->scales));
+    else if (f == RF_MM_IQ2_S)
+        rf_scales_of_16(s, rf_nibble_scales(((const rf_block_iq2_s *)p)->scales));
+    else if (f == RF_MM_IQ3_XXS)
+        rf_scales_of_8(s, rf_scales_of_words(rf_load_256(((const rf_block_iq3_xxs *)p)->signs)));
+    else if (f == RF_MM_IQ3_S)
+        rf_scales_of_8(s, rf_scales_iq3_s((const rf_block_iq3_s *)p));
+    else if (f == RF_MM_IQ1_S)
+        rf_scales_of_8(s, rf_scales_iq1_s((const rf_block_iq1_s *)p));
+    else if (f == RF_MM_IQ1_M)
+        rf_scales_of_16(s, rf_scales_iq1_m((const rf_block_iq1_m *)p));
+    else
+        rf_scales_of_8(s, _mm_set1_epi16(1));
+}
+
 /* A group of 256: p points to the block, or for RF_MM_ANY_256 to an rf_int_group. */
 RF_INLINE rf_scales_256 rf_load_scales(rf_mm_format f, const void *p) {
     rf_scales_256 s = {_mm256_setzero_si256(), _mm256_setzero_si256(), _mm256_setzero_si256()};
@@ -201,6 +246,8 @@ RF_INLINE rf_scales_256 rf_load_scales(rf_mm_format f, const void *p) {
         rf_scales_q2_k(&s, ((const rf_block_q2_k *)p)->scales);
     } else if (f == RF_MM_Q3_K) {
         rf_scales_q3_k(&s, ((const rf_block_q3_k *)p)->scales);
+    } else if (rf_is_grid(f)) {
+        rf_scales_grid(f, p, &s);
     } else {
         rf_scales_of_16(&s, rf_load_256(((const rf_int_group *)p)->scale));
         s.min = rf_load_256(((const rf_int_group *)p)->min);
@@ -273,6 +320,24 @@ RF_INLINE void rf_load_group(rf_mm_format f, const void *p, __m256i w[8]) {
         rf_load_two_bits(((const rf_block_q2_k *)p)->qs, NULL, w);
     } else if (f == RF_MM_Q3_K) {
         rf_load_two_bits(((const rf_block_q3_k *)p)->qs, ((const rf_block_q3_k *)p)->hmask, w);
+    } else if (f == RF_MM_IQ2_XXS) {
+        rf_load_iq2_xxs((const rf_block_iq2_xxs *)p, w);
+    } else if (f == RF_MM_IQ2_XS) {
+        rf_load_iq2_xs((const rf_block_iq2_xs *)p, w);
+    } else if (f == RF_MM_IQ2_S) {
+        rf_load_iq2_s((const rf_block_iq2_s *)p, w);
+    } else if (f == RF_MM_IQ3_XXS) {
+        rf_load_iq3_xxs((const rf_block_iq3_xxs *)p, w);
+    } else if (f == RF_MM_IQ3_S) {
+        rf_load_iq3_s((const rf_block_iq3_s *)p, w);
+    } else if (f == RF_MM_IQ1_S) {
+        rf_load_iq1_s((const rf_block_iq1_s *)p, w);
+    } else if (f == RF_MM_IQ1_M) {
+        rf_load_iq1_m((const rf_block_iq1_m *)p, w);
+    } else if (f == RF_MM_TQ1_0) {
+        rf_load_tq1_0((const rf_block_tq1_0 *)p, w);
+    } else if (f == RF_MM_TQ2_0) {
+        rf_load_two_bits(((const rf_block_tq2_0 *)p)->qs, NULL, w);
     } else if (f == RF_MM_Q4_K) {
         rf_load_nibbles(((const rf_block_q4_k *)p)->qs, NULL, w);
     } else if (f == RF_MM_Q5_K) {
@@ -283,7 +348,16 @@ RF_INLINE void rf_load_group(rf_mm_format f, const void *p, __m256i w[8]) {
     }
 }
 
-/* Where a block of 256 keeps d, an f16; formats with minimums keep dmin, which is -m, behind it. */
+/* d of a block of the code-book and ternary formats, as their unpack() gives it. */
+RF_INLINE float rf_grid_d(rf_mm_format f, const void *p) {
+    if (f == RF_MM_IQ1_M) return _cvtsh_ss(rf_half_iq1_m((const rf_block_iq1_m *)p)) * 0.125f;
+    if (f == RF_MM_TQ1_0) return rf_get_f16(((const rf_block_tq1_0 *)p)->d);
+    if (f == RF_MM_TQ2_0) return rf_get_f16(((const rf_block_tq2_0 *)p)->d);
+    float d = rf_get_f16(p); /* the others begin with it */
+    return f == RF_MM_IQ3_S ? d : f == RF_MM_IQ3_XXS ? d * 0.25f : d * 0.125f;
+}
+
+/* Where a block of 256 of the other formats keeps d, an f16; formats with minimums keep dmin, which is -m, behind it. */
 RF_INLINE size_t rf_d_offset(rf_mm_format f) {
     return f == RF_MM_Q6_K   ? offsetof(rf_block_q6_k, d)
            : f == RF_MM_Q3_K ? offsetof(rf_block_q3_k, d)

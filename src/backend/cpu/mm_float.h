@@ -1,18 +1,22 @@
 /* mm_float.h - products of float weights, written over a vector of sixteen lanes; private to
  * mm_*.c.
  *
- * The including file defines before it: lanes (sixteen f32), lanes_zero(), lanes_load(p) and
- * lanes_store(p, s), lanes_load_f16(p) and lanes_load_bf16(p) from 16 unaligned elements,
- * lanes_fma(a, b, c), lanes_tree16(s), and the register tile TILE_NR x TILE_NT (weight rows by
- * activation rows, for T >= RF_MM_TILE_MIN).  Fewer activation rows read F32, F16 and BF16 weights
- * in place; otherwise rows are decoded to f32 first. */
+ * The including file defines before it: lanes (sixteen f32) with lanes_zero(), lanes_load(p),
+ * lanes_store(p, s), lanes_fma(a, b, c), lanes_tree16(s), lanes_load_f16(p) and lanes_load_bf16(p);
+ * vec (VEC_LANES of the sixteen) with vec_zero(), vec_load(p), vec_store(p, v) and
+ * vec_fma(a, b, c); trees_of_8(s, out), tree16 of eight times sixteen lanes; float_prefetch(p);
+ * and TILE_NT.
+ *
+ * Few activation rows (T < RF_MM_TILE_MIN) read F32, F16 and BF16 weights in place.  More go through
+ * a panel of weight rows decoded to f32 that stays in the second-level cache.  The sixteen lanes of
+ * an output never meet before the end, so a register tile holds one vector of each, for TILE_NR x
+ * TILE_NT outputs, and passes over a stretch of k once for each vector: that leaves registers for
+ * more outputs than whole sets of lanes would. */
 #include <string.h>
 
 #include "backend/cpu/mm.h"
 
 typedef enum float_kind { KIND_F32, KIND_F16, KIND_BF16 } float_kind;
-
-enum { MAX_NR = 4, MAX_NT = 4 };
 
 RF_INLINE size_t kind_bytes(float_kind kind) { return kind == KIND_F32 ? 4 : 2; }
 
@@ -21,15 +25,19 @@ RF_INLINE lanes load_w(float_kind kind, const uint8_t *p) {
     return kind == KIND_F16 ? lanes_load_f16(p) : lanes_load_bf16(p);
 }
 
+/* ---- few activation rows ---- */
+
+enum { FEW_NR = 4, FEW_NT = RF_MM_TILE_MIN - 1 };
+
 /* The lanes of nr x nt outputs. */
-typedef struct float_tile {
-    lanes s[MAX_NR][MAX_NT];
-} float_tile;
+typedef struct few_lanes {
+    lanes s[FEW_NR][FEW_NT];
+} few_lanes;
 
 /* Elements k .. k + 15. */
-RF_INLINE void float_step(float_kind kind, int nr, int nt, const uint8_t *const w[],
-                          const float *const x[], size_t k, float_tile *tile) {
-    lanes wk[MAX_NR];
+RF_INLINE void few_step(float_kind kind, int nr, int nt, const uint8_t *const w[],
+                        const float *const x[], size_t k, few_lanes *tile) {
+    lanes wk[FEW_NR];
     RF_UNROLL
     for (int r = 0; r < nr; r++)
         wk[r] = load_w(kind, w[r] + k * kind_bytes(kind));
@@ -43,12 +51,12 @@ RF_INLINE void float_step(float_kind kind, int nr, int nt, const uint8_t *const 
 }
 
 /* The last k .. n - 1 elements, continued with zeros. */
-RF_INLINE void float_end(float_kind kind, int nr, int nt, const uint8_t *const w[],
-                         const float *const x[], size_t k, size_t n, float_tile *tile) {
-    uint8_t w_end[MAX_NR][64] = {{0}};
-    float x_end[MAX_NT][16] = {{0}};
-    const uint8_t *wp[MAX_NR];
-    const float *xp[MAX_NT];
+RF_INLINE void few_end(float_kind kind, int nr, int nt, const uint8_t *const w[],
+                       const float *const x[], size_t k, size_t n, few_lanes *tile) {
+    uint8_t w_end[FEW_NR][64] = {{0}};
+    float x_end[FEW_NT][16] = {{0}};
+    const uint8_t *wp[FEW_NR];
+    const float *xp[FEW_NT];
     for (int r = 0; r < nr; r++) {
         memcpy(w_end[r], w[r] + k * kind_bytes(kind), (n - k) * kind_bytes(kind));
         wp[r] = w_end[r];
@@ -57,13 +65,14 @@ RF_INLINE void float_end(float_kind kind, int nr, int nt, const uint8_t *const w
         memcpy(x_end[t], x[t] + k, (n - k) * sizeof(float));
         xp[t] = x_end[t];
     }
-    float_step(kind, nr, nt, wp, xp, 0, tile);
+    few_step(kind, nr, nt, wp, xp, 0, tile);
 }
 
-/* nr x nt outputs of rows w[r] and x[t] of n elements, into out[t * MAX_NR + r]. */
-RF_INLINE void float_outputs(float_kind kind, int nr, int nt, const uint8_t *const w[],
-                             const float *const x[], size_t n, float *out) {
-    float_tile tile;
+/* nr x nt outputs of rows w[r] and x[t] of n elements, into out[t * FEW_NR + r].  next: the bytes
+ * of the next nr rows, which lie back to back. */
+RF_INLINE void few_outputs(float_kind kind, int nr, int nt, const uint8_t *const w[],
+                           const uint8_t *next, const float *const x[], size_t n, float *out) {
+    few_lanes tile;
     RF_UNROLL
     for (int r = 0; r < nr; r++) {
         RF_UNROLL
@@ -71,112 +80,256 @@ RF_INLINE void float_outputs(float_kind kind, int nr, int nt, const uint8_t *con
             tile.s[r][t] = lanes_zero();
     }
     size_t whole = n & ~(size_t)15;
-    for (size_t k = 0; k < whole; k += 16)
-        float_step(kind, nr, nt, w, x, k, &tile);
-    if (whole < n) float_end(kind, nr, nt, w, x, whole, n, &tile);
+    for (size_t k = 0; k < whole; k += 16) {
+        const size_t bytes = 16 * kind_bytes(kind) * (size_t)nr;
+        RF_UNROLL
+        for (size_t i = 0; i < bytes; i += 64)
+            float_prefetch(next + k / 16 * bytes + i);
+        few_step(kind, nr, nt, w, x, k, &tile);
+    }
+    if (whole < n) few_end(kind, nr, nt, w, x, whole, n, &tile);
     RF_UNROLL
     for (int r = 0; r < nr; r++) {
         RF_UNROLL
         for (int t = 0; t < nt; t++)
-            out[t * MAX_NR + r] = lanes_tree16(tile.s[r][t]);
+            out[t * FEW_NR + r] = lanes_tree16(tile.s[r][t]);
     }
 }
 
-/* Output rows [row, row + n_rows) from weights at w (rows stride bytes apart) for activation rows
- * [t0, t0 + nt), nr output rows at a time; rows beyond the range repeat the last. */
-RF_INLINE void float_rows(float_kind kind, int nr, int nt, const rf_mm *mm, const uint8_t *w,
-                          size_t stride, uint32_t row, uint32_t n_rows, uint32_t t0) {
+/* Output rows [row, row + n_rows) from weights at w (rows stride bytes apart) for all nt activation
+ * rows, nr output rows at a time; rows beyond the range repeat the last. */
+RF_INLINE void few_rows(float_kind kind, int nr, int nt, const rf_mm *mm, const uint8_t *w,
+                        size_t stride, uint32_t row, uint32_t n_rows) {
     const rf_mm_input *a = mm->act;
-    const float *x[MAX_NT];
+    const float *x[FEW_NT];
     for (int t = 0; t < nt; t++)
-        x[t] = a->x + (size_t)(t0 + (uint32_t)t) * a->n_cols;
+        x[t] = a->x + (size_t)t * a->n_cols;
     for (uint32_t r0 = 0; r0 < n_rows; r0 += (uint32_t)nr) {
-        const uint8_t *wr[MAX_NR];
-        float out[MAX_NT * MAX_NR];
+        const uint8_t *wr[FEW_NR];
+        float out[FEW_NT * FEW_NR];
         for (uint32_t r = 0; r < (uint32_t)nr; r++)
             wr[r] = w + (r0 + r < n_rows ? r0 + r : n_rows - 1) * stride;
-        float_outputs(kind, nr, nt, wr, x, a->n_cols, out);
+        const uint8_t *next = n_rows - r0 > (uint32_t)nr ? wr[0] + (size_t)nr * stride : wr[0];
+        few_outputs(kind, nr, nt, wr, next, x, a->n_cols, out);
         for (uint32_t r = 0; r < (uint32_t)nr && r0 + r < n_rows; r++)
             for (int t = 0; t < nt; t++) {
-                float v = out[t * MAX_NR + (int)r];
+                float v = out[t * FEW_NR + (int)r];
                 if (mm->bias) v += mm->bias[row + r0 + r];
-                mm->dst[(size_t)(t0 + (uint32_t)t) * mm->dst_stride + row + r0 + r] = v;
+                mm->dst[(size_t)t * mm->dst_stride + row + r0 + r] = v;
             }
     }
 }
 
-/* 1 to 3 activation rows. */
-RF_INLINE void float_few(float_kind kind, const rf_mm *mm, const uint8_t *w, size_t stride,
-                         uint32_t row, uint32_t n_rows) {
+RF_INLINE void few_of_kind(float_kind kind, const rf_mm *mm, const uint8_t *w, size_t stride,
+                           uint32_t row, uint32_t n_rows) {
     switch (mm->act->n_rows) {
     case 1:
-        float_rows(kind, 4, 1, mm, w, stride, row, n_rows, 0);
+        few_rows(kind, 4, 1, mm, w, stride, row, n_rows);
         break;
     case 2:
-        float_rows(kind, 3, 2, mm, w, stride, row, n_rows, 0);
+        few_rows(kind, 3, 2, mm, w, stride, row, n_rows);
         break;
     default:
-        float_rows(kind, 2, 3, mm, w, stride, row, n_rows, 0);
+        few_rows(kind, 2, 3, mm, w, stride, row, n_rows);
         break;
     }
 }
 
-static void few_in_place(const rf_mm *mm, uint32_t begin, uint32_t end) {
-    const uint8_t *w = rf_mm_row(mm->w, begin);
-    size_t stride = mm->w->row_bytes;
-    if (mm->w->type == RF_DT_F32)
-        float_few(KIND_F32, mm, w, stride, begin, end - begin);
-    else if (mm->w->type == RF_DT_F16)
-        float_few(KIND_F16, mm, w, stride, begin, end - begin);
-    else
-        float_few(KIND_BF16, mm, w, stride, begin, end - begin);
-}
+/* ---- decoding ---- */
 
-/* Rows of f32 at p, stride bytes apart. */
-static void decoded_rows(const rf_mm *mm, const uint8_t *p, size_t stride, uint32_t row,
-                         uint32_t n) {
-    uint32_t t = 0, n_act = mm->act->n_rows;
-    if (n_act < RF_MM_TILE_MIN) {
-        float_few(KIND_F32, mm, p, stride, row, n);
-        return;
-    }
-    for (; t + TILE_NT <= n_act; t += TILE_NT)
-        float_rows(KIND_F32, TILE_NR, TILE_NT, mm, p, stride, row, n, t);
-    for (; t < n_act; t++)
-        float_rows(KIND_F32, 4, 1, mm, p, stride, row, n, t);
-}
-
-/* A row as f32. */
-static void decode_row(const rf_tensor *w, uint32_t row, float *dst) {
-    const uint8_t *src = rf_mm_row(w, row);
+/* Elements [k, k + n) of a row as f32; k is a multiple of RF_MM_FLOAT_STRETCH. */
+static void decode_stretch(const rf_tensor *w, uint32_t row, size_t k, size_t n, float *dst) {
+    const rf_dtype_info *info = rf_dtype_get(w->type);
+    const uint8_t *src = rf_mm_row(w, row) + k / info->block_elems * info->block_bytes;
     size_t whole = 0; /* elements converted here */
     if (w->type == RF_DT_F16)
-        for (; whole + 16 <= w->cols; whole += 16)
+        for (; whole + 16 <= n; whole += 16)
             lanes_store(dst + whole, lanes_load_f16(src + 2 * whole));
     if (w->type == RF_DT_BF16)
-        for (; whole + 16 <= w->cols; whole += 16)
+        for (; whole + 16 <= n; whole += 16)
             lanes_store(dst + whole, lanes_load_bf16(src + 2 * whole));
-    const rf_dtype_info *info = rf_dtype_get(w->type);
-    info->decode(src + whole / info->block_elems * info->block_bytes, dst + whole, w->cols - whole);
+    info->decode(src + whole / info->block_elems * info->block_bytes, dst + whole, n - whole);
+}
+
+static void few(const rf_mm *mm, uint32_t begin, uint32_t end, float *scratch) {
+    const rf_tensor *w = mm->w;
+    const uint8_t *at = rf_mm_row(w, begin);
+    const size_t cols = rf_mm_round16(w->cols);
+    if (w->type == RF_DT_F32) {
+        few_of_kind(KIND_F32, mm, at, w->row_bytes, begin, end - begin);
+        return;
+    }
+    if (w->type == RF_DT_F16) {
+        few_of_kind(KIND_F16, mm, at, w->row_bytes, begin, end - begin);
+        return;
+    }
+    if (w->type == RF_DT_BF16) {
+        few_of_kind(KIND_BF16, mm, at, w->row_bytes, begin, end - begin);
+        return;
+    }
+    for (uint32_t row = begin; row < end; row += FEW_NR) {
+        uint32_t n = end - row < FEW_NR ? end - row : FEW_NR;
+        for (uint32_t r = 0; r < n; r++)
+            decode_stretch(w, row + r, 0, w->cols, scratch + r * cols);
+        few_of_kind(KIND_F32, mm, (const uint8_t *)scratch, cols * sizeof(float), row, n);
+    }
+}
+
+/* ---- tiles ---- */
+
+enum { TILE_NR = RF_MM_FLOAT_NR, STRETCH = RF_MM_FLOAT_STRETCH, GROUP_NT = RF_MM_FLOAT_NT };
+
+/* Adds n elements (a multiple of 16) of nt activation rows x[t] to the lanes of TILE_NR x nt
+ * outputs at sums [nt][sum_stride][16].  w: [TILE_NR][STRETCH].  first: the lanes start at 0. */
+RF_INLINE void add_tile(int nt, const float *w, const float *const x[], size_t n, bool first,
+                        float *sums, size_t sum_stride) {
+    for (size_t lane = 0; lane < 16; lane += VEC_LANES) {
+        vec s[TILE_NR][TILE_NT];
+        RF_UNROLL
+        for (int t = 0; t < nt; t++) {
+            RF_UNROLL
+            for (int r = 0; r < TILE_NR; r++)
+                s[r][t] = first ? vec_zero()
+                                : vec_load(sums + ((size_t)t * sum_stride + (size_t)r) * 16 + lane);
+        }
+        for (size_t k = lane; k < n; k += 16) {
+            vec xk[TILE_NT];
+            RF_UNROLL
+            for (int t = 0; t < nt; t++)
+                xk[t] = vec_load(x[t] + k);
+            RF_UNROLL
+            for (int r = 0; r < TILE_NR; r++) {
+                vec wk = vec_load(w + (size_t)r * STRETCH + k);
+                RF_UNROLL
+                for (int t = 0; t < nt; t++)
+                    s[r][t] = vec_fma(wk, xk[t], s[r][t]);
+            }
+        }
+        RF_UNROLL
+        for (int t = 0; t < nt; t++) {
+            RF_UNROLL
+            for (int r = 0; r < TILE_NR; r++)
+                vec_store(sums + ((size_t)t * sum_stride + (size_t)r) * 16 + lane, s[r][t]);
+        }
+    }
+}
+
+/* All of n_rows weight rows times nt activation rows, in one or two register tiles of widths a and
+ * b: the second finds the weights in the first-level cache. */
+RF_INLINE void add_rows(int a, int b, const float *w, uint32_t n_rows, const float *const x[],
+                        size_t n, bool first, float *sums) {
+    const size_t stride = RF_MM_FLOAT_ROWS;
+    for (size_t r = 0; r < n_rows; r += TILE_NR) {
+        add_tile(a, w + r * STRETCH, x, n, first, sums + r * 16, stride);
+        if (b > 0)
+            add_tile(b, w + r * STRETCH, x + a, n, first, sums + ((size_t)a * stride + r) * 16,
+                     stride);
+    }
+}
+
+/* One function per number of activation rows, so that widths are constants inside. */
+typedef void (*add_rows_fn)(const float *w, uint32_t n_rows, const float *const x[], size_t n,
+                            bool first, float *sums);
+#define ADD_ROWS(a, b)                                                                      \
+    static void add_rows_##a##_##b(const float *w, uint32_t n_rows, const float *const x[], \
+                                   size_t n, bool first, float *sums) {                     \
+        add_rows(a, b, w, n_rows, x, n, first, sums);                                       \
+    }
+ADD_ROWS(1, 0)
+ADD_ROWS(2, 0)
+ADD_ROWS(3, 0)
+#if TILE_NT == 3
+ADD_ROWS(2, 2)
+ADD_ROWS(3, 2)
+ADD_ROWS(3, 3)
+static const add_rows_fn add_some[GROUP_NT] = {add_rows_1_0, add_rows_2_0, add_rows_3_0,
+                                               add_rows_2_2, add_rows_3_2, add_rows_3_3};
+#else
+ADD_ROWS(4, 0)
+ADD_ROWS(5, 0)
+ADD_ROWS(6, 0)
+static const add_rows_fn add_some[GROUP_NT] = {add_rows_1_0, add_rows_2_0, add_rows_3_0,
+                                               add_rows_4_0, add_rows_5_0, add_rows_6_0};
+#endif
+
+/* A panel: n_rows weight rows from row `row` on, w: [stretches][rows][STRETCH], continued with
+ * zeros to a multiple of 16; rows is n_rows rounded up to whole tiles. */
+typedef struct float_panel {
+    const rf_mm *mm;
+    uint32_t row, n_rows, rows;
+    float *w, *sums; /* sums: [GROUP_NT][RF_MM_FLOAT_ROWS][16] */
+} float_panel;
+
+static void decode_panel(const float_panel *p) {
+    const rf_tensor *w = p->mm->w;
+    for (size_t k = 0; k < w->cols; k += STRETCH) {
+        size_t n = w->cols - k < STRETCH ? w->cols - k : STRETCH;
+        float *dst = p->w + k * p->rows;
+        for (uint32_t r = 0; r < p->rows; r++, dst += STRETCH) {
+            if (r < p->n_rows)
+                decode_stretch(w, p->row + r, k, n, dst);
+            else
+                memset(dst, 0, n * sizeof *dst);
+            memset(dst + n, 0, (rf_mm_round16(n) - n) * sizeof *dst);
+        }
+    }
+}
+
+/* Adds bias to n outputs and stores them. */
+RF_INLINE void store_outputs(float *dst, const float *out, const float *bias, uint32_t n) {
+    for (uint32_t i = 0; i < n; i++)
+        dst[i] = bias ? out[i] + bias[i] : out[i];
+}
+
+/* The panel times nt activation rows from row t on. */
+static void multiply_panel(const float_panel *p, uint32_t t, uint32_t nt) {
+    const rf_mm *mm = p->mm;
+    const size_t cols = mm->act->n_cols, whole = cols & ~(size_t)15;
+    const float *x[GROUP_NT];
+    for (uint32_t i = 0; i < nt; i++)
+        x[i] = mm->act->x + (size_t)(t + i) * cols;
+    for (size_t k = 0; k < whole; k += STRETCH) {
+        size_t n = whole - k < STRETCH ? whole - k : STRETCH;
+        add_some[nt - 1](p->w + k * p->rows, p->rows, x, n, k == 0, p->sums);
+        for (uint32_t i = 0; i < nt; i++)
+            x[i] += n;
+    }
+    if (whole < cols) { /* the last elements, continued with zeros */
+        float end[GROUP_NT][16] = {{0}};
+        for (uint32_t i = 0; i < nt; i++) {
+            memcpy(end[i], x[i], (cols - whole) * sizeof(float));
+            x[i] = end[i];
+        }
+        size_t k = whole / STRETCH * STRETCH;
+        add_some[nt - 1](p->w + k * p->rows + (whole - k), p->rows, x, 16, whole == 0, p->sums);
+    }
+    for (uint32_t i = 0; i < nt; i++)
+        for (uint32_t r = 0; r < p->n_rows; r += 8) {
+            float out[8];
+            trees_of_8(p->sums + ((size_t)i * RF_MM_FLOAT_ROWS + r) * 16, out);
+            store_outputs(mm->dst + (size_t)(t + i) * mm->dst_stride + p->row + r, out,
+                          mm->bias ? mm->bias + p->row + r : NULL,
+                          p->n_rows - r < 8 ? p->n_rows - r : 8);
+        }
 }
 
 static void matmul_float(const rf_mm *mm, uint32_t begin, uint32_t end, float *scratch) {
-    const rf_tensor *w = mm->w;
-    const bool in_place = w->type == RF_DT_F32 || w->type == RF_DT_F16 || w->type == RF_DT_BF16;
-    if (in_place && mm->act->n_rows < RF_MM_TILE_MIN) {
-        few_in_place(mm, begin, end);
+    const uint32_t n_act = mm->act->n_rows;
+    if (n_act < RF_MM_TILE_MIN) {
+        few(mm, begin, end, scratch);
         return;
     }
-    const uint32_t step = RF_MM_FLOAT_ROWS / TILE_NR * TILE_NR; /* whole tiles */
-    const size_t stride = rf_mm_round16(w->cols);
-    for (uint32_t row = begin; row < end; row += step) {
-        uint32_t n = end - row < step ? end - row : step;
-        if (w->type == RF_DT_F32) {
-            decoded_rows(mm, rf_mm_row(w, row), w->row_bytes, row, n);
-            continue;
+    const uint32_t most = rf_mm_float_rows(mm->w->cols);
+    float_panel p = {.mm = mm, .sums = scratch};
+    p.w = scratch + (size_t)GROUP_NT * RF_MM_FLOAT_ROWS * 16;
+    for (p.row = begin; p.row < end; p.row += p.n_rows) {
+        p.n_rows = end - p.row < most ? end - p.row : most;
+        p.rows = (p.n_rows + TILE_NR - 1) / TILE_NR * TILE_NR;
+        decode_panel(&p);
+        uint32_t n_groups = (n_act + GROUP_NT - 1) / GROUP_NT;
+        for (uint32_t t = 0, nt; t < n_act; t += nt, n_groups--) {
+            nt = (n_act - t + n_groups - 1) / n_groups; /* groups of about the same size */
+            multiply_panel(&p, t, nt);
         }
-        for (uint32_t r = 0; r < n; r++)
-            decode_row(w, row + r, scratch + r * stride);
-        decoded_rows(mm, (const uint8_t *)scratch, stride * sizeof(float), row, n);
     }
 }

@@ -1,8 +1,15 @@
 /* mm_float_avx2.c - products of float weights with AVX2: sixteen lanes are two vectors. */
 #include "backend/cpu/lanes_avx2.h"
 
-#define TILE_NR 3
-#define TILE_NT 2
+typedef __m256 vec;
+#define VEC_LANES        8
+#define TILE_NT          3
+#define vec_zero()       _mm256_setzero_ps()
+#define vec_load(p)      _mm256_loadu_ps(p)
+#define vec_store(p, v)  _mm256_storeu_ps(p, v)
+#define vec_fma(a, b, c) _mm256_fmadd_ps(a, b, c)
+#define trees_of_8       rf_trees_of_8
+#define float_prefetch   rf_prefetch
 #include "backend/cpu/mm_float.h"
 
 void rf_mm_float_avx2(const rf_mm *mm, uint32_t begin, uint32_t end, void *scratch) {

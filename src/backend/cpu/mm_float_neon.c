@@ -1,8 +1,19 @@
 /* mm_float_neon.c - products of float weights with NEON: sixteen lanes are four vectors. */
 #include "backend/cpu/lanes_neon.h"
 
-#define TILE_NR 2
-#define TILE_NT 2
+typedef float32x4_t vec;
+#define VEC_LANES         4
+#define TILE_NT           6
+#define vec_zero()        vdupq_n_f32(0)
+#define vec_load(p)       vld1q_f32(p)
+#define vec_store(p, v)   vst1q_f32(p, v)
+#define vec_fma(a, b, c)  vfmaq_f32(c, a, b)
+#define float_prefetch(p) __builtin_prefetch(p)
+
+LANES_INLINE void trees_of_8(const float *s, float *out) {
+    for (int i = 0; i < 8; i++)
+        out[i] = lanes_tree16(lanes_load(s + 16 * i));
+}
 #include "backend/cpu/mm_float.h"
 
 void rf_mm_float_neon(const rf_mm *mm, uint32_t begin, uint32_t end, void *scratch) {

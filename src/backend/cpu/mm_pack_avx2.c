@@ -94,6 +94,8 @@ RF_INLINE void read_256(rf_mm_format f, const rf_mm_pack *p, const uint8_t *cons
             src = &any;
             out->d[l] = any.d;
             out->m[l] = any.m;
+        } else if (rf_is_grid(f)) {
+            out->d[l] = rf_grid_d(f, src);
         } else {
             const uint8_t *d = (const uint8_t *)src + rf_d_offset(f);
             out->d[l] = rf_get_f16(d);
@@ -217,6 +219,33 @@ void rf_mm_pack_avx2(const rf_mm_pack *p) {
         break;
     case RF_MM_Q3_K:
         pack(RF_MM_Q3_K, p);
+        break;
+    case RF_MM_IQ2_XXS:
+        pack(RF_MM_IQ2_XXS, p);
+        break;
+    case RF_MM_IQ2_XS:
+        pack(RF_MM_IQ2_XS, p);
+        break;
+    case RF_MM_IQ2_S:
+        pack(RF_MM_IQ2_S, p);
+        break;
+    case RF_MM_IQ3_XXS:
+        pack(RF_MM_IQ3_XXS, p);
+        break;
+    case RF_MM_IQ3_S:
+        pack(RF_MM_IQ3_S, p);
+        break;
+    case RF_MM_IQ1_S:
+        pack(RF_MM_IQ1_S, p);
+        break;
+    case RF_MM_IQ1_M:
+        pack(RF_MM_IQ1_M, p);
+        break;
+    case RF_MM_TQ1_0:
+        pack(RF_MM_TQ1_0, p);
+        break;
+    case RF_MM_TQ2_0:
+        pack(RF_MM_TQ2_0, p);
         break;
     case RF_MM_ANY_256:
         pack(RF_MM_ANY_256, p);

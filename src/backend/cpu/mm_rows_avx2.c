@@ -1,4 +1,5 @@
-/* mm_rows_avx2.c - integer products of 1 to 3 activation rows: weights are streamed once.
+/* mm_rows_avx2.c - integer products of few activation rows: weights are streamed once for every
+ * three, the second and third time from the first-level cache.
  *
  * Bound by memory: eight (groups of 32) or four (groups of 256) weight rows are in flight at a
  * time. Inside a group the integers are summed along k; the group's sums of all rows then lie in
@@ -8,7 +9,8 @@
 
 #define ROWS_32  8
 #define ROWS_256 4
-#define MAX_T    (RF_MM_TILE_MIN - 1)
+#define MAX_T    3
+#define AGAIN    16 /* weight rows that stay near for the next activation rows */
 
 RF_INLINE __m256i madd_ones(__m256i v) { return _mm256_madd_epi16(v, _mm256_set1_epi16(1)); }
 
@@ -92,6 +94,24 @@ RF_INLINE size_t block_bytes(rf_mm_format f) {
         return sizeof(rf_block_q2_k);
     case RF_MM_Q3_K:
         return sizeof(rf_block_q3_k);
+    case RF_MM_IQ2_XXS:
+        return sizeof(rf_block_iq2_xxs);
+    case RF_MM_IQ2_XS:
+        return sizeof(rf_block_iq2_xs);
+    case RF_MM_IQ2_S:
+        return sizeof(rf_block_iq2_s);
+    case RF_MM_IQ3_XXS:
+        return sizeof(rf_block_iq3_xxs);
+    case RF_MM_IQ3_S:
+        return sizeof(rf_block_iq3_s);
+    case RF_MM_IQ1_S:
+        return sizeof(rf_block_iq1_s);
+    case RF_MM_IQ1_M:
+        return sizeof(rf_block_iq1_m);
+    case RF_MM_TQ1_0:
+        return sizeof(rf_block_tq1_0);
+    case RF_MM_TQ2_0:
+        return sizeof(rf_block_tq2_0);
     case RF_MM_ANY_32:
     case RF_MM_ANY_256:
         break;
@@ -215,9 +235,9 @@ RF_INLINE void group_256(rf_mm_format f, int nt, const rf_mm_input *a, const int
             __m256i pairs = dot_pairs(rf_mm_is_signed(f), w[j], rf_load_256(x + 32 * j));
             i = _mm256_add_epi32(i, _mm256_madd_epi16(pairs, scale_of(s.spread, j)));
         }
-        if (f == RF_MM_Q3_K || f == RF_MM_Q6_K) { /* u = q + 4 or q + 32 */
+        if (rf_mm_off(f) > 0) {
             __m256i off = _mm256_madd_epi16(s.scale, rf_load_256(sum));
-            i = _mm256_sub_epi32(i, _mm256_slli_epi32(off, f == RF_MM_Q3_K ? 2 : 5));
+            i = _mm256_sub_epi32(i, _mm256_mullo_epi32(off, _mm256_set1_epi32(rf_mm_off(f))));
         }
         ints[t] = i;
         if (rf_mm_has_dmin(f) || f == RF_MM_ANY_256)
@@ -227,6 +247,12 @@ RF_INLINE void group_256(rf_mm_format f, int nt, const rf_mm_input *a, const int
 
 /* d and m of the four blocks. */
 RF_INLINE void floats_of_four(rf_mm_format f, const uint8_t *const p[4], __m128 *d, __m128 *m) {
+    if (rf_is_grid(f)) {
+        *d = _mm_setr_ps(rf_grid_d(f, p[0]), rf_grid_d(f, p[1]), rf_grid_d(f, p[2]),
+                         rf_grid_d(f, p[3]));
+        *m = _mm_setzero_ps();
+        return;
+    }
     const bool at_end =
         f == RF_MM_Q3_K || f == RF_MM_Q6_K; /* d is the block's last pair of bytes */
     const size_t at = rf_d_offset(f) - (at_end ? 2 : 0);
@@ -327,18 +353,51 @@ VARIANTS(256, Q6_K)
 VARIANTS(256, IQ4_XS)
 VARIANTS(256, Q2_K)
 VARIANTS(256, Q3_K)
+VARIANTS(256, IQ2_XXS)
+VARIANTS(256, IQ2_XS)
+VARIANTS(256, IQ2_S)
+VARIANTS(256, IQ3_XXS)
+VARIANTS(256, IQ3_S)
+VARIANTS(256, IQ1_S)
+VARIANTS(256, IQ1_M)
+VARIANTS(256, TQ1_0)
+VARIANTS(256, TQ2_0)
 VARIANTS(256, ANY_256)
 
 typedef void (*rows_fn)(const rf_mm *mm, uint32_t begin, uint32_t end, const int16_t *sums);
 #define ENTRY(f) [RF_MM_##f] = {rows_##f##_1, rows_##f##_2, rows_##f##_3}
 static const rows_fn variants[][MAX_T] = {
-    ENTRY(Q4_0),   ENTRY(Q4_1),   ENTRY(Q5_0),   ENTRY(Q5_1), ENTRY(Q8_0),
-    ENTRY(IQ4_NL), ENTRY(MXFP4),  ENTRY(ANY_32), ENTRY(Q4_K), ENTRY(Q5_K),
-    ENTRY(Q6_K),   ENTRY(IQ4_XS), ENTRY(Q2_K),   ENTRY(Q3_K), ENTRY(ANY_256),
+    ENTRY(Q4_0),  ENTRY(Q4_1),   ENTRY(Q5_0),    ENTRY(Q5_1),   ENTRY(Q8_0),  ENTRY(IQ4_NL),
+    ENTRY(MXFP4), ENTRY(ANY_32), ENTRY(Q4_K),    ENTRY(Q5_K),   ENTRY(Q6_K),  ENTRY(IQ4_XS),
+    ENTRY(Q2_K),  ENTRY(Q3_K),   ENTRY(IQ2_XXS), ENTRY(IQ2_XS), ENTRY(IQ2_S), ENTRY(IQ3_XXS),
+    ENTRY(IQ3_S), ENTRY(IQ1_S),  ENTRY(IQ1_M),   ENTRY(TQ1_0),  ENTRY(TQ2_0), ENTRY(ANY_256),
 };
 
+/* Rows [begin, end) for activation rows [t, t + n). */
+static void some_rows(const rf_mm *mm, uint32_t begin, uint32_t end, const int16_t *sums,
+                      uint32_t t, uint32_t n) {
+    const size_t cols = mm->act->n_cols, group = mm->act->view == RF_INT_256 ? 256 : 32;
+    rf_mm_input a = *mm->act;
+    rf_mm part = *mm;
+    a.n_rows = n;
+    a.q += t * cols;
+    a.d += t * (cols / group);
+    if (group == 32) a.sum += t * (cols / group);
+    part.act = &a;
+    part.dst += t * mm->dst_stride;
+    variants[rf_mm_format_of(mm->w->type)][n - 1](&part, begin, end, sums + t * (cols / 16));
+}
+
 void rf_mm_rows_avx2(const rf_mm *mm, uint32_t begin, uint32_t end, void *scratch) {
+    const uint32_t n_act = mm->act->n_rows, n_parts = (n_act + MAX_T - 1) / MAX_T;
+    const uint32_t step = n_parts == 1 ? end - begin : AGAIN;
     int16_t *sums = scratch;
     if (mm->act->view == RF_INT_256) rf_mm_sums16_avx2(mm->act, sums);
-    variants[rf_mm_format_of(mm->w->type)][mm->act->n_rows - 1](mm, begin, end, sums);
+    for (uint32_t row = begin; row < end; row += step) {
+        uint32_t last = end - row < step ? end : row + step, left = n_parts;
+        for (uint32_t t = 0, n; t < n_act; t += n, left--) {
+            n = (n_act - t + left - 1) / left; /* parts of about the same size */
+            some_rows(mm, row, last, sums, t, n);
+        }
+    }
 }

@@ -8,7 +8,10 @@
 #include "backend/cpu/mm.h"
 
 size_t rf_mm_scratch_bytes(uint32_t max_act_rows, uint32_t max_cols) {
-    size_t floats = rf_mm_round16(max_cols) * sizeof(float) * RF_MM_FLOAT_ROWS;
+    size_t row = ((size_t)max_cols + RF_MM_FLOAT_STRETCH) * sizeof(float);
+    size_t floats = row * RF_MM_FLOAT_NR; /* a panel of few rows, or of as many as this allows: */
+    floats = floats > RF_MM_FLOAT_BYTES ? floats : RF_MM_FLOAT_BYTES;
+    floats += (size_t)RF_MM_FLOAT_NT * RF_MM_FLOAT_ROWS * 16 * sizeof(float);
     size_t ints = RF_MM_PANEL_BYTES + (size_t)max_act_rows * (max_cols / 16) * sizeof(int16_t);
     size_t most = floats > ints ? floats : ints;
     return (most + 63) & ~(size_t)63;
@@ -16,12 +19,13 @@ size_t rf_mm_scratch_bytes(uint32_t max_act_rows, uint32_t max_cols) {
 
 rf_mm_range rf_mm_range_of(rf_dtype t) {
     static const rf_mm_range ranges[RF_DT_COUNT] = {
-        [RF_DT_Q1_0] = {1, 2},    [RF_DT_Q2_0] = {1, 3},   [RF_DT_Q4_0] = {8, 15},
-        [RF_DT_Q4_1] = {0, 15},   [RF_DT_Q5_0] = {16, 31}, [RF_DT_Q5_1] = {0, 31},
-        [RF_DT_MXFP4] = {12, 24}, [RF_DT_Q2_K] = {0, 3},   [RF_DT_Q3_K] = {4, 7},
-        [RF_DT_Q4_K] = {0, 15},   [RF_DT_Q5_K] = {0, 31},  [RF_DT_Q6_K] = {32, 63},
-        [RF_DT_IQ1_S] = {9, 18},  [RF_DT_IQ1_M] = {9, 18}, [RF_DT_IQ3_S] = {15, 30},
-        [RF_DT_TQ1_0] = {1, 2},   [RF_DT_TQ2_0] = {1, 3},
+        [RF_DT_Q1_0] = {1, 2},       [RF_DT_Q2_0] = {1, 3},     [RF_DT_Q4_0] = {8, 15},
+        [RF_DT_Q4_1] = {0, 15},      [RF_DT_Q5_0] = {16, 31},   [RF_DT_Q5_1] = {0, 31},
+        [RF_DT_MXFP4] = {12, 24},    [RF_DT_Q2_K] = {0, 3},     [RF_DT_Q3_K] = {4, 7},
+        [RF_DT_Q4_K] = {0, 15},      [RF_DT_Q5_K] = {0, 31},    [RF_DT_Q6_K] = {32, 63},
+        [RF_DT_IQ1_S] = {9, 18},     [RF_DT_IQ1_M] = {9, 18},   [RF_DT_IQ3_S] = {15, 30},
+        [RF_DT_IQ2_XXS] = {43, 86},  [RF_DT_IQ2_XS] = {43, 86}, [RF_DT_IQ2_S] = {43, 86},
+        [RF_DT_IQ3_XXS] = {62, 124}, [RF_DT_TQ1_0] = {1, 2},    [RF_DT_TQ2_0] = {1, 3},
     };
     rf_mm_range r = ranges[t];
     return r.u_max > 0 ? r : (rf_mm_range){128, 255};

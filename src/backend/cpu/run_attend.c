@@ -34,10 +34,45 @@ static void store_q8_0(const rf_cpu_runner *r, uint8_t *dst, const float *src, u
     }
 }
 
+/* One group of 32: multiples -8 .. 7 of a scale such that the value of largest size is -8 of it. */
+static rf_block_q4_0 group_q4_0(const float x[32]) {
+    rf_block_q4_0 b = {{0}, {0}};
+    float most = 0;
+    uint32_t most_bits = 0;
+    for (int i = 0; i < 32; i++) {
+        uint32_t bits;
+        memcpy(&bits, &x[i], sizeof bits);
+        bits &= 0x7fffffff;
+        most = bits > most_bits ? x[i] : most;
+        most_bits = bits > most_bits ? bits : most_bits;
+    }
+    float d = most / -8, id = d != 0 ? 1 / d : 0;
+    uint16_t half = rf_f32_to_f16(d);
+    memcpy(b.d, &half, sizeof b.d);
+    for (int i = 0; i < 32; i++) {
+        float q = x[i] * id + 8.5f;
+        q = q > 0 ? q : 0; /* a NaN too */
+        q = q < 15 ? q : 15;
+        b.qs[i % 16] = (uint8_t)(b.qs[i % 16] | (unsigned)q << (i < 16 ? 0 : 4));
+    }
+    return b;
+}
+
+static void store_q4_0(uint8_t *dst, const float *src, uint32_t n) {
+    for (uint32_t i = 0; i < n; i += 32) {
+        float x[32] = {0};
+        memcpy(x, src + i, (n - i < 32 ? n - i : 32) * sizeof *x);
+        rf_block_q4_0 b = group_q4_0(x);
+        memcpy(dst + i / 32 * sizeof b, &b, sizeof b);
+    }
+}
+
 static void store_head(const rf_cpu_runner *r, rf_dtype type, uint8_t *dst, const float *src,
                        uint32_t n) {
     if (type == RF_DT_Q8_0)
         store_q8_0(r, dst, src, n);
+    else if (type == RF_DT_Q4_0)
+        store_q4_0(dst, src, n);
     else if (type == RF_DT_F16)
         r->k->f32_to_f16((uint16_t *)(void *)dst, src, n);
     else if (type == RF_DT_BF16)
@@ -108,6 +143,8 @@ static void attend_heads(const rf_cpu_runner *r, uint32_t row, uint32_t head, ui
         args.v_block = args.k_block;
         args.v_row = args.k_row;
     }
+    if (s->pattern.kind == RF_ATTN_PREFIX)
+        args.pattern.n_global = r->b->n_prefix ? r->b->n_prefix[seq] : 0;
     if (s->pattern.kind == RF_ATTN_CUSTOM) args.mask = r->b->mask + (size_t)row * r->b->mask_stride;
     r->k->attend(&args);
 }

@@ -49,6 +49,16 @@ static inline __m256 rf_tree8x8(const __m256 s[8]) {
     return _mm256_permutevar8x32_ps(c, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
 }
 
+/* tree16 of eight times sixteen lanes. */
+static inline void rf_trees_of_8(const float *s, float *out) {
+    __m256 v[8];
+    for (int i = 0; i < 8; i++)
+        v[i] = _mm256_add_ps(_mm256_loadu_ps(s + 16 * i), _mm256_loadu_ps(s + 16 * i + 8));
+    _mm256_storeu_ps(out, rf_tree8x8(v));
+}
+
+static inline void rf_prefetch(const void *p) { _mm_prefetch((const char *)p, _MM_HINT_T0); }
+
 /* Eight interleaved (cos, sin) pairs into eight cosines and eight sines. */
 static inline void rf_split_pairs8(const float *cos_sin, __m256 *c, __m256 *s) {
     __m256 lo = _mm256_loadu_ps(cos_sin), hi = _mm256_loadu_ps(cos_sin + 8);

@@ -181,7 +181,8 @@ static void accumulate_avx2(float *acc, const float *p, uint32_t bits, const flo
 }
 
 static void attend_avx2(const rf_attend *a) {
-    static const rf_attend_parts parts = {widen, dot8_avx2, soften_avx2, accumulate_avx2};
+    static const rf_attend_parts parts = {widen, dot8_avx2, soften_avx2, accumulate_avx2,
+                                          fold_lanes};
     rf_attend_walk(a, &parts);
 }
 

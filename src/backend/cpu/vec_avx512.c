@@ -143,7 +143,8 @@ static void accumulate_avx512(float *acc, const float *p, uint32_t bits, const f
 }
 
 static void attend_avx512(const rf_attend *a) {
-    static const rf_attend_parts parts = {widen, dot8_avx512, soften_avx512, accumulate_avx512};
+    static const rf_attend_parts parts = {widen, dot8_avx512, soften_avx512, accumulate_avx512,
+                                          fold_lanes};
     rf_attend_walk(a, &parts);
 }
 

@@ -187,7 +187,8 @@ static void accumulate_neon(float *acc, const float *p, uint32_t bits, const flo
 }
 
 static void attend_neon(const rf_attend *a) {
-    static const rf_attend_parts parts = {widen, dot8_neon, soften_neon, accumulate_neon};
+    static const rf_attend_parts parts = {widen, dot8_neon, soften_neon, accumulate_neon,
+                                          fold_lanes};
     rf_attend_walk(a, &parts);
 }
 

@@ -138,6 +138,14 @@ static void add_scaled_lanes(float *dst, const float *x, float scale, size_t n) 
     }
 }
 
+static void fold_lanes(float *total, const float *acc, float c_total, float c_acc, size_t n) {
+    for (size_t k = 0; k < n; k += 16) {
+        lanes s = lanes_mul(lanes_load_n(total + k, n - k), lanes_set(c_total));
+        s = lanes_fma(lanes_load_n(acc + k, n - k), lanes_set(c_acc), s);
+        lanes_store_n(total + k, s, n - k);
+    }
+}
+
 LANES_INLINE lanes soft_capped(lanes x, float cap) {
     return lanes_mul(lanes_set(cap), lanes_tanh(lanes_div(x, lanes_set(cap))));
 }

@@ -34,6 +34,11 @@ static float kv_at(const uint8_t *row, uint32_t i, rf_dtype type) {
         const rf_block_q8_0 *b = (const rf_block_q8_0 *)(const void *)row + i / 32;
         return (float)b->qs[i % 32] * rf_load_half(b->d);
     }
+    if (type == RF_DT_Q4_0) {
+        const rf_block_q4_0 *b = (const rf_block_q4_0 *)(const void *)row + i / 32;
+        int q = b->qs[i % 16] >> (i % 32 < 16 ? 0 : 4) & 15;
+        return (float)(q - 8) * rf_load_half(b->d);
+    }
     float f;
     memcpy(&f, row + 4 * (size_t)i, sizeof f);
     return f;
@@ -89,20 +94,51 @@ static void attend_block(const rf_attend *a, const float *q, float *acc, head_st
     st->l += tree32(p);
 }
 
+/* One segment's blocks [b, end); false when none of its keys is visible. */
+static bool attend_segment(const rf_attend *a, const rf_attend_span *span, const float *q,
+                           float *acc, head_state *st, uint32_t b, uint32_t end) {
+    bool is_seen = false;
+    *st = (head_state){-INFINITY, 0.0f};
+    memset(acc, 0, a->value_dim * sizeof *acc);
+    for (; b < end; b++) {
+        uint32_t bits = rf_attend_bits(a, span, b);
+        if (bits) attend_block(a, q, acc, st, b, bits);
+        is_seen = is_seen || bits;
+    }
+    return is_seen;
+}
+
+static void fold_segment(float *total, head_state *t, const float *acc, const head_state *st,
+                         uint32_t n) {
+    float m = st->m > t->m ? st->m : t->m;
+    if (t->m == -INFINITY) { /* the first one */
+        *t = *st;
+        memcpy(total, acc, n * sizeof *total);
+        return;
+    }
+    float c_total = rf_expf(t->m - m), c_acc = rf_expf(st->m - m);
+    t->m = m;
+    t->l = fmaf(st->l, c_acc, t->l * c_total);
+    fold_lanes(total, acc, c_total, c_acc, n);
+}
+
 static void attend_scalar(const rf_attend *a) {
     rf_attend_span span = rf_attend_span_of(a);
-    uint32_t end = rf_attend_end_block(&span);
+    uint32_t end = rf_attend_end_block(&span), next;
+    float acc[RF_MAX_HEAD_DIM];
     for (uint32_t h = 0; h < a->n_q; h++) {
-        float *acc = a->dst + (size_t)h * a->value_dim, sink = rf_attend_sink(a, h);
-        head_state st = {sink, sink == -INFINITY ? 0.0f : 1.0f};
-        memset(acc, 0, a->value_dim * sizeof *acc);
-        for (uint32_t b = rf_attend_first_block(&span); b < end; b++) {
-            uint32_t bits = rf_attend_bits(a, &span, b);
-            if (bits) attend_block(a, a->q + (size_t)h * a->head_dim, acc, &st, b, bits);
+        const float *q = a->q + (size_t)h * a->head_dim;
+        float *total = a->dst + (size_t)h * a->value_dim, sink = rf_attend_sink(a, h);
+        head_state t = {sink, sink == -INFINITY ? 0.0f : 1.0f}, st;
+        memset(total, 0, a->value_dim * sizeof *total);
+        for (uint32_t b = rf_attend_first_block(&span); b < end; b = next) {
+            next = rf_attend_segment_end(b, end);
+            if (attend_segment(a, &span, q, acc, &st, b, next))
+                fold_segment(total, &t, acc, &st, a->value_dim);
         }
-        if (st.l == 0.0f) continue; /* no key is visible */
+        if (t.l == 0.0f) continue; /* no key is visible */
         for (uint32_t d = 0; d < a->value_dim; d++)
-            acc[d] /= st.l;
+            total[d] /= t.l;
     }
 }
 

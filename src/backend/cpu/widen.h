@@ -32,12 +32,25 @@ static inline void widen_q8_0(float *dst, const uint8_t *src, uint32_t n) {
     }
 }
 
+static inline void widen_q4_0(float *dst, const uint8_t *src, uint32_t n) {
+    for (uint32_t i = 0; i < n; i += 16) {
+        const rf_block_q4_0 *b = (const rf_block_q4_0 *)(const void *)src + i / 32;
+        int8_t q[16];
+        for (uint32_t j = 0; j < 16; j++)
+            q[j] = (int8_t)((b->qs[j] >> (i % 32 / 4) & 15) - 8);
+        lanes x = lanes_mul(lanes_load_i8(q), lanes_set(rf_load_half(b->d)));
+        lanes_store_n(dst + i, x, n - i);
+    }
+}
+
 /* n values from the start of a block of a row of any format but F32; src needs no alignment. */
 static inline void widen(float *dst, const uint8_t *src, uint32_t n, rf_dtype type) {
     if (type == RF_DT_F16)
         widen_f16(dst, src, n);
     else if (type == RF_DT_BF16)
         widen_bf16(dst, src, n);
-    else
+    else if (type == RF_DT_Q8_0)
         widen_q8_0(dst, src, n);
+    else
+        widen_q4_0(dst, src, n);
 }

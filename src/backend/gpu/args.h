@@ -11,11 +11,13 @@ extern "C" {
 #endif
 
 enum {
-    RF_GPU_TILE_ROWS = 32,   /* weight rows of a tile */
-    RF_GPU_CHUNK = 32,       /* columns of a chunk */
-    RF_GPU_BLOCK_ROWS = 128, /* weight rows of a block with many activation rows */
-    RF_GPU_BLOCK_COLS = 64,  /* activation rows of such a block */
-    RF_GPU_MAX_PRODUCTS = 3  /* matrices that one launch multiplies with the same rows */
+    RF_GPU_TILE_ROWS = 32,      /* weight rows of a tile */
+    RF_GPU_CHUNK = 32,          /* columns of a chunk */
+    RF_GPU_BLOCK_ROWS = 128,    /* weight rows of a block with many activation rows */
+    RF_GPU_BLOCK_COLS = 64,     /* activation rows of such a block */
+    RF_GPU_MAX_PRODUCTS = 3,    /* matrices that one launch multiplies with the same rows */
+    RF_GPU_SEGMENT_BLOCKS = 8,  /* KV blocks that attention adds up by themselves: RF_KV_SEGMENT */
+    RF_GPU_ATTEND_VEC_DIM = 128 /* widest head of attend_vec */
 };
 
 /* How a weight lies on the device (pack.h says where every byte is). */
@@ -53,6 +55,7 @@ typedef struct rf_gpu_batch {
     const uint32_t *pos;     /* [T] */
     const uint32_t *row_seq; /* [T] the sequence of each row */
     const uint32_t *kv_len;  /* [n_seqs] */
+    const uint32_t *prefix;  /* [n_seqs] n_prefix */
     const uint32_t *table;   /* [n_seqs][table_stride] */
     const float *mask;       /* RF_ATTN_CUSTOM: [T][mask_stride], else NULL */
     uint32_t table_stride, mask_stride;
@@ -127,11 +130,12 @@ typedef struct rf_gpu_lists_args {
 typedef struct rf_gpu_heads {
     const float *x;       /* [T][n_heads][head_dim] */
     float *dst;           /* likewise, may be x; NULL: only the pool is written */
-    void *pool;           /* [n_kv_blocks][n_heads][32][head_dim] f32 or f16, or NULL */
+    void *pool;           /* [n_kv_blocks][n_heads][32][head_dim] of pool_type, or NULL */
     const float *w, *b;   /* of the norm, [head_dim] or NULL */
     const float *cos_sin; /* [positions][n_dims / 2][2]; NULL: no rotation */
     uint32_t n_heads, head_dim, n_dims, neox;
-    uint32_t norm; /* rf_gpu_norm_kind */
+    uint32_t norm;      /* rf_gpu_norm_kind */
+    uint32_t pool_type; /* rf_dtype */
     float eps;
 } rf_gpu_heads;
 
@@ -140,22 +144,25 @@ typedef struct rf_gpu_heads_args {
     rf_gpu_heads part[3];
     rf_gpu_batch batch; /* pos; with a pool also row_seq and table */
     uint32_t n_parts, n_rows;
-    uint32_t kv_f16;
 } rf_gpu_heads_args;
 
 typedef struct rf_gpu_attend_args {
     const float *q;     /* [T][n_heads][head_dim] */
     float *dst;         /* [T][n_heads][value_dim] */
     const float *sinks; /* [n_heads] or NULL */
-    const void *k;      /* this layer's pool, [n_kv_blocks][n_kv_heads][32][head_dim] */
+    const void *k;      /* this layer's pool, [n_kv_blocks][n_kv_heads][32][head_dim] of k_type */
     const void *v; /* [n_kv_blocks][n_kv_heads][32][value_dim]; NULL: the keys' first columns */
     rf_gpu_batch batch;
     uint32_t n_rows, n_heads, n_kv_heads, head_dim, value_dim;
-    uint32_t kv_f16;
+    uint32_t k_type, v_type;            /* rf_dtype */
     uint32_t pattern, window, n_global; /* rf_attn_pattern */
     float scale, softcap;               /* softcap 0: none */
     uint32_t max_kv_len;                /* no kv_len of the batch is longer */
-    uint32_t step_blocks;               /* chosen by rf_gpu_op_attend */
+    /* Room for segments that are made side by side, or NULL: weighted values
+     * [n_rows][n_heads][n_splits][value_dim], then maximum and sum [n_rows][n_heads][n_splits][2]. */
+    float *parts;
+    uint64_t parts_bytes;
+    uint32_t step_blocks, n_splits; /* chosen by rf_gpu_op_attend; n_splits 1: not split */
 } rf_gpu_attend_args;
 
 typedef enum rf_gpu_each_op {

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/digest.h"
+
 extern const rf_gpu_code rf_gpu_codes[]; /* made by the build; ends with a row of NULL */
 
 const char *rf_gpu_code_target(size_t i) {
@@ -30,6 +32,8 @@ static const char *family_of(const char *arch) {
         if (strncmp(arch, families[i][0], strlen(families[i][0])) == 0) return families[i][1];
     return NULL;
 }
+
+enum { FIRST_TO_OVERLAP = 90 }; /* of NVIDIA's targets: as port.h has it */
 
 static long version_of(const char *target) {
     return strncmp(target, "sm_", 3) == 0 ? strtol(target + 3, NULL, 10) : 0;
@@ -62,12 +66,29 @@ static rf_status no_code(const rf_gpu_queue *q, rf_error *e) {
                    q->info.name, q->info.arch, have, q->info.arch);
 }
 
+/* What a verdict about these kernels and the code that launches them is kept under. */
+static rf_status digest(rf_gpu_queue *q, const rf_gpu_code *code, rf_error *e) {
+    rf_sha256 *h;
+    char hex[RF_SHA256_HEX];
+    if (rf_sha256_create(&h) != RF_OK) return rf_fail_nomem(e, sizeof hex);
+    rf_sha256_add(h, RF_VERSION, sizeof RF_VERSION);
+    if (code->image)
+        rf_sha256_add(h, code->image,
+                      (size_t)((const uint8_t *)code->end - (const uint8_t *)code->image));
+    rf_sha256_hex(h, hex);
+    memcpy(q->code_digest, hex, sizeof q->code_digest);
+    rf_sha256_free(h);
+    return RF_OK;
+}
+
 rf_status rf_gpu_code_load(rf_gpu_queue *q, const char **target, rf_error *e) {
-    static const rf_gpu_code host = {"host", NULL}; /* a driver that brings its own kernels */
+    static const rf_gpu_code host = {"host", NULL, NULL}; /* a driver that brings its own kernels */
     const rf_gpu_code *code =
         strcmp(q->info.arch, host.target) == 0 ? &host : rf_gpu_code_for(q->info.arch, NULL);
     if (!code) return no_code(q, e);
     *target = code->target;
+    q->overlaps = q->driver->launch_early && version_of(code->target) >= FIRST_TO_OVERLAP;
+    RF_TRY(digest(q, code, e));
     int failed = q->driver->module_load(&q->module, code->image);
     if (failed) {
         q->module = NULL;

@@ -11,7 +11,7 @@ extern "C" {
 
 typedef struct rf_gpu_code {
     const char *target; /* "gfx1100", "gfx11-generic", "sm_80" */
-    const void *image;
+    const void *image, *end;
 } rf_gpu_code;
 
 /* The ith target of this build, NULL past the last. */

@@ -44,6 +44,7 @@ static struct {
     int (*attribute)(int *, int, int);
     int (*set_device)(int);
     int (*properties)(void *, int);
+    int (*reset)(void); /* the device of this thread */
     int arch_at;
 } hip;
 
@@ -55,13 +56,13 @@ static struct {
     int (*device_memory)(size_t *, int);
     int (*attribute)(int *, int, int);
     int (*retain)(void **, int);
+    int (*reset)(int);
     int (*set_current)(void *);
     int (*error_string)(int, const char **);
     int (*module_function)(rf_gpu_function *, rf_gpu_module, const char *);
     int (*function_get)(int *, int, rf_gpu_function);
     int (*function_set)(rf_gpu_function, int, int);
-    int (*launch)(rf_gpu_function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
-                  unsigned, rf_gpu_stream, void **, void **);
+    int (*launch_ex)(const void *config, rf_gpu_function, void **, void **);
     void *context[MAX_DEVICES]; /* retained once for the life of the program */
 } cuda;
 
@@ -121,6 +122,20 @@ static int cuda_use_device(int device) {
     return code ? code : cuda.set_current(context);
 }
 
+static int cuda_reset(int device) {
+    int number = 0, code = cuda.device_get(&number, device);
+    pthread_mutex_lock(&lock);
+    if (!code) code = cuda.reset(number);
+    cuda.context[device] = NULL; /* to be retained anew */
+    pthread_mutex_unlock(&lock);
+    return code;
+}
+
+static int hip_reset(int device) {
+    int code = hip.set_device(device);
+    return code ? code : hip.reset();
+}
+
 static const char *cuda_error_text(int code) {
     const char *text = NULL;
     if (cuda.error_string(code, &text) != 0 || !text) return "an error that the driver cannot name";
@@ -134,6 +149,32 @@ static int cuda_module_function(rf_gpu_function *out, rf_gpu_module m, const cha
     if (!code) code = cuda.attribute(&most, SHARED_OPT_IN, 0);
     if (!code) code = cuda.function_get(&taken, FUNCTION_SHARED, *out);
     return code ? code : cuda.function_set(*out, FUNCTION_MAX_DYNAMIC, most - taken);
+}
+
+/* cuLaunchKernelEx's struct and its attribute, whose value takes 64 bytes. */
+typedef struct cuda_attribute {
+    int id, pad;
+    int value[16];
+} cuda_attribute;
+typedef struct cuda_config {
+    unsigned grid[3], block[3], shared_bytes;
+    rf_gpu_stream stream;
+    cuda_attribute *attributes;
+    unsigned n_attributes;
+} cuda_config;
+
+static int cuda_launch_early(rf_gpu_function f, unsigned grid_x, unsigned grid_y, unsigned grid_z,
+                             unsigned block_x, unsigned block_y, unsigned block_z,
+                             unsigned shared_bytes, rf_gpu_stream s, void **params, void **extra) {
+    enum { PROGRAMMATIC_STREAM_SERIALIZATION = 6 };
+    cuda_attribute attribute = {.id = PROGRAMMATIC_STREAM_SERIALIZATION, .value = {1}};
+    cuda_config config = {.grid = {grid_x, grid_y, grid_z},
+                          .block = {block_x, block_y, block_z},
+                          .shared_bytes = shared_bytes,
+                          .stream = s,
+                          .attributes = &attribute,
+                          .n_attributes = 1};
+    return cuda.launch_ex(&config, f, params, extra);
 }
 
 /* Loading ----------------------------------------------------------------------------------------*/
@@ -198,6 +239,7 @@ static const char *look_up_cuda(rf_gpu_driver *d, void *library) {
         {&cuda.device_memory, "cuDeviceTotalMem_v2", NULL},
         {&cuda.attribute, "cuDeviceGetAttribute", NULL},
         {&cuda.retain, "cuDevicePrimaryCtxRetain", NULL},
+        {&cuda.reset, "cuDevicePrimaryCtxReset_v2", NULL},
         {&cuda.set_current, "cuCtxSetCurrent", NULL},
         {&cuda.error_string, "cuGetErrorString", NULL},
         {&cuda.module_function, "cuModuleGetFunction", NULL},
@@ -206,8 +248,11 @@ static const char *look_up_cuda(rf_gpu_driver *d, void *library) {
     };
     d->device_info = cuda_device_info;
     d->use_device = cuda_use_device;
+    d->reset = cuda_reset;
     d->module_function = cuda_module_function;
     d->error_text = cuda_error_text;
+    const symbol early = {&cuda.launch_ex, "cuLaunchKernelEx", NULL}; /* since CUDA 11.8 */
+    if (!look_up(library, &early, 1, true)) d->launch_early = cuda_launch_early;
     return look_up(library, all, RF_COUNT(all), true);
 }
 
@@ -218,9 +263,12 @@ static const char *look_up_hip(rf_gpu_driver *d, void *library) {
         {&hip.device_name, NULL, "hipDeviceGetName"},
         {&hip.device_memory, NULL, "hipDeviceTotalMem"},
         {&hip.attribute, NULL, "hipDeviceGetAttribute"},
+        {&hip.set_device, NULL, "hipSetDevice"},
+        {&hip.reset, NULL, "hipDeviceReset"},
         {&d->use_device, NULL, "hipSetDevice"},
     };
     d->device_info = hip_device_info;
+    d->reset = hip_reset;
     const symbol now = {&hip.properties, NULL, "hipGetDevicePropertiesR0600"};
     const symbol old = {&hip.properties, NULL, "hipGetDeviceProperties"};
     bool is_old = look_up(library, &now, 1, false) != NULL;
@@ -332,6 +380,12 @@ rf_status rf_gpu_status(const rf_gpu_queue *q, rf_error *e) {
     return rf_fail(e, q->error.status, "%s", q->error.text);
 }
 
+static void open_stream(rf_gpu_queue *q) {
+    q->stream = NULL;
+    if (ok(q, q->driver->use_device(q->device), "opening the device"))
+        ok(q, q->driver->stream_create(&q->stream, STREAM_NON_BLOCKING), "creating a stream");
+}
+
 rf_status rf_gpu_open(rf_gpu_queue *q, const rf_gpu_driver *d, int device, rf_error *e) {
     int n = 0;
     *q = (rf_gpu_queue){.driver = d, .device = device};
@@ -344,8 +398,11 @@ rf_status rf_gpu_open(rf_gpu_queue *q, const rf_gpu_driver *d, int device, rf_er
     rf_gpu_info info;
     if (is_sound(q) && ok(q, d->device_info(device, &info), "reading its properties"))
         q->info = info;
-    if (is_sound(q)) ok(q, d->use_device(device), "opening the device");
-    if (is_sound(q)) ok(q, d->stream_create(&q->stream, STREAM_NON_BLOCKING), "creating a stream");
+    if (is_sound(q)) open_stream(q);
+    if (q->error.status == RF_EDEVICE && d->reset(device) == 0) {
+        q->error = (rf_error){.status = RF_OK};
+        open_stream(q);
+    }
     rf_status s = rf_gpu_status(q, e);
     if (s != RF_OK) rf_gpu_close(q);
     return s;
@@ -372,9 +429,11 @@ void rf_gpu_launch(rf_gpu_queue *q, rf_gpu_kernel kernel, rf_gpu_grid grid, uint
     if (!is_sound(q) || grid.x == 0 || grid.y == 0 || grid.z == 0) return;
     memcpy(copy, args, args_bytes);
     void *params[] = {copy};
-    int code = q->driver->launch(q->function[kernel], grid.x, grid.y, grid.z, block, 1, 1,
-                                 shared_bytes, q->stream, params, NULL);
+    int code = (q->overlaps ? q->driver->launch_early
+                            : q->driver->launch)(q->function[kernel], grid.x, grid.y, grid.z, block,
+                                                 1, 1, shared_bytes, q->stream, params, NULL);
     q->n_launches++;
+    q->launched[kernel] = true;
     if (code) {
         char what[120];
         snprintf(what, sizeof what, "launching %s (%u x %u x %u blocks of %u, %u bytes shared)",

@@ -43,6 +43,7 @@ typedef struct rf_gpu_driver {
     int (*device_count)(int *n);
     int (*device_info)(int device, rf_gpu_info *out);
     int (*use_device)(int device); /* for this thread */
+    int (*reset)(int device);      /* everything this process has on it is gone */
     int (*mem_info)(size_t *n_free, size_t *n_total);
     int (*alloc)(void **out, size_t n);
     int (*free)(void *p);
@@ -65,6 +66,11 @@ typedef struct rf_gpu_driver {
     int (*launch)(rf_gpu_function f, unsigned grid_x, unsigned grid_y, unsigned grid_z,
                   unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes,
                   rf_gpu_stream s, void **params, void **extra);
+    /* As launch, but the kernel may start before the one in front has ended: kernels that know how to
+     * wait themselves.  NULL where a driver cannot. */
+    int (*launch_early)(rf_gpu_function f, unsigned grid_x, unsigned grid_y, unsigned grid_z,
+                        unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes,
+                        rf_gpu_stream s, void **params, void **extra);
     int (*capture_begin)(rf_gpu_stream s, int mode);
     int (*capture_end)(rf_gpu_stream s, rf_gpu_graph *out);
     int (*graph_instantiate)(rf_gpu_graph_exec *out, rf_gpu_graph g, unsigned long long flags);
@@ -93,11 +99,16 @@ typedef struct rf_gpu_queue { /* a device, its one stream and its kernels */
     rf_gpu_stream stream;
     rf_gpu_module module;
     rf_gpu_function function[RF_GPU_KERNEL_COUNT];
-    rf_error error;      /* the first failure; status RF_OK: none */
-    uint64_t n_launches; /* so far */
+    bool overlaps;                      /* kernels start before those in front have ended */
+    bool left_out[RF_GPU_KERNEL_COUNT]; /* failed the self-test: not to be launched */
+    bool launched[RF_GPU_KERNEL_COUNT]; /* so far */
+    char code_digest[65];               /* of the kernels and this program's version, in hex */
+    rf_error error;                     /* the first failure; status RF_OK: none */
+    uint64_t n_launches;                /* so far */
 } rf_gpu_queue;
 
-/* Opens device number `device` and its stream; the kernels come with rf_gpu_code_load. */
+/* Opens device number `device` and its stream; the kernels come with rf_gpu_code_load.  A device that a
+ * fault has left useless to this process is reset first. */
 RF_CHECKED rf_status rf_gpu_open(rf_gpu_queue *q, const rf_gpu_driver *d, int device, rf_error *e);
 void rf_gpu_close(rf_gpu_queue *q); /* waits; a queue of zeros is fine */
 void rf_gpu_enter(rf_gpu_queue *q); /* makes the device current in this thread */

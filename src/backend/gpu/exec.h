@@ -30,6 +30,7 @@ struct rf_backend {
     rf_gpu_store weights;
     rf_pool *pool;        /* packs weights, decodes embeddings */
     pthread_mutex_t lock; /* one call at a time uses the queue and the pool */
+    rf_exec *execs;       /* list */
     char target[32];      /* of the code object in use */
 };
 
@@ -72,6 +73,7 @@ static inline rf_gpu_item rf_gpu_rope_item(const rf_plan *p, uint32_t i) {
 static inline rf_gpu_item rf_gpu_lists_item(const rf_plan *p) {
     return rf_gpu_rope_item(p, p->n_steps);
 }
+static inline rf_gpu_item rf_gpu_parts_item(const rf_plan *p) { return rf_gpu_lists_item(p) + 1; }
 
 typedef struct rf_gpu_slot {
     rf_gpu_item item;
@@ -122,6 +124,10 @@ typedef struct rf_gpu_shape {
     uint32_t n_tokens, n_seqs, n_outputs, table_stride, mask_stride, max_kv_len;
 } rf_gpu_shape;
 
+typedef struct rf_gpu_kernels {
+    bool launched[RF_GPU_KERNEL_COUNT];
+} rf_gpu_kernels;
+
 typedef struct rf_gpu_recording {
     rf_gpu_shape shape;
     rf_gpu_graph_exec graph; /* NULL: seen once, not recorded yet */
@@ -130,17 +136,19 @@ typedef struct rf_gpu_recording {
 
 /* A batch's arrays and embeddings, side by side in one block that is uploaded at once. */
 typedef struct rf_gpu_input {
-    size_t pos_at, row_seq_at, out_row_at, kv_len_at, table_at, mask_at, embed_at, bytes;
+    size_t pos_at, row_seq_at, out_row_at, kv_len_at, prefix_at, table_at, mask_at, embed_at, bytes;
 } rf_gpu_input;
 
 struct rf_exec {
+    rf_exec *next; /* of the backend */
     rf_backend *backend;
     const rf_plan *plan;
     rf_limits limits;
     rf_arena *arena;    /* the exec itself, tasks, small tables */
     rf_gpu_task *tasks; /* [n_tasks] */
     uint32_t n_tasks;
-    rf_gpu_embed *embeds; /* [n_embeds] */
+    rf_gpu_kernels *by_task; /* [n_tasks] in the latest run; NULL: nobody asked */
+    rf_gpu_embed *embeds;    /* [n_embeds] */
     uint32_t n_embeds;
     size_t embed_floats;  /* of a row of all embeds, each a multiple of 16 */
     rf_gpu_place *places; /* [3 * n_vals] values, and their rows in integers */
@@ -151,9 +159,11 @@ struct rf_exec {
     rf_gpu_weights weights; /* what the store holds for this exec */
 
     uint8_t *memory; /* one block on the device, of the parts that follow */
-    size_t device_bytes, host_bytes, kv_at, kv_bytes, input_at, input_cap, lists_at, lists_bytes;
-    uint8_t *staging; /* [input_cap] pinned */
-    float *result;    /* [max_outputs][n_result] pinned */
+    size_t value_bytes, device_bytes, host_bytes, kv_at, kv_bytes, input_at, input_cap, lists_at,
+        lists_bytes;
+    size_t parts_at, parts_bytes; /* scratch of attention */
+    uint8_t *staging;             /* [input_cap] pinned */
+    float *result;                /* [max_outputs][n_result] pinned */
 
     rf_gpu_recording recording[RF_GPU_MAX_GRAPHS];
     bool graphs_off; /* this driver cannot record, or the plan keeps its values */
@@ -163,12 +173,22 @@ struct rf_exec {
     bool ran, waited;
 };
 
+/* A backend that heeds no verdict of the self-test. */
+RF_CHECKED rf_status rf_gpu_open_unjudged(rf_backend **out, const rf_backend_opts *o, rf_error *e);
 /* Turns the plan's steps into tasks; weights are named to x->weights, not loaded. */
 RF_CHECKED rf_status rf_gpu_lower(rf_exec *x, rf_error *e);
-/* Places items and everything else a run needs; takes the memory, after comparing what it and the
- * weights need with what is free. */
-RF_CHECKED rf_status rf_gpu_allocate(rf_exec *x, rf_error *e);
-void rf_gpu_release(rf_exec *x);
+/* Gives items and everything else a run needs their places, and counts: no device takes part. */
+RF_CHECKED rf_status rf_gpu_place_all(rf_exec *x, rf_error *e);
+/* Compares what the exec and its weights need with what is free. */
+RF_CHECKED rf_status rf_gpu_check_fits(rf_exec *x, rf_error *e);
+/* Takes the memory, with an empty KV cache. */
+RF_CHECKED rf_status rf_gpu_take(rf_exec *x, rf_error *e);
+void rf_gpu_release(rf_exec *x); /* gives it back; the places stay */
+/* The loaded weights' addresses into the tasks' arguments. */
+void rf_gpu_link_weights(rf_exec *x);
+/* After a fault: opens the device anew, loads the weights and takes the memory of every exec again.
+ * On failure the queue keeps the error.  *fault: what had failed. */
+RF_CHECKED rf_status rf_gpu_revive(rf_backend *b, rf_error *fault);
 /* Where a batch of this shape puts its arrays. */
 rf_gpu_input rf_gpu_input_of(const rf_exec *x, const rf_gpu_shape *s);
 /* Queues one forward pass over a checked batch, and the download of its result. */

@@ -7,6 +7,7 @@
 
 #include "backend/gpu/code.h"
 #include "backend/gpu/exec.h"
+#include "backend/gpu/quarantine.h"
 
 static void gpu_close(rf_backend *b) {
     if (!b) return;
@@ -27,7 +28,7 @@ static rf_status open_device(rf_backend *b, const rf_backend_opts *o, rf_error *
     return rf_pool_create(&b->pool, n_threads, e);
 }
 
-static rf_status gpu_open(rf_backend **out, const rf_backend_opts *o, rf_error *e) {
+rf_status rf_gpu_open_unjudged(rf_backend **out, const rf_backend_opts *o, rf_error *e) {
     *out = NULL;
     rf_backend *b = rf_alloc(1, sizeof *b);
     if (!b) return rf_fail_nomem(e, sizeof *b);
@@ -40,6 +41,17 @@ static rf_status gpu_open(rf_backend **out, const rf_backend_opts *o, rf_error *
         *out = b;
     else
         gpu_close(b);
+    return s;
+}
+
+static rf_status gpu_open(rf_backend **out, const rf_backend_opts *o, rf_error *e) {
+    RF_TRY(rf_gpu_open_unjudged(out, o, e));
+    rf_gpu_verdict_read(&(*out)->queue);
+    rf_status s = rf_gpu_quarantine_check(&(*out)->queue, e);
+    if (s != RF_OK) {
+        gpu_close(*out);
+        *out = NULL;
+    }
     return s;
 }
 
@@ -76,6 +88,11 @@ static void gpu_exec_free(rf_exec *x) {
     rf_gpu_enter(&b->queue);
     rf_gpu_release(x);
     rf_gpu_weights_release(&x->weights, &b->weights, &b->queue);
+    for (rf_exec **at = &b->execs; *at; at = &(*at)->next)
+        if (*at == x) {
+            *at = x->next;
+            break;
+        }
     pthread_mutex_unlock(&b->lock);
     rf_arena_free(x->arena); /* the exec itself lies in it */
 }
@@ -94,11 +111,7 @@ static rf_status check_limits(const rf_limits *l, rf_error *e) {
     if (l->n_kv_blocks > UINT32_MAX / RF_KV_BLOCK)
         return rf_fail(e, RF_EARG, "gpu backend: %u KV blocks, expected at most %u", l->n_kv_blocks,
                        UINT32_MAX / RF_KV_BLOCK);
-    if (l->k_type == l->v_type && (l->k_type == RF_DT_F16 || l->k_type == RF_DT_F32)) return RF_OK;
-    RF_TRY(rf_kv_types_check(l, e));
-    return rf_fail(e, RF_EUNSUPPORTED,
-                   "gpu backend: KV cache of types %s and %s, expected F16 or F32 for both",
-                   rf_dtype_get(l->k_type)->name, rf_dtype_get(l->v_type)->name);
+    return rf_kv_types_check(l, e);
 }
 
 /* Positions that a sequence can reach: the pool's, or those of the longest sequence asked for. */
@@ -108,8 +121,7 @@ static uint32_t positions_of(const rf_plan *p, const rf_limits *l) {
     return (most + RF_KV_BLOCK - 1) / RF_KV_BLOCK * RF_KV_BLOCK;
 }
 
-/* The loaded weights' addresses into the tasks' arguments. */
-static void link_weights(rf_exec *x) {
+void rf_gpu_link_weights(rf_exec *x) {
     for (uint32_t i = 0; i < x->n_tasks; i++) {
         rf_gpu_task *t = &x->tasks[i];
         for (uint32_t k = 0; k < t->n_uses; k++) {
@@ -129,14 +141,16 @@ static rf_status make_ready(rf_exec *x, rf_error *e) {
     rf_backend *b = x->backend;
     rf_gpu_enter(&b->queue);
     RF_TRY(rf_gpu_lower(x, e));
-    RF_TRY(rf_gpu_allocate(x, e));
+    RF_TRY(rf_gpu_place_all(x, e));
+    RF_TRY(rf_gpu_check_fits(x, e));
+    RF_TRY(rf_gpu_take(x, e));
     RF_TRY(rf_gpu_weights_load(&x->weights, &b->weights, &b->queue, b->pool, e));
-    link_weights(x);
+    rf_gpu_link_weights(x);
     return RF_OK;
 }
 
-static rf_status gpu_compile(rf_exec **out, rf_backend *b, const rf_plan *p, const rf_limits *l,
-                             rf_error *e) {
+static rf_status new_exec(rf_exec **out, rf_backend *b, const rf_plan *p, const rf_limits *l,
+                          rf_error *e) {
     *out = NULL;
     RF_TRY(check_limits(l, e));
     rf_arena *arena = NULL;
@@ -152,10 +166,23 @@ static rf_status gpu_compile(rf_exec **out, rf_backend *b, const rf_plan *p, con
     x->arena = arena;
     x->n_positions = positions_of(p, l);
     x->graphs_off = p->opts.keep_values;
+    *out = x;
+    return RF_OK;
+}
+
+static rf_status gpu_compile(rf_exec **out, rf_backend *b, const rf_plan *p, const rf_limits *l,
+                             rf_error *e) {
+    rf_exec *x;
+    *out = NULL;
+    RF_TRY(new_exec(&x, b, p, l, e));
     pthread_mutex_lock(&b->lock);
     rf_status s = make_ready(x, e);
     bool is_lost = b->queue.error.status == RF_EDEVICE;
     if (s != RF_OK && !is_lost) b->queue.error = (rf_error){.status = RF_OK}; /* only memory */
+    if (s == RF_OK) {
+        x->next = b->execs;
+        b->execs = x;
+    }
     pthread_mutex_unlock(&b->lock);
     if (s != RF_OK) {
         gpu_exec_free(x);
@@ -163,6 +190,26 @@ static rf_status gpu_compile(rf_exec **out, rf_backend *b, const rf_plan *p, con
     }
     *out = x;
     return RF_OK;
+}
+
+static rf_status gpu_measure(rf_need *out, const rf_plan *p, const rf_limits *l,
+                             const rf_backend_opts *o, rf_error *e) {
+    static const rf_gpu_store empty = {NULL};
+    (void)o;
+    rf_exec *x;
+    *out = (rf_need){0};
+    RF_TRY(new_exec(&x, NULL, p, l, e));
+    rf_status s = rf_gpu_lower(x, e);
+    if (s == RF_OK) s = rf_gpu_place_all(x, e);
+    if (s == RF_OK)
+        *out = (rf_need){.weights = rf_gpu_weights_bytes(&x->weights, &empty),
+                         .kv = x->kv_bytes,
+                         .values = x->value_bytes,
+                         .other = x->device_bytes - x->kv_bytes - x->value_bytes,
+                         .host = x->host_bytes + rf_arena_bytes(x->arena)};
+    rf_gpu_weights_release(&x->weights, NULL, NULL);
+    rf_arena_free(x->arena);
+    return s;
 }
 
 static size_t gpu_exec_bytes(const rf_exec *x) {
@@ -186,8 +233,11 @@ static rf_status gpu_run(rf_exec *x, const rf_batch *batch, rf_error *e) {
     pthread_mutex_lock(&x->backend->lock);
     rf_gpu_enter(q);
     if (x->ran && !x->waited) rf_gpu_wait(q); /* the staging block is still on its way */
-    rf_gpu_forward(x, batch);
     rf_status s = rf_gpu_status(q, e);
+    if (s == RF_OK) {
+        rf_gpu_forward(x, batch);
+        s = rf_gpu_status(q, e);
+    }
     x->ran = s == RF_OK;
     x->waited = false;
     pthread_mutex_unlock(&x->backend->lock);
@@ -225,6 +275,50 @@ static rf_status gpu_kv_copy(rf_exec *x, uint32_t from_block, uint32_t to_block)
     return s;
 }
 
+static size_t gpu_kv_block_bytes(const rf_exec *x) {
+    size_t bytes = 0;
+    for (uint32_t il = 0; il < x->plan->model->n_layers; il++)
+        bytes += x->kv[il].k_block + x->kv[il].v_block;
+    return bytes;
+}
+
+/* One block between the device and out or src, one of which is NULL. */
+static rf_status move_block(rf_exec *x, uint32_t block, uint8_t *out, const uint8_t *src) {
+    rf_gpu_queue *q = &x->backend->queue;
+    if (block >= x->limits.n_kv_blocks) return RF_EARG;
+    pthread_mutex_lock(&x->backend->lock);
+    rf_gpu_enter(q);
+    size_t at = 0;
+    for (uint32_t il = 0; il < x->plan->model->n_layers; il++) {
+        const rf_gpu_kv *kv = &x->kv[il];
+        uint8_t *pool = x->memory + x->kv_at;
+        const struct {
+            uint8_t *p;
+            size_t n;
+        } part[] = {{pool + kv->k_at + block * kv->k_block, kv->k_block},
+                    {pool + kv->v_at + block * kv->v_block, kv->v_block}};
+        for (size_t i = 0; i < RF_COUNT(part); at += part[i++].n) {
+            if (part[i].n == 0) continue;
+            if (out)
+                rf_gpu_download(q, out + at, part[i].p, part[i].n);
+            else
+                rf_gpu_upload(q, part[i].p, src + at, part[i].n);
+        }
+    }
+    rf_gpu_wait(q);
+    rf_status s = rf_gpu_status(q, NULL);
+    pthread_mutex_unlock(&x->backend->lock);
+    return s;
+}
+
+static rf_status gpu_kv_read(rf_exec *x, uint32_t block, void *out) {
+    return move_block(x, block, out, NULL);
+}
+
+static rf_status gpu_kv_write(rf_exec *x, uint32_t block, const void *src) {
+    return move_block(x, block, NULL, src);
+}
+
 static rf_status gpu_peek(rf_exec *x, rf_val v, float *out, size_t n) {
     rf_gpu_queue *q = &x->backend->queue;
     if (!x->ran || !x->plan->opts.keep_values || v == 0 || v >= x->plan->n_vals ||
@@ -248,10 +342,16 @@ const rf_backend_ops rf_gpu_ops = {
     .close = gpu_close,
     .describe = gpu_describe,
     .compile = gpu_compile,
+    .measure = gpu_measure,
     .exec_free = gpu_exec_free,
     .exec_bytes = gpu_exec_bytes,
     .run = gpu_run,
     .wait = gpu_wait,
+    .revive = rf_gpu_revive,
     .kv_copy = gpu_kv_copy,
+    .kv_layout = "blocks of heads",
+    .kv_block_bytes = gpu_kv_block_bytes,
+    .kv_read = gpu_kv_read,
+    .kv_write = gpu_kv_write,
     .peek = gpu_peek,
 };

@@ -1,13 +1,18 @@
 /* launch.c - which kernel runs an op, over what grid. */
 #include "backend/gpu/launch.h"
 
+#include <string.h>
+
+#include "backend/gpu/tile.h"
+#include "quant/dtype.h"
+
 enum {
     FLOAT_ROWS = 16,
     FLOAT_NT = 4,
     PIECE = 4096,
-    VEC_MAX_ROWS_32 = 32, /* activation rows from which on tiles are faster */
-    VEC_MAX_ROWS_256 = 64,
-    VEC_FEW_TILES = 256, /* that leave multiprocessors idle */
+    VEC_MAX_ROWS_NVIDIA = 2,
+    VEC_MAX_ROWS = 8,    /* activation rows; from more on tiles are faster */
+    ONE_MAX_TILES = 256, /* from more on smaller blocks are faster */
     ATTEND_VALUE_BYTES = 32 << 10,
     ATTEND_STEP_BLOCKS = 4,
     ATTEND_FEW = 512, /* heads of rows */
@@ -23,10 +28,15 @@ static const uint32_t blocks[RF_GPU_KERNEL_COUNT] = {
 static uint32_t div_up(uint32_t a, uint32_t b) { return a / b + (a % b != 0); }
 static uint32_t min_u32(uint32_t a, uint32_t b) { return a < b ? a : b; }
 
+static void put_shared(rf_gpu_queue *q, rf_gpu_kernel k, rf_gpu_grid grid, uint32_t shared_bytes,
+                       const void *args, size_t bytes) {
+    if (grid.x == 0 || grid.y == 0 || grid.z == 0) return;
+    rf_gpu_launch(q, k, grid, blocks[k], shared_bytes, args, bytes);
+}
+
 static void put(rf_gpu_queue *q, rf_gpu_kernel k, uint32_t x, uint32_t y, uint32_t z,
                 const void *args, size_t bytes) {
-    if (x == 0 || y == 0 || z == 0) return;
-    rf_gpu_launch(q, k, (rf_gpu_grid){x, y, z}, blocks[k], 0, args, bytes);
+    put_shared(q, k, (rf_gpu_grid){x, y, z}, 0, args, bytes);
 }
 
 void rf_gpu_op_norm(rf_gpu_queue *q, const rf_gpu_norm_args *a) {
@@ -44,16 +54,54 @@ void rf_gpu_op_heads(rf_gpu_queue *q, const rf_gpu_heads_args *a) {
     put(q, RF_GPU_heads, a->n_rows, n_heads, 1, a, sizeof *a);
 }
 
-/* One query head per block while there are few rows, else four; values pass through shared memory
- * in steps of as many KV blocks as it holds. */
+/* Bytes of a row of n elements in the KV pool. */
+static uint32_t kv_row_bytes(uint32_t type, uint32_t n) {
+    const rf_dtype_info *t = rf_dtype_get((rf_dtype)type);
+    return div_up(n, t->block_elems) * t->block_bytes;
+}
+
+static bool takes_attend_vec(const rf_gpu_queue *q, const rf_gpu_attend_args *a) {
+    bool is_half = a->k_type == RF_DT_F16 || a->k_type == RF_DT_BF16;
+    return is_half && a->k_type == a->v_type && a->v && a->n_heads > a->n_kv_heads &&
+           a->head_dim % 16 == 0 && a->head_dim <= RF_GPU_ATTEND_VEC_DIM && a->value_dim % 8 == 0 &&
+           a->value_dim <= RF_GPU_ATTEND_VEC_DIM && !q->left_out[RF_GPU_attend_vec];
+}
+
+/* Segments side by side where the device would be idle otherwise and there is room; else 1. */
+static uint32_t splits_of(const rf_gpu_queue *q, const rf_gpu_attend_args *a, uint64_t n_blocks) {
+    uint32_t n = div_up(a->max_kv_len, RF_GPU_SEGMENT_BLOCKS * 32);
+    bool is_busy = n_blocks >= 2 * (uint64_t)q->info.n_units;
+    bool has_room =
+        a->parts && rf_gpu_parts_bytes(a->n_rows, a->n_heads, n, a->value_dim) <= a->parts_bytes;
+    uint32_t groups = (uint32_t)(n_blocks / a->n_rows / a->n_kv_heads);
+    if (is_busy || !has_room || q->left_out[RF_GPU_attend_fold]) return 1;
+    return n > 0 && n <= MAX_GRID_Y / groups ? n : 1;
+}
+
+uint64_t rf_gpu_parts_bytes(uint32_t n_rows, uint32_t n_heads, uint32_t n_splits,
+                            uint32_t value_dim) {
+    return (uint64_t)n_rows * n_heads * n_splits * (value_dim + 2) * sizeof(float);
+}
+
+/* Four query heads per block, but one in attend_1 while there are few rows; values pass through
+ * shared memory in steps of as many KV blocks as it holds. */
 void rf_gpu_op_attend(rf_gpu_queue *q, const rf_gpu_attend_args *a) {
     rf_gpu_attend_args args = *a;
+    if (a->n_rows == 0) return;
     uint32_t per_kv = a->n_heads / a->n_kv_heads;
-    uint32_t v_block = 32 * (a->v ? a->value_dim : a->head_dim) * (a->kv_f16 ? 2 : 4);
-    args.step_blocks = min_u32(ATTEND_VALUE_BYTES / v_block, ATTEND_STEP_BLOCKS);
-    bool alone = per_kv == 1 || (uint64_t)a->n_rows * a->n_heads <= ATTEND_FEW;
-    put(q, alone ? RF_GPU_attend_1 : RF_GPU_attend_4, a->n_rows, a->n_kv_heads,
-        alone ? per_kv : div_up(per_kv, 4), &args, sizeof args);
+    uint32_t v_row =
+        a->v ? kv_row_bytes(a->v_type, a->value_dim) : kv_row_bytes(a->k_type, a->head_dim);
+    args.step_blocks = min_u32(ATTEND_VALUE_BYTES / (32 * v_row), ATTEND_STEP_BLOCKS);
+    rf_gpu_kernel k = RF_GPU_attend_vec;
+    if (!takes_attend_vec(q, a)) {
+        bool alone = per_kv == 1 || (uint64_t)a->n_rows * a->n_heads <= ATTEND_FEW;
+        if (q->left_out[alone ? RF_GPU_attend_1 : RF_GPU_attend_4]) alone = !alone;
+        k = alone ? RF_GPU_attend_1 : RF_GPU_attend_4;
+    }
+    uint32_t groups = k == RF_GPU_attend_1 ? per_kv : div_up(per_kv, 4);
+    args.n_splits = splits_of(q, a, (uint64_t)a->n_rows * a->n_kv_heads * groups);
+    put(q, k, a->n_rows, a->n_kv_heads, groups * args.n_splits, &args, sizeof args);
+    if (args.n_splits > 1) put(q, RF_GPU_attend_fold, a->n_rows, a->n_heads, 1, &args, sizeof args);
 }
 
 void rf_gpu_op_each(rf_gpu_queue *q, const rf_gpu_each_args *a) {
@@ -80,26 +128,29 @@ void rf_gpu_op_mix(rf_gpu_queue *q, const rf_gpu_mix_args *a) {
 bool rf_gpu_same_layout(const rf_gpu_weight *a, const rf_gpu_weight *b) {
     bool both_min = !a->m == !b->m;
     return a->form == b->form && a->lo_bits == b->lo_bits && a->hi_bits == b->hi_bits && both_min &&
-           a->cols == b->cols && a->planes == b->planes;
+           a->cols == b->cols && a->planes == b->planes && a->off == b->off &&
+           a->n_scales == b->n_scales && a->d_f32 == b->d_f32;
 }
 
 size_t rf_gpu_lists_bytes(uint32_t max_rows, uint32_t n_used, uint32_t n_experts) {
     return ((size_t)n_experts + 1 + (size_t)max_rows * n_used) * sizeof(uint32_t);
 }
 
-/* The kernels of one layout of integers: for 1, 2, 4 and 8 activation rows, and for many. */
+/* The kernels of one layout of integers: for 1, 2, 4 and 8 activation rows, for one row and not many
+ * tiles, and tiles by size. */
 typedef struct int_kernels {
-    rf_gpu_form form;
-    uint32_t lo_bits, hi_bits;
-    rf_gpu_kernel vec[4], tile;
+    uint32_t view, lo_bits, hi_bits;
+    rf_gpu_kernel vec[4], one, tile[RF_TILE_SIZES];
 } int_kernels;
 
-#define INT_KERNELS(view, lo, hi)                                                 \
-    {                                                                             \
-        RF_GPU_INT_##view, lo, hi,                                                \
-            {RF_GPU_vec_##view##_##lo##hi##_1, RF_GPU_vec_##view##_##lo##hi##_2,  \
-             RF_GPU_vec_##view##_##lo##hi##_4, RF_GPU_vec_##view##_##lo##hi##_8}, \
-            RF_GPU_tile_##view##_##lo##hi                                         \
+#define INT_KERNELS(view, lo, hi)                                                           \
+    {                                                                                       \
+        view, lo, hi,                                                                       \
+            {RF_GPU_vec_##view##_##lo##hi##_1, RF_GPU_vec_##view##_##lo##hi##_2,            \
+             RF_GPU_vec_##view##_##lo##hi##_4, RF_GPU_vec_##view##_##lo##hi##_8},           \
+            RF_GPU_one_##view##_##lo##hi,                                                   \
+            {RF_GPU_tile_##view##_##lo##hi##_large, RF_GPU_tile_##view##_##lo##hi##_middle, \
+             RF_GPU_tile_##view##_##lo##hi##_small},                                        \
     }
 static const int_kernels layouts[] = {
     INT_KERNELS(32, 4, 0),  INT_KERNELS(32, 4, 1),  INT_KERNELS(32, 8, 0),
@@ -108,32 +159,17 @@ static const int_kernels layouts[] = {
 };
 
 static const int_kernels *int_kernels_of(const rf_gpu_weight *w) {
+    const uint32_t view = w->form == RF_GPU_INT_256 ? 256 : 32;
     const int_kernels *l = layouts;
-    while (l->form != (rf_gpu_form)w->form || l->lo_bits != w->lo_bits || l->hi_bits != w->hi_bits)
+    while (l->view != view || l->lo_bits != w->lo_bits || l->hi_bits != w->hi_bits)
         RF_ASSERT(++l < layouts + RF_COUNT(layouts));
     return l;
 }
 
 /* Few rows per expert: each alone; else the rows of an expert together. */
-static bool wants_lists(const rf_gpu_matmul_args *a) {
-    return a->mode == RF_GPU_MM_EXPERTS && a->lists && a->n_rows * a->n_used > a->part[0].w.planes;
-}
-
-/* How a product is cut: the kernel, its weight rows and its activation rows per block. */
-typedef struct shape {
-    rf_gpu_kernel kernel;
-    uint32_t rows, cols;
-} shape;
-
-static shape shape_of(const rf_gpu_weight *w, uint32_t n_rows, uint32_t n_tiles) {
-    if (w->form <= RF_GPU_BF16) return (shape){RF_GPU_mm_float, FLOAT_ROWS, FLOAT_NT};
-    const int_kernels *k = int_kernels_of(w);
-    if (n_rows > (w->form == RF_GPU_INT_256 ? VEC_MAX_ROWS_256 : VEC_MAX_ROWS_32))
-        return (shape){k->tile, RF_GPU_BLOCK_ROWS, RF_GPU_BLOCK_COLS};
-    uint32_t log2_rows = n_tiles <= VEC_FEW_TILES; /* the kernel of two has more threads a tile */
-    while (log2_rows < 3 && 1u << log2_rows < n_rows)
-        log2_rows++;
-    return (shape){k->vec[log2_rows], RF_GPU_TILE_ROWS, 1u << log2_rows};
+static bool wants_lists(const rf_gpu_queue *q, const rf_gpu_matmul_args *a) {
+    return !q->left_out[RF_GPU_lists] && a->mode == RF_GPU_MM_EXPERTS && a->lists &&
+           a->n_rows * a->n_used > a->part[0].w.planes;
 }
 
 static uint32_t tiles_of(const rf_gpu_matmul_args *a, uint32_t rows) {
@@ -143,27 +179,118 @@ static uint32_t tiles_of(const rf_gpu_matmul_args *a, uint32_t rows) {
     return n;
 }
 
-/* One launch; n_rows: how many activation rows a matrix may meet; y: matrices or items. */
+/* How a product is cut: the kernel, its weight rows and its activation rows per block. */
+typedef struct shape {
+    rf_gpu_kernel kernel;
+    uint32_t rows, cols, shared_bytes;
+} shape;
+
+static bool is_amd(const rf_gpu_queue *q) { return strncmp(q->info.arch, "gfx", 3) == 0; }
+static bool is_nvidia(const rf_gpu_queue *q) { return strncmp(q->info.arch, "sm_", 3) == 0; }
+
+/* With is_glu the two halves of a large block are rows of either matrix. */
+static shape tile_of(const rf_gpu_queue *q, const rf_gpu_matmul_args *a, uint32_t size) {
+    const int_kernels *k = int_kernels_of(&a->part[0].w);
+    rf_tile_shape s = rf_tile_shape_of(size, is_amd(q));
+    uint32_t rows = a->is_glu && s.m == 2 ? rf_tile_rows(s) / 2 : rf_tile_rows(s);
+    return (shape){k->tile[size], rows, rf_tile_cols(s),
+                   rf_tile_shared_bytes(s, k->view, k->lo_bits, k->hi_bits)};
+}
+
+/* The largest tiles that fit the device and keep most of it busy. */
+static shape tile_shape(const rf_gpu_queue *q, const rf_gpu_matmul_args *a, uint32_t n_rows,
+                        uint32_t y) {
+    for (uint32_t size = 0;; size++) {
+        shape s = tile_of(q, a, size);
+        uint64_t n_blocks = (uint64_t)tiles_of(a, s.rows) * div_up(n_rows, s.cols) * y;
+        bool small = n_rows <= s.cols / 2 || s.shared_bytes > q->info.lds_bytes;
+        if (size == 0) small = small || 4 * n_blocks < 3 * (uint64_t)q->info.n_units;
+        if (!small || size + 1 == RF_TILE_SIZES) return s;
+    }
+}
+
+/* A kernel of the layout that is not left out, s itself if it can be. */
+static shape sound_shape(const rf_gpu_queue *q, const rf_gpu_matmul_args *a, shape s) {
+    if (!q->left_out[s.kernel]) return s;
+    const int_kernels *k = int_kernels_of(&a->part[0].w);
+    for (uint32_t i = 4; i-- > 0;) {
+        if (!q->left_out[k->vec[i]]) return (shape){k->vec[i], RF_GPU_TILE_ROWS, 1u << i, 0};
+    }
+    for (uint32_t size = RF_TILE_SIZES; size-- > 0;) {
+        shape tile = tile_of(q, a, size);
+        if (!q->left_out[tile.kernel] && tile.shared_bytes <= q->info.lds_bytes) return tile;
+    }
+    return s; /* has_substitute said that this cannot be */
+}
+
+/* n_rows: activation rows that a matrix meets; y: matrices. */
+static shape shape_of(const rf_gpu_queue *q, const rf_gpu_matmul_args *a, uint32_t n_rows,
+                      uint32_t y) {
+    const rf_gpu_weight *w = &a->part[0].w;
+    bool is_half = w->form == RF_GPU_F16 || w->form == RF_GPU_BF16;
+    if (is_half && n_rows == 1 && w->cols % 8 == 0 && !q->left_out[RF_GPU_float_one])
+        return (shape){RF_GPU_float_one, FLOAT_ROWS, 1, 0};
+    if (w->form <= RF_GPU_BF16) return (shape){RF_GPU_mm_float, FLOAT_ROWS, FLOAT_NT, 0};
+    if (n_rows > (is_nvidia(q) ? VEC_MAX_ROWS_NVIDIA : VEC_MAX_ROWS))
+        return tile_shape(q, a, n_rows, y);
+    uint32_t n_tiles = tiles_of(a, RF_GPU_TILE_ROWS) * y;
+    const int_kernels *k = int_kernels_of(w);
+    if (n_rows == 1 && n_tiles <= ONE_MAX_TILES && !q->left_out[k->one])
+        return (shape){k->one, RF_GPU_TILE_ROWS, 1, 0};
+    uint32_t log2_rows = 0;
+    while (log2_rows < 3 && 1u << log2_rows < n_rows)
+        log2_rows++;
+    return (shape){k->vec[log2_rows], RF_GPU_TILE_ROWS, 1u << log2_rows, 0};
+}
+
+/* One launch; n_rows: how many activation rows a matrix may meet, and as a rule meets; y: matrices
+ * or items. */
 static void launch_product(rf_gpu_queue *q, const rf_gpu_matmul_args *a, uint32_t n_rows,
-                           uint32_t y) {
-    shape s = shape_of(&a->part[0].w, n_rows, tiles_of(a, RF_GPU_TILE_ROWS) * y);
-    put(q, s.kernel, tiles_of(a, s.rows), y, div_up(n_rows, s.cols), a, sizeof *a);
+                           uint32_t usual, uint32_t y) {
+    shape s = sound_shape(q, a, shape_of(q, a, usual, y));
+    put_shared(q, s.kernel, (rf_gpu_grid){tiles_of(a, s.rows), y, div_up(n_rows, s.cols)},
+               is_amd(q) ? 0 : s.shared_bytes, a, sizeof *a);
 }
 
 static void launch_group(rf_gpu_queue *q, const rf_gpu_matmul_args *a) {
-    const rf_gpu_weight *w = &a->part[0].w;
+    uint32_t planes = a->part[0].w.planes, n_items = a->n_rows * a->n_used;
     if (a->mode == RF_GPU_MM_PLAIN)
-        launch_product(q, a, a->n_rows, 1);
-    else if (a->mode == RF_GPU_MM_HEADS || a->lists)
-        launch_product(q, a, a->n_rows, w->planes);
+        launch_product(q, a, a->n_rows, a->n_rows, 1);
+    else if (a->mode == RF_GPU_MM_HEADS)
+        launch_product(q, a, a->n_rows, a->n_rows, planes);
+    else if (a->lists)
+        launch_product(q, a, a->n_rows, min_u32(a->n_rows, div_up(n_items, planes)), planes);
     else
-        launch_product(q, a, 1, a->n_rows * a->n_used);
+        launch_product(q, a, 1, 1, n_items);
+}
+
+/* Is another kernel of k's layout there?  Tiles may be too large for the device. */
+static bool layout_goes_on(const rf_gpu_queue *q, rf_gpu_kernel k) {
+    for (size_t i = 0; i < RF_COUNT(layouts); i++) {
+        const int_kernels *l = &layouts[i];
+        bool is_here = l->one == k, goes_on = !q->left_out[l->tile[RF_TILE_SIZES - 1]];
+        for (size_t j = 0; j < RF_COUNT(l->vec); j++) {
+            is_here = is_here || l->vec[j] == k;
+            goes_on = goes_on || !q->left_out[l->vec[j]];
+        }
+        for (size_t j = 0; j < RF_COUNT(l->tile); j++)
+            is_here = is_here || l->tile[j] == k;
+        if (is_here) return goes_on;
+    }
+    return false;
+}
+
+bool rf_gpu_has_substitute(const rf_gpu_queue *q, rf_gpu_kernel k) {
+    bool attends = !q->left_out[RF_GPU_attend_1] || !q->left_out[RF_GPU_attend_4];
+    if (k == RF_GPU_attend_1 || k == RF_GPU_attend_4 || k == RF_GPU_attend_vec) return attends;
+    if (k == RF_GPU_float_one) return !q->left_out[RF_GPU_mm_float];
+    return k == RF_GPU_lists || k == RF_GPU_attend_fold || layout_goes_on(q, k);
 }
 
 void rf_gpu_op_matmul(rf_gpu_queue *q, const rf_gpu_matmul_args *a) {
     rf_gpu_matmul_args args = *a;
     if (a->n_rows == 0 || a->n_parts == 0) return;
-    if (wants_lists(a)) {
+    if (wants_lists(q, a)) {
         rf_gpu_lists_args lists = {a->route, a->lists, a->n_rows, a->n_used, a->part[0].w.planes};
         put(q, RF_GPU_lists, 1, 1, 1, &lists, sizeof lists);
     } else {

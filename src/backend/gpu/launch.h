@@ -26,8 +26,14 @@ void rf_gpu_op_copy(rf_gpu_queue *q, const rf_gpu_copy_args *a);
 void rf_gpu_op_route(rf_gpu_queue *q, const rf_gpu_route_args *a);
 void rf_gpu_op_mix(rf_gpu_queue *q, const rf_gpu_mix_args *a);
 
+/* May the queue go without that kernel, others doing its work?  Looks at what it leaves out. */
+bool rf_gpu_has_substitute(const rf_gpu_queue *q, rf_gpu_kernel k);
+
 /* Two weights may share a launch, or make a gated pair. */
 bool rf_gpu_same_layout(const rf_gpu_weight *a, const rf_gpu_weight *b);
+/* Scratch of rf_gpu_attend_args.parts. */
+uint64_t rf_gpu_parts_bytes(uint32_t n_rows, uint32_t n_heads, uint32_t n_splits,
+                            uint32_t value_dim);
 /* Scratch of rf_gpu_matmul_args.lists. */
 size_t rf_gpu_lists_bytes(uint32_t max_rows, uint32_t n_used, uint32_t n_experts);
 

@@ -10,6 +10,8 @@
 #include "backend/gpu/exec.h"
 #include "backend/gpu/launch.h"
 
+_Static_assert((int)RF_GPU_SEGMENT_BLOCKS == (int)RF_KV_SEGMENT, "one order of attention");
+
 #define NO_STEP UINT32_MAX
 /* The place of a field of a task's arguments. */
 #define FIELD(t, pointer) ((uint32_t)((const char *)(pointer) - (const char *)&(t)->args))
@@ -329,11 +331,12 @@ static rf_status add_chain(lowering *l, rf_gpu_task *t, const head_chain *c, uin
 /* The keys and values of a put, with what happens to the keys before. */
 static rf_status add_put(lowering *l, rf_gpu_task *t, const rf_step *s, const head_chain *k) {
     rf_gpu_heads *h;
-    t->args.heads.kv_f16 = l->x->limits.k_type == RF_DT_F16;
     RF_TRY(add_chain(l, t, k, s->n_kv_heads, s->head_dim, &h));
+    h->pool_type = l->x->limits.k_type;
     bind(t, &h->pool, rf_gpu_kv_item(l->p, s->layer, false));
     if (!s->b) return RF_OK;
     h = add_heads(l, t, s->b, s->n_kv_heads, s->value_dim);
+    h->pool_type = l->x->limits.v_type;
     bind(t, &h->pool, rf_gpu_kv_item(l->p, s->layer, true));
     return RF_OK;
 }
@@ -345,6 +348,16 @@ static rf_status lower_put(lowering *l, const rf_step *s) {
 
 static bool layer_has_values(const lowering *l, uint32_t layer) {
     return l->x->kv[layer].v_block != 0;
+}
+
+/* Room for all segments of as many rows as fit, at least for one row. */
+static void need_parts(rf_exec *x, const rf_step *s) {
+    enum { PARTS_BYTES = 64 << 20 };
+    uint32_t n = (x->n_positions - 1) / (RF_KV_SEGMENT * RF_KV_BLOCK) + 1;
+    uint64_t row = rf_gpu_parts_bytes(1, s->n_heads, n, s->value_dim);
+    uint64_t rows = PARTS_BYTES / row ? PARTS_BYTES / row : 1;
+    if (rows > x->limits.max_tokens) rows = x->limits.max_tokens;
+    if (n > 1 && rows * row > x->parts_bytes) x->parts_bytes = (size_t)(rows * row);
 }
 
 static rf_status lower_attend(lowering *l, uint32_t i) {
@@ -368,7 +381,8 @@ static rf_status lower_attend(lowering *l, uint32_t i) {
         .n_kv_heads = s->n_kv_heads,
         .head_dim = s->head_dim,
         .value_dim = s->value_dim,
-        .kv_f16 = l->x->limits.k_type == RF_DT_F16,
+        .k_type = l->x->limits.k_type,
+        .v_type = l->x->limits.v_type,
         .pattern = (uint32_t)s->pattern.kind,
         .window = s->pattern.window,
         .n_global = s->pattern.n_global,
@@ -376,9 +390,11 @@ static rf_status lower_attend(lowering *l, uint32_t i) {
         .softcap = s->softcap,
     };
     l->x->has_mask = l->x->has_mask || s->pattern.kind == RF_ATTN_CUSTOM;
+    need_parts(l->x, s);
     bind(t, &out->q, s->a);
     bind(t, &out->dst, s->dst);
     bind(t, &out->k, rf_gpu_kv_item(l->p, s->layer, false));
+    bind(t, &out->parts, rf_gpu_parts_item(l->p));
     if (layer_has_values(l, s->layer)) bind(t, &out->v, rf_gpu_kv_item(l->p, s->layer, true));
     l->made[s->dst] = true;
     return use_vector(l, t, &out->sinks, s->w);
@@ -596,17 +612,22 @@ static void drop_unread_norms(lowering *l) {
     }
 }
 
+/* Bytes of one head's key or value of n elements in the cache; the last block is filled up. */
+static size_t kv_row(rf_dtype type, uint32_t n) {
+    const rf_dtype_info *t = rf_dtype_get(type);
+    return (size_t)(n / t->block_elems + (n % t->block_elems != 0)) * t->block_bytes;
+}
+
 /* The layers' keys and values, in bytes of one block each. */
 static rf_status size_kv(rf_exec *x, rf_error *e) {
     const rf_plan *p = x->plan;
-    size_t elem = x->limits.k_type == RF_DT_F16 ? sizeof(uint16_t) : sizeof(float);
     for (uint32_t i = 0; i < p->n_steps; i++) {
         const rf_step *s = &p->steps[i];
         if (s->op != RF_OP_KV_PUT) continue;
         rf_gpu_kv *kv = &x->kv[s->layer];
-        /* at most 1024 heads of 640 dimensions: no overflow */
-        kv->k_block = elem * s->n_kv_heads * RF_KV_BLOCK * s->head_dim;
-        kv->v_block = s->b ? elem * s->n_kv_heads * RF_KV_BLOCK * s->value_dim : 0;
+        size_t rows = (size_t)s->n_kv_heads * RF_KV_BLOCK; /* 1024 heads of 640: no overflow */
+        kv->k_block = rows * kv_row(x->limits.k_type, s->head_dim);
+        kv->v_block = s->b ? rows * kv_row(x->limits.v_type, s->value_dim) : 0;
         size_t k, v;
         kv->k_at = x->kv_bytes;
         if (!rf_mul_ok(kv->k_block, x->limits.n_kv_blocks, &k) ||

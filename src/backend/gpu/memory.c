@@ -132,6 +132,7 @@ rf_gpu_input rf_gpu_input_of(const rf_exec *x, const rf_gpu_shape *s) {
     in.row_seq_at = at += rf_gpu_align((size_t)s->n_tokens * WORD);
     in.out_row_at = at += rf_gpu_align((size_t)s->n_tokens * WORD);
     in.kv_len_at = at += rf_gpu_align((size_t)s->n_outputs * WORD);
+    in.prefix_at = at += rf_gpu_align((size_t)s->n_seqs * WORD);
     in.table_at = at += rf_gpu_align((size_t)s->n_seqs * WORD);
     in.mask_at = at += rf_gpu_align((size_t)s->n_seqs * s->table_stride * WORD);
     in.embed_at = at += rf_gpu_align((size_t)s->n_tokens * s->mask_stride * WORD);
@@ -194,11 +195,16 @@ static rf_status upload_angles(rf_exec *x, rf_error *e) {
     return rf_gpu_status(q, e);
 }
 
+static size_t result_bytes(const rf_exec *x) {
+    return (size_t)x->limits.max_outputs * x->plan->n_result * sizeof(float);
+}
+
 /* All of it --------------------------------------------------------------------------------------*/
 
-static rf_status check_fits(rf_exec *x, size_t values, rf_error *e) {
+rf_status rf_gpu_check_fits(rf_exec *x, rf_error *e) {
     rf_gpu_queue *q = &x->backend->queue;
-    size_t n_free, n_total, weights = rf_gpu_weights_bytes(&x->weights, &x->backend->weights);
+    size_t values = x->value_bytes, n_free, n_total,
+           weights = rf_gpu_weights_bytes(&x->weights, &x->backend->weights);
     RF_TRY(rf_gpu_memory(q, &n_free, &n_total, e));
     size_t need = weights + x->device_bytes;
     if (need <= n_free) return RF_OK;
@@ -210,26 +216,29 @@ static rf_status check_fits(rf_exec *x, size_t values, rf_error *e) {
                    x->device_bytes - x->kv_bytes - values, n_free, n_total);
 }
 
-rf_status rf_gpu_allocate(rf_exec *x, rf_error *e) {
-    rf_gpu_queue *q = &x->backend->queue;
-    size_t values = 0, at;
-    RF_TRY(place_values(x, &values, e));
-    x->kv_at = at = values;
+rf_status rf_gpu_place_all(rf_exec *x, rf_error *e) {
+    size_t at;
+    RF_TRY(place_values(x, &x->value_bytes, e));
+    x->kv_at = at = x->value_bytes;
     at += x->kv_bytes;
     for (uint32_t i = 0; i < x->n_ropes; i++) {
         x->ropes[i].at = at;
         at += rf_gpu_align(angle_bytes(x, x->ropes[i].rope));
     }
     x->lists_at = at;
-    x->input_at = at += rf_gpu_align(x->lists_bytes);
+    x->parts_at = at += rf_gpu_align(x->lists_bytes);
+    x->input_at = at += rf_gpu_align(x->parts_bytes);
     x->input_cap = largest_input(x);
     x->device_bytes = at + x->input_cap;
-    size_t result = (size_t)x->limits.max_outputs * x->plan->n_result * sizeof(float);
-    RF_TRY(check_fits(x, values, e));
+    x->host_bytes = x->input_cap + result_bytes(x);
+    return RF_OK;
+}
+
+rf_status rf_gpu_take(rf_exec *x, rf_error *e) {
+    rf_gpu_queue *q = &x->backend->queue;
     x->memory = rf_gpu_alloc(q, x->device_bytes, "KV cache and activations");
     x->staging = rf_gpu_host_alloc(q, x->input_cap, "the batch");
-    x->result = rf_gpu_host_alloc(q, result, "the result");
-    x->host_bytes = x->input_cap + result;
+    x->result = rf_gpu_host_alloc(q, result_bytes(x), "the result");
     RF_TRY(rf_gpu_status(q, e));
     rf_gpu_fill(q, x->memory + x->kv_at, 0, x->kv_bytes);
     return upload_angles(x, e);
@@ -238,11 +247,16 @@ rf_status rf_gpu_allocate(rf_exec *x, rf_error *e) {
 void rf_gpu_release(rf_exec *x) {
     rf_gpu_queue *q = &x->backend->queue;
     rf_gpu_wait(q);
-    for (uint32_t i = 0; i < RF_GPU_MAX_GRAPHS; i++)
+    for (uint32_t i = 0; i < RF_GPU_MAX_GRAPHS; i++) {
         rf_gpu_graph_free(q, x->recording[i].graph);
+        x->recording[i] = (rf_gpu_recording){.graph = NULL};
+    }
     rf_gpu_free(q, x->memory);
     rf_gpu_host_free(q, x->staging);
     rf_gpu_host_free(q, x->result);
+    x->memory = x->staging = NULL;
+    x->result = NULL;
+    x->ran = x->waited = false;
 }
 
 uint8_t *rf_gpu_address(const rf_exec *x, rf_gpu_item item) {
@@ -254,6 +268,7 @@ uint8_t *rf_gpu_address(const rf_exec *x, rf_gpu_item item) {
                at->at * x->shape.n_tokens * sizeof(float);
     }
     if (item == rf_gpu_lists_item(p)) return x->memory + x->lists_at;
+    if (item == rf_gpu_parts_item(p)) return x->memory + x->parts_at;
     if (item >= rf_gpu_rope_item(p, 0))
         return x->memory + x->ropes[item - rf_gpu_rope_item(p, 0)].at;
     uint32_t layer = (item - rf_gpu_kv_item(p, 0, false)) / 2;

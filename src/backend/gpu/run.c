@@ -40,6 +40,10 @@ static void fill_tables(rf_exec *x, const rf_batch *b) {
     float *mask = (float *)(void *)(x->staging + in->mask_at);
     memcpy(x->staging + in->pos_at, b->pos, b->n_tokens * sizeof *b->pos);
     memcpy(x->staging + in->kv_len_at, b->kv_len, b->n_seqs * sizeof *b->kv_len);
+    if (b->n_prefix)
+        memcpy(x->staging + in->prefix_at, b->n_prefix, b->n_seqs * sizeof *b->n_prefix);
+    else
+        memset(x->staging + in->prefix_at, 0, b->n_seqs * sizeof *b->n_prefix);
     if (b->n_outputs)
         memcpy(x->staging + in->out_row_at, b->out_row, b->n_outputs * sizeof *b->out_row);
     for (uint32_t s = 0; s < b->n_seqs; s++) {
@@ -98,6 +102,7 @@ static rf_gpu_batch batch_on_device(const rf_exec *x) {
         .pos = (const uint32_t *)(const void *)(at + x->input.pos_at),
         .row_seq = (const uint32_t *)(const void *)(at + x->input.row_seq_at),
         .kv_len = (const uint32_t *)(const void *)(at + x->input.kv_len_at),
+        .prefix = (const uint32_t *)(const void *)(at + x->input.prefix_at),
         .table = (const uint32_t *)(const void *)(at + x->input.table_at),
         .mask = x->has_mask ? (const float *)(const void *)(at + x->input.mask_at) : NULL,
         .table_stride = x->shape.table_stride,
@@ -125,6 +130,7 @@ static void run_attend(const rf_exec *x, rf_gpu_queue *q, rf_gpu_attend_args *a,
     a->batch = batch_on_device(x);
     if (a->pattern != RF_ATTN_CUSTOM) a->batch.mask = NULL;
     a->max_kv_len = x->shape.max_kv_len;
+    a->parts_bytes = x->parts_bytes;
     rf_gpu_op_attend(q, a);
 }
 
@@ -181,8 +187,12 @@ static void run_task(const rf_exec *x, rf_gpu_queue *q, const rf_gpu_task *t) {
 }
 
 static void run_tasks(const rf_exec *x) {
-    for (uint32_t i = 0; i < x->n_tasks; i++)
-        run_task(x, &x->backend->queue, &x->tasks[i]);
+    rf_gpu_queue *q = &x->backend->queue;
+    for (uint32_t i = 0; i < x->n_tasks; i++) {
+        if (x->by_task) memset(q->launched, 0, sizeof q->launched);
+        run_task(x, q, &x->tasks[i]);
+        if (x->by_task) memcpy(x->by_task[i].launched, q->launched, sizeof q->launched);
+    }
 }
 
 /* Graphs -----------------------------------------------------------------------------------------*/

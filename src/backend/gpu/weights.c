@@ -169,6 +169,13 @@ static rf_tensor tensor_of(const rf_tensor *t, const piece *p) {
     return out;
 }
 
+/* Bytes of one tile at most: the last one of floats has fewer rows than the others. */
+static size_t most_of_tile(const rf_gpu_layout *l) {
+    size_t row = (size_t)l->cols * (l->form == RF_GPU_F32 ? 4 : 2);
+    uint32_t rows = l->rows < RF_GPU_TILE_ROWS ? l->rows : RF_GPU_TILE_ROWS;
+    return is_float(l) ? rows * row : l->bytes / ((size_t)l->planes * tiles_of(l->rows)) + 1;
+}
+
 typedef struct packing {
     const rf_gpu_layout *layout;
     const rf_tensor *tensor;
@@ -222,7 +229,7 @@ static rf_status send_piece(loader *l, const rf_gpu_entry *entry, const piece *p
 
 /* Tiles of a layout that surely fit into n bytes. */
 static uint32_t tiles_in(const rf_gpu_layout *l, size_t n) {
-    size_t tiles = (size_t)l->planes * tiles_of(l->rows), each = l->bytes / tiles + 1;
+    size_t tiles = (size_t)l->planes * tiles_of(l->rows), each = most_of_tile(l);
     size_t fit = n > N_PARTS * ALIGN ? (n - N_PARTS * ALIGN) / each : 0;
     return fit > tiles ? (uint32_t)tiles : (uint32_t)fit;
 }
@@ -275,7 +282,7 @@ static rf_status open_loader(loader *l, const rf_gpu_block *b, rf_error *e) {
         if (entry->is_vector)
             least = (size_t)entry->tensor.cols * sizeof(float);
         else
-            least = w->bytes / ((size_t)w->planes * tiles_of(w->rows)) + 1;
+            least = most_of_tile(w);
         if (entry->tensor.cols > l->max_cols) l->max_cols = entry->tensor.cols;
         want = want > least ? want : least;
         want += (N_PARTS + 1) * ALIGN;
@@ -305,6 +312,14 @@ static void free_block(rf_gpu_block *b, rf_gpu_queue *q) {
     rf_free(b);
 }
 
+static void place_entries(rf_gpu_block *b) {
+    uint8_t *at = b->memory;
+    for (uint32_t i = 0; i < b->n; i++) {
+        b->entry[i].base = at;
+        at += bytes_of(&b->entry[i]);
+    }
+}
+
 /* A block with room for all that the store lacks, nothing loaded yet. */
 static rf_status new_block(rf_gpu_block **out, const rf_gpu_weights *w, const rf_gpu_store *store,
                            rf_gpu_queue *q, rf_error *e) {
@@ -322,14 +337,9 @@ static rf_status new_block(rf_gpu_block **out, const rf_gpu_weights *w, const rf
         free_block(b, q);
         return s;
     }
-    uint8_t *at = b->memory;
-    for (uint32_t i = 0; i < w->n; i++) {
-        if (block_of(store, &w->entry[i])) continue;
-        rf_gpu_entry *entry = &b->entry[b->n++];
-        *entry = w->entry[i];
-        entry->base = at;
-        at += bytes_of(entry);
-    }
+    for (uint32_t i = 0; i < w->n; i++)
+        if (!block_of(store, &w->entry[i])) b->entry[b->n++] = w->entry[i];
+    place_entries(b);
     *out = b;
     return RF_OK;
 }
@@ -390,6 +400,31 @@ void rf_gpu_weights_release(rf_gpu_weights *w, rf_gpu_store *store, rf_gpu_queue
     rf_free(w->blocks);
     rf_free(w->entry);
     *w = (rf_gpu_weights){.n = 0};
+}
+
+void rf_gpu_store_lost(rf_gpu_store *store, rf_gpu_queue *q) {
+    for (rf_gpu_block *b = store->first; b; b = b->next) {
+        rf_gpu_free(q, b->memory);
+        b->memory = NULL;
+    }
+}
+
+rf_status rf_gpu_store_reload(rf_gpu_store *store, rf_gpu_queue *q, rf_pool *pool, rf_error *e) {
+    for (rf_gpu_block *b = store->first; b; b = b->next) {
+        size_t n = 0;
+        for (uint32_t i = 0; i < b->n; i++)
+            n += bytes_of(&b->entry[i]);
+        b->memory = rf_gpu_alloc(q, n, "weights");
+        RF_TRY(rf_gpu_status(q, e));
+        place_entries(b);
+        RF_TRY(fill_block(b, q, pool, e));
+    }
+    return RF_OK;
+}
+
+void rf_gpu_weights_relink(rf_gpu_weights *w, const rf_gpu_store *store) {
+    for (uint32_t i = 0; i < w->n; i++)
+        w->entry[i].base = find_in(block_of(store, &w->entry[i]), &w->entry[i])->base;
 }
 
 rf_gpu_weight rf_gpu_weights_at(const rf_gpu_weights *w, uint32_t number) {

@@ -50,6 +50,13 @@ RF_CHECKED rf_status rf_gpu_weights_load(rf_gpu_weights *w, rf_gpu_store *store,
                                          rf_pool *pool, rf_error *e);
 void rf_gpu_weights_release(rf_gpu_weights *w, rf_gpu_store *store, rf_gpu_queue *q);
 
+/* After a fault: the device lost all blocks.  Lost: they are gone; reload: they are there again, and so
+ * are the addresses of an exec's weights after relinking. */
+void rf_gpu_store_lost(rf_gpu_store *store, rf_gpu_queue *q);
+RF_CHECKED rf_status rf_gpu_store_reload(rf_gpu_store *store, rf_gpu_queue *q, rf_pool *pool,
+                                         rf_error *e);
+void rf_gpu_weights_relink(rf_gpu_weights *w, const rf_gpu_store *store);
+
 /* After loading. */
 rf_gpu_weight rf_gpu_weights_at(const rf_gpu_weights *w, uint32_t number);
 const float *rf_gpu_weights_vector_at(const rf_gpu_weights *w, uint32_t number);

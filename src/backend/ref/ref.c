@@ -291,8 +291,23 @@ static void round_group(float *dst, const float *src, size_t n) {
         dst[i] = most > 0 ? (float)(d * rint((double)src[i] * 127 / most)) : (float)most;
 }
 
+/* The same as multiples -8 .. 7 of one f16, of which the largest value is about -8. */
+static void round_group_q4_0(float *dst, const float *src, size_t n) {
+    double most = 0;
+    for (size_t i = 0; i < n; i++)
+        if (fabs((double)src[i]) > fabs(most) || (isnan(src[i]) && !isnan(most)))
+            most = (double)src[i];
+    double d = (double)rf_f16_to_f32(rf_f32_to_f16((float)(most / -8)));
+    for (size_t i = 0; i < n; i++) {
+        double q = most != 0 ? floor((double)src[i] * -8 / most + 8.5) - 8 : 0;
+        dst[i] = isnan(most) ? (float)most : (float)(d * (q < 7 ? q : 7));
+    }
+}
+
 /* One head as a cache of that type gives it back. */
 static void round_head(rf_dtype type, float *dst, const float *src, size_t n) {
+    for (size_t i = 0; i < n && type == RF_DT_Q4_0; i += 32)
+        round_group_q4_0(dst + i, src + i, n - i < 32 ? n - i : 32);
     for (size_t i = 0; i < n && type == RF_DT_Q8_0; i += 32)
         round_group(dst + i, src + i, n - i < 32 ? n - i : 32);
     for (size_t i = 0; i < n && type == RF_DT_F16; i++)
@@ -335,7 +350,8 @@ static const float *value_at(const rf_exec *x, const rf_step *step, uint32_t s, 
     return kv->v + slot_of(x, s, j) * kv->v_cols + (size_t)head * step->value_dim;
 }
 
-static bool is_visible(const rf_attn_pattern *a, int64_t p, int64_t j) {
+/* n_prefix: of the row's sequence. */
+static bool is_visible(const rf_attn_pattern *a, uint32_t n_prefix, int64_t p, int64_t j) {
     switch (a->kind) {
     case RF_ATTN_CAUSAL:
         return j <= p;
@@ -347,6 +363,8 @@ static bool is_visible(const rf_attn_pattern *a, int64_t p, int64_t j) {
         return p - j <= a->window / 2 && j - p <= a->window / 2;
     case RF_ATTN_GLOBAL_LOCAL:
         return (j < a->n_global || p - a->window < j) && j <= p;
+    case RF_ATTN_PREFIX:
+        return j <= p || j < n_prefix;
     case RF_ATTN_CUSTOM:
         return true; /* unless its mask is -inf */
     }
@@ -366,7 +384,7 @@ static double score_keys(rf_exec *x, const rf_step *step, uint32_t s, uint32_t t
     double highest = hidden;
     for (uint32_t j = 0; j < b->kv_len[s]; j++) {
         x->score[j] = hidden;
-        if (!is_visible(&step->pattern, b->pos[t], j)) continue;
+        if (!is_visible(&step->pattern, b->n_prefix ? b->n_prefix[s] : 0, b->pos[t], j)) continue;
         double score = dot(q, key_at(x, step, s, j, kv_head), step->head_dim);
         x->score[j] = soft_cap(score * (double)step->scale, step->softcap);
         if (step->pattern.kind == RF_ATTN_CUSTOM)
@@ -633,6 +651,41 @@ static rf_status ref_kv_copy(rf_exec *x, uint32_t from_block, uint32_t to_block)
     return RF_OK;
 }
 
+static size_t ref_kv_block_bytes(const rf_exec *x) {
+    size_t n_floats = 0;
+    for (uint32_t il = 0; il < x->plan->model->n_layers; il++)
+        n_floats += RF_KV_BLOCK * (x->kv[il].k_cols + x->kv[il].v_cols);
+    return n_floats * sizeof(float);
+}
+
+static rf_status ref_kv_read(rf_exec *x, uint32_t block, void *out) {
+    uint8_t *to = out;
+    if (block >= x->limits.n_kv_blocks) return RF_EARG;
+    for (uint32_t il = 0; il < x->plan->model->n_layers; il++) {
+        const layer_kv *kv = &x->kv[il];
+        size_t k = RF_KV_BLOCK * kv->k_cols, v = RF_KV_BLOCK * kv->v_cols;
+        if (kv->k) memcpy(to, kv->k + block * k, k * sizeof *kv->k);
+        to += k * sizeof *kv->k;
+        if (kv->v) memcpy(to, kv->v + block * v, v * sizeof *kv->v);
+        to += v * sizeof *kv->v;
+    }
+    return RF_OK;
+}
+
+static rf_status ref_kv_write(rf_exec *x, uint32_t block, const void *src) {
+    const uint8_t *from = src;
+    if (block >= x->limits.n_kv_blocks) return RF_EARG;
+    for (uint32_t il = 0; il < x->plan->model->n_layers; il++) {
+        const layer_kv *kv = &x->kv[il];
+        size_t k = RF_KV_BLOCK * kv->k_cols, v = RF_KV_BLOCK * kv->v_cols;
+        if (kv->k) memcpy(kv->k + block * k, from, k * sizeof *kv->k);
+        from += k * sizeof *kv->k;
+        if (kv->v) memcpy(kv->v + block * v, from, v * sizeof *kv->v);
+        from += v * sizeof *kv->v;
+    }
+    return RF_OK;
+}
+
 static rf_status ref_peek(rf_exec *x, rf_val v, float *out, size_t n) {
     const rf_plan *p = x->plan;
     if (!p->opts.keep_values || v == 0 || v >= p->n_vals || p->vals[v].weight) return RF_EARG;
@@ -652,5 +705,9 @@ const rf_backend_ops rf_ref_ops = {
     .run = ref_run,
     .wait = ref_wait,
     .kv_copy = ref_kv_copy,
+    .kv_layout = "rows of f32",
+    .kv_block_bytes = ref_kv_block_bytes,
+    .kv_read = ref_kv_read,
+    .kv_write = ref_kv_write,
     .peek = ref_peek,
 };

@@ -193,18 +193,29 @@ void rf_bind_patterns(rf_binder *b) {
     rf_model *m = b->m;
     windows w = bind_windows(b);
     bool causal = rf_bind_bool(b, "attention.causal", true);
+    m->prefix = rf_bind_bool(b, "attention.prefix", false);
     if (b->status != RF_OK) return;
-    if (!causal && w.width > 0) {
+    if ((!causal || m->prefix) && w.width > 0) {
         rf_bind_fail(b, RF_EUNSUPPORTED,
                      "%s.attention.sliding_window is %u in a model that is not causal; this "
                      "combination is not supported",
                      m->arch->name, w.width);
         return;
     }
+    if (!causal && m->prefix) {
+        rf_bind_fail(
+            b, RF_EFORMAT,
+            "key %s.attention.prefix is true, expected false: attention.causal is false, so "
+            "everything sees everything",
+            m->arch->name);
+        return;
+    }
     for (uint32_t il = 0; il < m->n_layers; il++) {
         rf_layer *l = &m->layers[il];
         l->rope = rope_of_layer(m, &w, il);
-        l->pattern.kind = causal ? RF_ATTN_CAUSAL : RF_ATTN_BIDIRECTIONAL;
+        l->pattern.kind = m->prefix ? RF_ATTN_PREFIX
+                          : causal  ? RF_ATTN_CAUSAL
+                                    : RF_ATTN_BIDIRECTIONAL;
         if (has_window(&w, il))
             l->pattern = (rf_attn_pattern){.kind = RF_ATTN_LOCAL, .window = w.width};
     }

@@ -35,13 +35,6 @@ typedef struct stream {
     int error;        /* sticky */
 } stream;
 
-static uint64_t fail_at, n_launches;
-
-void rf_host_gpu_fail_launch(uint64_t nth) {
-    fail_at = nth;
-    n_launches = 0;
-}
-
 static int run_job(const job *j) {
     if (j->kind == JOB_COPY) {
         memmove(j->dst, j->src, j->n);
@@ -51,7 +44,6 @@ static int run_job(const job *j) {
         memset(j->dst, j->value, j->n);
         return OK;
     }
-    if (++n_launches == fail_at) return BAD_LAUNCH;
     uint32_t b[3];
     for (b[2] = 0; b[2] < j->grid[2]; b[2]++)
         for (b[1] = 0; b[1] < j->grid[1]; b[1]++)
@@ -85,7 +77,7 @@ static int device_info(int device, rf_gpu_info *out) {
     *out = (rf_gpu_info){.mem_bytes = (size_t)4 << 30,
                          .warp = 32,
                          .n_units = 1,
-                         .lds_bytes = 64 << 10,
+                         .lds_bytes = RF_HOST_SHARED,
                          .integrated = true};
     snprintf(out->name, sizeof out->name, "kernels on this processor");
     snprintf(out->arch, sizeof out->arch, "host");
@@ -93,6 +85,8 @@ static int device_info(int device, rf_gpu_info *out) {
 }
 
 static int use_device(int device) { return device == 0 ? OK : NO_DEVICE; }
+
+static int reset(int device) { return use_device(device); }
 
 static int mem_info(size_t *n_free, size_t *n_total) {
     *n_free = *n_total = (size_t)4 << 30;
@@ -166,8 +160,8 @@ static int launch(rf_gpu_function f, unsigned grid_x, unsigned grid_y, unsigned 
                   rf_gpu_stream s, void **params, void **extra) {
     const rf_host_kernel *k = f;
     job j = {.kind = JOB_LAUNCH, .kernel = k, .grid = {grid_x, grid_y, grid_z}, .block = block_x};
-    bool bad = extra || shared_bytes != 0 || block_y != 1 || block_z != 1 || grid_y > 65535 ||
-               grid_z > 65535 || block_x == 0 || block_x > RF_FIBRE_MAX ||
+    bool bad = extra || shared_bytes > RF_HOST_SHARED || block_y != 1 || block_z != 1 ||
+               grid_y > 65535 || grid_z > 65535 || block_x == 0 || block_x > RF_FIBRE_MAX ||
                k->args_bytes > sizeof j.args;
     if (bad) return BAD_LAUNCH;
     memcpy(j.args, params[0], k->args_bytes);
@@ -243,6 +237,7 @@ const rf_gpu_driver *rf_host_gpu(void) {
         .device_count = device_count,
         .device_info = device_info,
         .use_device = use_device,
+        .reset = reset,
         .mem_info = mem_info,
         .alloc = take,
         .free = give,

@@ -45,6 +45,8 @@ enum { RETURN_AT = 11, FRAME = 20 };
 #endif
 
 _Thread_local rf_host_thread rf_host_now;
+_Thread_local uint32_t rf_host_word[RF_FIBRE_MAX];
+_Thread_local uint8_t rf_dynamic_shared[RF_HOST_SHARED] __attribute__((aligned(16)));
 
 typedef struct fibre {
     void *top; /* where its stack stands */

@@ -13,8 +13,7 @@ extern "C" {
 
 /* The table; rf_gpu_driver_set(rf_host_gpu()) makes it the process's GPU. */
 const rf_gpu_driver *rf_host_gpu(void);
-/* Calls from now on until the nth, which fails; 0: none does.  Counts launches only. */
-void rf_host_gpu_fail_launch(uint64_t nth);
+enum { RF_HOST_SHARED = 227 << 10 }; /* bytes of shared memory that a block may take */
 
 /* Runs the block's n threads (at most RF_FIBRE_MAX), each f(arg) with its own number in rf_host_now.
  * False when some threads ended while others waited at a barrier. */

@@ -1,16 +1,18 @@
-/* attend.hip - attention over the paged KV pool; one block per row, KV head and one or four of the
- * query heads that share it.
+/* attend.hip - attention over the paged KV pool, for every shape and format: one block per row, KV
+ * head, one or four of the query heads that share it, and one or all segments of the keys.
  *
- * The keys pass in steps of up to four blocks of 32.  Scores, exponentials and the sums of blocks
- * are made side by side: a thread has whole keys.  Then a thread has columns of the values and adds
- * all keys in order.  Values come through shared memory while the scores are made. */
-#include "backend/gpu/kernels/canon.h"
+ * The keys pass in steps of up to four blocks of 32, which lie in one segment.  Scores, exponentials
+ * and the sums of blocks are made side by side: a thread has whole keys.  Then a thread has columns
+ * of the values and adds all keys in order.  Values come through shared memory while the scores are
+ * made.  attend_vec.hip is faster where it applies. */
+#include "backend/gpu/kernels/span.h"
 
 enum {
     STEP_BLOCKS = 4,
     STEP_KEYS = 32 * STEP_BLOCKS,
     VALUE_BYTES = 32 << 10, /* shared memory for values */
     ATTEND_THREADS = RF_BLOCK_attend_4,
+    MAX_COLUMNS = RF_MAX_HEAD_DIM / 64, /* of one thread */
 };
 
 typedef struct attend_shared {
@@ -20,54 +22,6 @@ typedef struct attend_shared {
     float most[4][STEP_BLOCKS], sum[4][STEP_BLOCKS];
     uint32_t bits[STEP_BLOCKS]; /* visible keys */
 } attend_shared;
-
-/* What one row sees. */
-typedef struct attend_span {
-    uint32_t begin, end, n_global; /* [begin, end) and [0, n_global) */
-    const float *mask;             /* of the row, or NULL */
-} attend_span;
-
-RF_DEVICE attend_span span_of(const rf_gpu_attend_args *a, uint32_t row) {
-    const uint32_t pos = a->batch.pos[row], kv_len = a->batch.kv_len[a->batch.row_seq[row]];
-    const uint32_t past = pos < kv_len ? pos + 1 : kv_len, half = a->window / 2;
-    attend_span s;
-    s.begin = 0;
-    s.end = past;
-    s.n_global = 0;
-    s.mask = 0;
-    if (a->pattern == RF_ATTN_BIDIRECTIONAL || a->pattern == RF_ATTN_CUSTOM) s.end = kv_len;
-    if (a->pattern == RF_ATTN_CUSTOM) s.mask = a->batch.mask + (uint64_t)row * a->batch.mask_stride;
-    if (a->pattern == RF_ATTN_LOCAL_BOTH) {
-        s.begin = pos > half ? pos - half : 0;
-        s.end = kv_len - past > half ? past + half : kv_len;
-    }
-    if (a->pattern == RF_ATTN_LOCAL || a->pattern == RF_ATTN_GLOBAL_LOCAL)
-        s.begin = past > a->window ? past - a->window : 0;
-    if (a->pattern == RF_ATTN_GLOBAL_LOCAL) s.n_global = rf_min_u32(a->n_global, s.begin);
-    return s;
-}
-
-/* Bits of the positions [begin, end) in the block that starts at position first. */
-RF_DEVICE uint32_t range_bits(uint32_t begin, uint32_t end, uint32_t first) {
-    const uint32_t lo = begin > first ? begin - first : 0;
-    const uint32_t hi = rf_min_u32(end > first ? end - first : 0, 32);
-    if (lo >= hi) return 0;
-    return (0xffffffffu >> (32 - hi)) & (0xffffffffu << lo);
-}
-
-RF_DEVICE uint32_t visible_bits(const attend_span *s, uint32_t block) {
-    const uint32_t first = 32 * block;
-    uint32_t bits = range_bits(s->begin, s->end, first) | range_bits(0, s->n_global, first);
-    if (!s->mask) return bits;
-    for (uint32_t j = 0; j < 32; j++) {
-        if (bits >> j & 1 && s->mask[first + j] == -__builtin_inff()) bits &= ~(1u << j);
-    }
-    return bits;
-}
-
-RF_DEVICE float kv_at(const void *pool, uint64_t i, uint32_t is_f16) {
-    return is_f16 ? rf_f16_at(((const uint16_t *)pool)[i]) : ((const float *)pool)[i];
-}
 
 /* Sixteen f16 at k onto the lanes. */
 typedef struct half_16 {
@@ -81,16 +35,15 @@ RF_DEVICE void lanes_f16(float lanes[16], const float *q, const half_16 *k) {
     }
 }
 
-/* tree16 of q . k over n columns, the key's first element at index at. */
-RF_DEVICE float score_of(const float *q, const void *pool, uint64_t at, uint32_t n,
-                         uint32_t is_f16) {
+/* tree16 of q . k over n columns of a key. */
+RF_DEVICE float score_of(const float *q, const uint8_t *key, uint32_t n, uint32_t type) {
     float lanes[16];
     RF_UNROLL
     for (int i = 0; i < 16; i++)
         lanes[i] = 0.0f;
     uint32_t k = 0;
-    if (is_f16 && n % 8 == 0) { /* then every key is aligned */
-        const half_16 *from = (const half_16 *)((const uint16_t *)pool + at);
+    if (type == RF_DT_F16 && n % 8 == 0) { /* then every key is aligned */
+        const half_16 *from = (const half_16 *)(const void *)key;
         for (; k + 64 <= n; k += 64) { /* four loads on their way */
             half_16 part[4];
             RF_UNROLL
@@ -106,9 +59,11 @@ RF_DEVICE float score_of(const float *q, const void *pool, uint64_t at, uint32_t
         }
     }
     for (; k < n; k += 16) {
+        float part[16];
+        rf_kv_sixteen(part, key, type, k, n);
         RF_UNROLL
         for (uint32_t i = 0; i < 16; i++) {
-            if (k + i < n) lanes[i] = rf_fma(q[k + i], kv_at(pool, at + k + i, is_f16), lanes[i]);
+            if (k + i < n) lanes[i] = rf_fma(q[k + i], part[i], lanes[i]);
         }
     }
     RF_UNROLL
@@ -134,26 +89,25 @@ RF_DEVICE float sum_32(const float *p) {
     return v[0];
 }
 
-/* A block's step: heads first .. first + n - 1 of the KV head's own, blocks b .. b + n_blocks - 1. */
+/* A block's step: blocks b .. b + n_blocks - 1 of the walk from first to end. */
 typedef struct attend_step {
     const uint32_t *table;
-    attend_span span;
-    uint32_t kv_head, b, n_blocks;
-    uint32_t v_dim; /* columns of a row of the values' pool */
-    const void *v;
+    rf_span span;
+    uint32_t kv_head, first, end, b, n_blocks;
+    uint32_t k_row, v_row, v_type; /* bytes of a row, format of the values */
+    const uint8_t *v;
 } attend_step;
 
 RF_DEVICE uint64_t block_at(const rf_gpu_attend_args *a, const attend_step *st, uint32_t i) {
     return ((uint64_t)st->table[st->b + i] * a->n_kv_heads + st->kv_head) * 32;
 }
 
-/* The step's values on their way to shared memory, rows of v_dim. */
+/* The step's values on their way to shared memory. */
 RF_DEVICE void fetch_values(attend_shared *sh, const rf_gpu_attend_args *a, const attend_step *st) {
-    const uint32_t row_bytes = st->v_dim * (a->kv_f16 ? 2 : 4), pieces = 2 * row_bytes;
+    const uint32_t pieces = 2 * st->v_row;
     for (uint32_t i = 0; i < st->n_blocks; i++) {
         if (!sh->bits[i]) continue;
-        const rf_u4 *from =
-            (const rf_u4 *)(const void *)((const uint8_t *)st->v + block_at(a, st, i) * row_bytes);
+        const rf_u4 *from = (const rf_u4 *)(const void *)(st->v + block_at(a, st, i) * st->v_row);
         for (uint32_t k = rf_tid(); k < pieces; k += ATTEND_THREADS)
             rf_copy_16(sh->v + i * pieces + k, from + k);
     }
@@ -169,69 +123,85 @@ RF_DEVICE void make_scores(attend_shared *sh, const rf_gpu_attend_args *a, const
             sh->s[h][key] = 0.0f; /* read below, though not used */
             continue;
         }
-        float s = score_of(sh->q[h], a->k, (block_at(a, st, block) + key % 32) * a->head_dim,
-                           a->head_dim, a->kv_f16);
-        s *= a->scale;
+        const uint8_t *row =
+            (const uint8_t *)a->k + (block_at(a, st, block) + key % 32) * st->k_row;
+        float s = score_of(sh->q[h], row, a->head_dim, a->k_type) * a->scale;
         if (a->softcap > 0) s = a->softcap * rf_tanh32(s / a->softcap);
         if (st->span.mask) s += st->span.mask[32 * st->b + key];
         sh->s[h][key] = s;
     }
 }
 
-/* Column d of key j, from shared memory or the pool. */
-RF_DEVICE float value_at(const attend_shared *sh, const void *v, uint64_t i, int is_f16,
-                         int is_staged) {
-    if (!is_staged) return kv_at(v, i, (uint32_t)is_f16);
-    return is_f16 ? rf_f16_at(((const uint16_t *)(const void *)sh->v)[i])
-                  : ((const float *)(const void *)sh->v)[i];
-}
-
 /* acc[i] += p[j] * v[j][lane + per_head * i] for the visible keys j of block number block. */
 RF_DEVICE void add_values(float *acc, int n_acc, const attend_shared *sh,
                           const rf_gpu_attend_args *a, const attend_step *st, uint32_t h,
-                          uint32_t block, uint32_t lane, uint32_t per_head, int is_f16,
+                          uint32_t block, uint32_t lane, uint32_t per_head, uint32_t type,
                           int is_staged) {
     const uint32_t bits = sh->bits[block];
     const float *p = sh->s[h] + 32 * block;
-    const uint64_t at = is_staged ? 32 * block : block_at(a, st, block);
-    if (bits == 0xffffffffu && is_staged && (uint32_t)n_acc * per_head == a->value_dim) {
+    const uint8_t *v = is_staged ? (const uint8_t *)sh->v + 32 * block * st->v_row
+                                 : st->v + block_at(a, st, block) * st->v_row;
+    const int is_whole = bits == 0xffffffffu && (uint32_t)n_acc * per_head == a->value_dim;
+    if (is_whole && is_staged && type == RF_DT_F16) {
         RF_UNROLL_8
         for (uint32_t j = 0; j < 32; j++) {
             RF_UNROLL
             for (int i = 0; i < n_acc; i++) {
                 const uint32_t d = lane + per_head * (uint32_t)i;
-                acc[i] =
-                    rf_fma(p[j], value_at(sh, st->v, (at + j) * st->v_dim + d, is_f16, 1), acc[i]);
+                acc[i] = rf_fma(p[j], rf_kv_at(v + j * st->v_row, RF_DT_F16, d), acc[i]);
             }
         }
         return;
     }
+    RF_NO_UNROLL
     for (uint32_t j = 0; j < 32; j++) {
         if (!(bits >> j & 1)) continue;
         RF_UNROLL
         for (int i = 0; i < n_acc; i++) {
             const uint32_t d = lane + per_head * (uint32_t)i;
             if (d < a->value_dim)
-                acc[i] = rf_fma(
-                    p[j], value_at(sh, st->v, (at + j) * st->v_dim + d, is_f16, is_staged), acc[i]);
+                acc[i] = rf_fma(p[j], rf_kv_at(v + j * st->v_row, type, d), acc[i]);
         }
     }
 }
 
-/* The walk over the keys of one query head: this thread's columns of the result, not yet divided. */
-RF_DEVICE float walk(attend_shared *sh, const rf_gpu_attend_args *a, attend_step *st, float sink,
-                     uint32_t n_heads, float *acc, int n_acc, int is_f16, int is_staged) {
-    const uint32_t per_head = ATTEND_THREADS / n_heads, step = is_staged ? a->step_blocks : 1;
-    const uint32_t lane = rf_tid() % per_head, h = rf_tid() / per_head;
-    const uint32_t end = rf_div_up(st->span.end, 32);
-    float m = sink, l = sink == -__builtin_inff() ? 0.0f : 1.0f;
+/* This thread's columns of a head: maximum, sum and n_acc weighted values. */
+typedef struct attend_sum {
+    float m, l, acc[MAX_COLUMNS];
+} attend_sum;
+
+RF_DEVICE void start_sum(attend_sum *s, float sink, int n_acc) {
+    s->m = sink;
+    s->l = sink == -__builtin_inff() ? 0.0f : 1.0f;
     RF_UNROLL
     for (int i = 0; i < n_acc; i++)
-        acc[i] = 0.0f;
-    for (st->b = st->span.n_global ? 0 : st->span.begin / 32; st->b < end; st->b += step) {
-        st->n_blocks = rf_min_u32(end - st->b, step);
+        s->acc[i] = 0.0f;
+}
+
+/* A segment onto the total. */
+RF_DEVICE void fold_sum(attend_sum *total, const attend_sum *s, int n_acc) {
+    const rf_fold f = rf_fold_of(total->m, s->m);
+    total->m = f.m;
+    total->l = rf_folded(&f, total->l, s->l);
+    RF_UNROLL
+    for (int i = 0; i < n_acc; i++)
+        total->acc[i] = rf_folded(&f, total->acc[i], s->acc[i]);
+}
+
+/* The walk over the keys of one query head: this thread's columns of the result, not yet divided. */
+RF_DEVICE void walk(attend_shared *sh, const rf_gpu_attend_args *a, attend_step *st,
+                    attend_sum *total, uint32_t n_heads, int n_acc, uint32_t type, int is_staged) {
+    const uint32_t per_head = ATTEND_THREADS / n_heads, step = is_staged ? a->step_blocks : 1;
+    const uint32_t lane = rf_tid() % per_head, h = rf_tid() / per_head;
+    attend_sum s;
+    int is_seen = 0;
+    start_sum(&s, -__builtin_inff(), n_acc);
+    for (st->b = st->first; st->b < st->end; st->b += st->n_blocks) {
+        st->n_blocks =
+            rf_min_u32(st->end - st->b, RF_GPU_SEGMENT_BLOCKS - st->b % RF_GPU_SEGMENT_BLOCKS);
+        st->n_blocks = rf_min_u32(st->n_blocks, step);
         rf_sync();
-        if (rf_tid() < st->n_blocks) sh->bits[rf_tid()] = visible_bits(&st->span, st->b + rf_tid());
+        if (rf_tid() < st->n_blocks) sh->bits[rf_tid()] = rf_span_bits(&st->span, st->b + rf_tid());
         rf_sync();
         if (is_staged) fetch_values(sh, a, st);
         make_scores(sh, a, st, n_heads);
@@ -240,14 +210,14 @@ RF_DEVICE float walk(attend_shared *sh, const rf_gpu_attend_args *a, attend_step
             float most = -__builtin_inff();
             RF_UNROLL_8
             for (uint32_t j = 0; j < 32; j++) {
-                const float s = sh->s[h][32 * lane + j];
-                if (sh->bits[lane] >> j & 1 && s > most) most = s;
+                const float score = sh->s[h][32 * lane + j];
+                if (sh->bits[lane] >> j & 1 && score > most) most = score;
             }
             sh->most[h][lane] = most;
         }
         rf_sync();
         for (uint32_t key = lane; key < 32 * st->n_blocks; key += per_head) {
-            float m_new = m;
+            float m_new = s.m;
             for (uint32_t i = 0; i <= key / 32; i++)
                 m_new = sh->most[h][i] > m_new ? sh->most[h][i] : m_new;
             const int is_visible = sh->bits[key / 32] >> key % 32 & 1;
@@ -259,66 +229,74 @@ RF_DEVICE float walk(attend_shared *sh, const rf_gpu_attend_args *a, attend_step
         rf_sync();
         for (uint32_t i = 0; i < st->n_blocks; i++) {
             if (!sh->bits[i]) continue;
-            if (sh->most[h][i] > m) {
-                const float c = m == -__builtin_inff() ? 0.0f : rf_exp32(m - sh->most[h][i]);
-                l *= c;
+            is_seen = 1;
+            if (sh->most[h][i] > s.m) {
+                const float c = s.m == -__builtin_inff() ? 0.0f : rf_exp32(s.m - sh->most[h][i]);
+                s.l *= c;
                 RF_UNROLL
                 for (int k = 0; k < n_acc; k++)
-                    acc[k] *= c;
-                m = sh->most[h][i];
+                    s.acc[k] *= c;
+                s.m = sh->most[h][i];
             }
-            l += sh->sum[h][i];
-            add_values(acc, n_acc, sh, a, st, h, i, lane, per_head, is_f16, is_staged);
+            s.l += sh->sum[h][i];
+            add_values(s.acc, n_acc, sh, a, st, h, i, lane, per_head, type, is_staged);
         }
+        const uint32_t next = st->b + st->n_blocks;
+        if (next != st->end && next % RF_GPU_SEGMENT_BLOCKS != 0) continue;
+        if (is_seen) fold_sum(total, &s, n_acc);
+        start_sum(&s, -__builtin_inff(), n_acc);
+        is_seen = 0;
     }
-    return l;
 }
 
 /* All of one block; n_acc: columns of a thread. */
 RF_DEVICE void attend_columns(attend_shared *sh, const rf_gpu_attend_args *a, attend_step *st,
-                              uint32_t n_heads, int n_acc, int is_f16, int is_staged) {
+                              uint32_t n_heads, int n_acc, uint32_t type, int is_staged) {
     const uint32_t per_head = ATTEND_THREADS / n_heads, per_kv = a->n_heads / a->n_kv_heads;
     const uint32_t lane = rf_tid() % per_head, h = rf_tid() / per_head;
-    const uint32_t in_group = rf_bid_z() * n_heads + h;
+    const uint32_t in_group = rf_bid_z() / a->n_splits * n_heads + h;
     const int here = in_group < per_kv; /* else a head is walked that nobody asked for */
     const uint32_t head = st->kv_head * per_kv + (here ? in_group : 0);
-    const float *q = a->q + ((uint64_t)rf_bid_x() * a->n_heads + head) * a->head_dim;
+    const uint64_t item = (uint64_t)rf_bid_x() * a->n_heads + head;
+    const int is_part = a->n_splits > 1;
     for (uint32_t d = lane; d < a->head_dim; d += per_head)
-        sh->q[h][d] = q[d];
-    float acc[RF_MAX_HEAD_DIM / 64];
-    const float sink = a->sinks ? a->sinks[head] : -__builtin_inff();
-    const float l = walk(sh, a, st, sink, n_heads, acc, n_acc, is_f16, is_staged);
-    float *dst = a->dst + ((uint64_t)rf_bid_x() * a->n_heads + head) * a->value_dim;
+        sh->q[h][d] = a->q[item * a->head_dim + d];
+    attend_sum s;
+    start_sum(&s, a->sinks && !is_part ? a->sinks[head] : -__builtin_inff(), n_acc);
+    walk(sh, a, st, &s, n_heads, n_acc, type, is_staged);
+    if (!here) return;
+    const uint64_t part = item * a->n_splits + rf_bid_z() % a->n_splits;
+    if (is_part && lane == 0) rf_put_part(a, part, s.m, s.l);
+    float *dst = is_part ? a->parts + part * a->value_dim : a->dst + item * a->value_dim;
     RF_UNROLL
     for (int i = 0; i < n_acc; i++) {
         const uint32_t d = lane + per_head * (uint32_t)i;
-        if (here && d < a->value_dim) dst[d] = l == 0.0f ? acc[i] : acc[i] / l;
+        if (d < a->value_dim) dst[d] = is_part || s.l == 0.0f ? s.acc[i] : s.acc[i] / s.l;
     }
 }
 
 RF_DEVICE void attend_run(attend_shared *sh, const rf_gpu_attend_args *a, uint32_t n_heads) {
     const uint32_t per_head = ATTEND_THREADS / n_heads, row = rf_bid_x();
-    const int most = (int)(RF_MAX_HEAD_DIM / per_head + (RF_MAX_HEAD_DIM % per_head != 0));
+    const int most = (int)rf_div_up(RF_MAX_HEAD_DIM, per_head);
     attend_step st;
     st.kv_head = rf_bid_y();
-    st.span = span_of(a, row);
+    st.span = rf_span_of(a, row);
+    st.first = rf_span_first(&st.span);
+    st.end = rf_div_up(st.span.end, 32);
+    if (!rf_take_split(a, rf_bid_z() % a->n_splits, &st.first, &st.end)) return;
     st.table = a->batch.table + (uint64_t)a->batch.row_seq[row] * a->batch.table_stride;
-    st.v = a->v ? a->v : a->k;
-    st.v_dim = a->v ? a->value_dim : a->head_dim;
-    if (a->step_blocks == 0) {
-        if (a->kv_f16)
-            attend_columns(sh, a, &st, n_heads, most, 1, 0);
-        else
-            attend_columns(sh, a, &st, n_heads, most, 0, 0);
-    } else if (!a->kv_f16) {
-        attend_columns(sh, a, &st, n_heads, most, 0, 1);
-    } else if (a->value_dim <= per_head) {
-        attend_columns(sh, a, &st, n_heads, 1, 1, 1);
-    } else if (a->value_dim <= 2 * per_head) {
-        attend_columns(sh, a, &st, n_heads, 2, 1, 1);
-    } else {
-        attend_columns(sh, a, &st, n_heads, most, 1, 1);
-    }
+    st.v = (const uint8_t *)(a->v ? a->v : a->k);
+    st.v_type = a->v ? a->v_type : a->k_type;
+    st.k_row = rf_kv_row_bytes(a->k_type, a->head_dim);
+    st.v_row = a->v ? rf_kv_row_bytes(a->v_type, a->value_dim) : st.k_row;
+    if (a->step_blocks == 0)
+        attend_columns(sh, a, &st, n_heads, most, st.v_type, 0);
+    else if (st.v_type != RF_DT_F16 || a->value_dim > 2 * per_head)
+        attend_columns(sh, a, &st, n_heads, most, st.v_type, 1);
+    else if (a->value_dim > per_head)
+        attend_columns(sh, a, &st, n_heads, 2, RF_DT_F16, 1);
+    else
+        attend_columns(sh, a, &st, n_heads, 1, RF_DT_F16, 1);
 }
 
 RF_KERNEL_ALONE(attend_1, rf_gpu_attend_args) {
@@ -326,7 +304,7 @@ RF_KERNEL_ALONE(attend_1, rf_gpu_attend_args) {
     attend_run(&sh, &a, 1);
 }
 
-RF_KERNEL(attend_4, rf_gpu_attend_args) {
+RF_KERNEL_ALONE(attend_4, rf_gpu_attend_args) {
     RF_SHARED attend_shared sh;
     attend_run(&sh, &a, 4);
 }

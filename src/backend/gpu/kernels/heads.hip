@@ -1,6 +1,6 @@
 /* heads.hip - heads of queries, keys and values: norm, rotation and the way into the KV pool; one
  * block per row and head. */
-#include "backend/gpu/kernels/canon.h"
+#include "backend/gpu/kernels/kv.h"
 
 typedef struct heads_shared {
     float x[RF_MAX_HEAD_DIM];
@@ -50,6 +50,63 @@ RF_DEVICE void rotate_head(heads_shared *s, const rf_gpu_heads *h, uint32_t pos)
     rf_sync();
 }
 
+/* Groups of 32 as activations are quantised, the last one filled up, their scale rounded to f16.
+ * Each thread finds its group's largest |x| by itself. */
+RF_DEVICE void put_q8_0(const heads_shared *s, uint8_t *row, uint32_t n) {
+    for (uint32_t k = rf_tid(); k < rf_div_up(n, 32) * 32; k += RF_BLOCK_heads) {
+        uint32_t most = 0;
+        for (uint32_t i = k & ~31u; i < rf_min_u32((k & ~31u) + 32, n); i++) {
+            const uint32_t bits = rf_bits_of(s->x[i]) & 0x7fffffffu;
+            most = bits > most ? bits : most;
+        }
+        const float amax = rf_float_of(most), id = amax > 0 ? 127.0f / amax : 0;
+        uint8_t *block = row + k / 32 * RF_KV_Q8_BYTES;
+        block[2 + k % 32] = (uint8_t)rf_quantised(k < n ? s->x[k] : 0.0f, id);
+        if (k % 32 == 0) *(uint16_t *)(void *)block = rf_f16_of(amax / 127.0f);
+    }
+}
+
+RF_DEVICE uint32_t nibble_of(float x, float id) {
+    float q = x * id + 8.5f;
+    q = q > 0.0f ? q : 0.0f; /* a NaN too */
+    q = q < 15.0f ? q : 15.0f;
+    return (uint32_t)q;
+}
+
+/* The same for multiples -8 .. 7 of a scale such that the value of largest size is -8 of it.  A thread
+ * makes a byte: two elements. */
+RF_DEVICE void put_q4_0(const heads_shared *s, uint8_t *row, uint32_t n) {
+    for (uint32_t k = rf_tid(); k < rf_div_up(n, 32) * 16; k += RF_BLOCK_heads) {
+        const uint32_t first = k / 16 * 32, i0 = first + k % 16, i1 = i0 + 16;
+        uint32_t most_bits = 0;
+        float most = 0.0f;
+        for (uint32_t i = first; i < rf_min_u32(first + 32, n); i++) {
+            const uint32_t bits = rf_bits_of(s->x[i]) & 0x7fffffffu;
+            most = bits > most_bits ? s->x[i] : most;
+            most_bits = bits > most_bits ? bits : most_bits;
+        }
+        const float d = most / -8.0f, id = d != 0.0f ? 1.0f / d : 0.0f;
+        uint8_t *block = row + k / 16 * RF_KV_Q4_BYTES;
+        block[2 + k % 16] = (uint8_t)(nibble_of(i0 < n ? s->x[i0] : 0.0f, id) |
+                                      nibble_of(i1 < n ? s->x[i1] : 0.0f, id) << 4);
+        if (k % 16 == 0) *(uint16_t *)(void *)block = rf_f16_of(d);
+    }
+}
+
+/* The head in shared memory to its row of the KV pool. */
+RF_DEVICE void put_head(const heads_shared *s, const rf_gpu_heads *h, uint8_t *row) {
+    if (h->pool_type == RF_DT_Q8_0) {
+        put_q8_0(s, row, h->head_dim);
+        return;
+    }
+    if (h->pool_type == RF_DT_Q4_0) {
+        put_q4_0(s, row, h->head_dim);
+        return;
+    }
+    for (uint32_t k = rf_tid(); k < h->head_dim; k += RF_BLOCK_heads)
+        rf_kv_put(row, h->pool_type, k, s->x[k]);
+}
+
 RF_KERNEL(heads, rf_gpu_heads_args) {
     RF_SHARED heads_shared s;
     uint32_t head = rf_bid_y();
@@ -77,10 +134,5 @@ RF_KERNEL(heads, rf_gpu_heads_args) {
     if (!h.pool) return;
     const uint32_t *table = a.batch.table + (uint64_t)a.batch.row_seq[row] * a.batch.table_stride;
     const uint64_t slot = ((uint64_t)table[pos / 32] * h.n_heads + head) * 32 + pos % 32;
-    for (uint32_t k = rf_tid(); k < h.head_dim; k += RF_BLOCK_heads) {
-        if (a.kv_f16)
-            ((uint16_t *)h.pool)[slot * h.head_dim + k] = rf_f16_of(s.x[k]);
-        else
-            ((float *)h.pool)[slot * h.head_dim + k] = s.x[k];
-    }
+    put_head(&s, &h, (uint8_t *)h.pool + slot * rf_kv_row_bytes(h.pool_type, h.head_dim));
 }

@@ -1,47 +1,82 @@
-/* mm_tile.hip - products of integer weights with many activation rows, bound by arithmetic.
+/* mm_tile.hip - products of integer weights with many activation rows.
  *
- * A block has 128 weight rows and 64 activation rows; a warp (32 threads) has 32 x 32 of them as
- * 2 x 4 squares of 16 x 8.  Columns pass in stages of 256: activations wait in shared memory, the
- * next stage on its way while one is worked on; weights go straight to registers.  Each thread adds
- * the groups of its own outputs in order.
+ * A block (tile.h) passes over the columns in stages of 256: weights as they are packed and
+ * activations are on their way into shared memory while earlier stages are worked on.  A warp
+ * unpacks its weights into the matrix units' registers; each thread adds the groups of its own
+ * outputs in order.
  *
- * Of a square, thread number l holds rows l / 4 and l / 4 + 8 and columns 2 (l % 4) and the next:
- * the layout of the matrix units' results on NVIDIA; elsewhere the same outputs are made of dot
- * products of four. */
+ * Of a square of 16 weight rows by 8 activation rows, thread number l of 32 holds rows l / 4 and
+ * l / 4 + 8 and columns 2 (l % 4) and the next: the layout of the matrix units' results on NVIDIA;
+ * elsewhere the same outputs are made of dot products of four. */
 #include "backend/gpu/kernels/mm.h"
+#include "backend/gpu/tile.h"
 
 enum {
-    TILE_COLS = RF_GPU_BLOCK_COLS,
-    TILE_STAGE = 256,              /* columns of a stage */
-    TILE_STRIDE = TILE_STAGE + 16, /* bytes between rows in shared memory: no bank twice */
-    TILE_M = 2,                    /* squares of a warp: weight rows */
-    TILE_N = 4,                    /* and activation rows */
-    TILE_CHUNKS = TILE_STAGE / RF_GPU_CHUNK,
+    TILE_M = 2, /* most squares of a warp: weight rows */
+    TILE_N = 8, /* and activation rows */
+    TILE_CHUNKS = RF_TILE_STAGE / 32,
 };
+#if defined(RF_AMD)
+#define TILE_AMD       1
+#define RF_TILE_UNROLL RF_NO_UNROLL
+#else
+#define TILE_AMD       0
+#define RF_TILE_UNROLL RF_UNROLL_2
+#endif
 
-typedef struct tile_stage {
-    int8_t q[TILE_COLS * TILE_STRIDE];
-    int32_t sum[TILE_COLS * 16]; /* [TILE_COLS][16], or [TILE_COLS][8] for groups of 32 */
-    float d[TILE_COLS * 8];      /* [TILE_COLS][8], or [TILE_COLS] for groups of 256 */
-} __attribute__((aligned(16))) tile_stage;
+/* What is constant in a kernel; n_scales, with_m and d_f32 only where all formats of the layout
+ * agree, else TILE_ANY. */
+#define TILE_ANY 99u
+typedef struct tile_kind {
+    rf_tile_shape shape;
+    rf_tile_parts at;
+    int view, lo_bits, hi_bits;
+    uint32_t n_scales, with_m, d_f32;
+} tile_kind;
 
-typedef struct tile_shared {
-    tile_stage stage[2];
-    int8_t high[TILE_COLS *
-                16]; /* [TILE_COLS][16]: sum = 64 high + low, for minima of groups of 256 */
-    int8_t low[TILE_COLS * 16];
-} tile_shared;
-
-/* A thread's place. */
+/* A block's work and a thread's place in it. */
 typedef struct tile_place {
+    tile_kind k;
     rf_gpu_weight w;
-    uint64_t tile;     /* of the warp's 32 rows, over planes and tiles */
-    uint32_t lane;     /* of 32 */
-    uint32_t col;      /* first activation row of the warp within the block */
     uint32_t n_groups; /* of a weight row */
+    uint32_t n;        /* activation rows that there are */
+    uint32_t lane;     /* of 32 */
+    uint32_t row, col; /* the warp's first within the block; its second square of rows is half a
+                          block away */
 } tile_place;
 
-/* Weights of a square ---------------------------------------------------------------------------*/
+/* Squares of activation rows that a warp works on; where kernels run as plain C, no idle ones. */
+RF_DEVICE uint32_t squares_of(const tile_place *at) {
+#if defined(RF_AMD) || defined(RF_NVIDIA)
+    return at->k.shape.n;
+#else
+    return rf_min_u32(at->k.shape.n, rf_div_up(at->n - at->col, 8));
+#endif
+}
+RF_DEVICE uint32_t n_scales_of(const tile_place *at) {
+    return at->k.n_scales == TILE_ANY ? at->w.n_scales : at->k.n_scales;
+}
+RF_DEVICE uint32_t has_m(const tile_place *at) {
+    return at->k.with_m == TILE_ANY ? at->w.m != 0 : at->k.with_m;
+}
+RF_DEVICE uint32_t has_f32(const tile_place *at) {
+    return at->k.d_f32 == TILE_ANY ? at->w.d_f32 : at->k.d_f32;
+}
+
+typedef struct tile_sums {
+    float v[TILE_M][TILE_N][4];
+} tile_sums;
+
+/* Row, within the block, of output number i of square m. */
+RF_DEVICE uint32_t row_of(const tile_place *at, uint32_t m, int i) {
+    return at->row + 16 * at->k.shape.warps_m * m + at->lane / 4 + (i >= 2 ? 8 : 0);
+}
+/* Activation row, within the block, of output number i of square n. */
+RF_DEVICE uint32_t col_of(const tile_place *at, uint32_t n, int i) {
+    return at->col + 8 * n + at->lane % 4 * 2 + (uint32_t)(i % 2);
+}
+
+/* Squares ---------------------------------------------------------------------------------------*/
 
 /* Every byte less off, no borrow between bytes: u + 128 - off never carries. */
 RF_DEVICE uint32_t less_off(uint32_t u, int32_t off) {
@@ -54,73 +89,122 @@ typedef struct square {
     uint32_t v[4];
 } square;
 
-RF_DEVICE void load_half_square(const tile_place *at, int lo_bits, int hi_bits, uint64_t chunk,
+/* Eight activation rows of 32 columns, likewise. */
+typedef struct slice {
+    uint32_t v[2];
+} slice;
+
+RF_DEVICE void load_half_square(const tile_place *at, const uint8_t *stage, uint32_t chunk,
                                 uint32_t row, uint32_t *first, uint32_t *second) {
-    const uint32_t t = at->lane % 4;
-    const uint64_t i = chunk * 32 + row;
+    const uint32_t t = at->lane % 4, i = (row / 32 * TILE_CHUNKS + chunk) * 32 + row % 32;
+    const int lo_bits = at->k.lo_bits, hi_bits = at->k.hi_bits;
+    const uint8_t *lo = stage + at->k.at.lo, *hi = stage + at->k.at.hi;
     if (lo_bits == 8) {
-        const uint32_t *p = (const uint32_t *)at->w.lo + (chunk * 64 + row) * 4 + t;
+        const uint32_t *p = (const uint32_t *)lo + (i + i / 32 * 32) * 4 + t;
         *first = p[0];
         *second = p[128];
         return;
     }
     if (lo_bits == 4) {
-        const uint32_t v = ((const uint32_t *)at->w.lo)[i * 4 + t];
+        const uint32_t v = ((const uint32_t *)lo)[i * 4 + t];
         *first = v & 0x0f0f0f0fu;
         *second = v >> 4 & 0x0f0f0f0fu;
     } else {
-        const rf_u2 v = ((const rf_u2 *)at->w.lo)[i];
+        const rf_u2 v = ((const rf_u2 *)lo)[i];
         *first = v.v[0] >> 2 * t & 0x03030303u;
         *second = v.v[1] >> 2 * t & 0x03030303u;
     }
     if (hi_bits == 2) {
-        const rf_u2 h = ((const rf_u2 *)at->w.hi)[i];
+        const rf_u2 h = ((const rf_u2 *)hi)[i];
         *first |= (h.v[0] >> 2 * t & 0x03030303u) << lo_bits;
         *second |= (h.v[1] >> 2 * t & 0x03030303u) << lo_bits;
     } else if (hi_bits == 1) {
-        const uint32_t h = ((const uint32_t *)at->w.hi)[i];
+        const uint32_t h = ((const uint32_t *)hi)[i];
         *first |= (h >> t & 0x01010101u) << lo_bits;
         *second |= (h >> (4 + t) & 0x01010101u) << lo_bits;
     }
+    if (at->k.view == 256 && lo_bits == 4 && hi_bits == 0) return; /* Q4_K alone: no offset */
     *first = less_off(*first, at->w.off);
     *second = less_off(*second, at->w.off);
 }
 
-RF_DEVICE square load_square(const tile_place *at, int lo_bits, int hi_bits, uint64_t chunk,
+RF_DEVICE square load_square(const tile_place *at, const uint8_t *stage, uint32_t chunk,
                              uint32_t m) {
     square s;
-    const uint32_t row = 16 * m + at->lane / 4;
-    load_half_square(at, lo_bits, hi_bits, chunk, row, &s.v[0], &s.v[2]);
-    load_half_square(at, lo_bits, hi_bits, chunk, row + 8, &s.v[1], &s.v[3]);
+    load_half_square(at, stage, chunk, row_of(at, m, 0), &s.v[0], &s.v[2]);
+    load_half_square(at, stage, chunk, row_of(at, m, 2), &s.v[1], &s.v[3]);
     return s;
 }
 
-/* Sixteen columns, of which w has half number h; q: the first activation row at these columns. */
-RF_DEVICE void multiply_16(int32_t c[4], const square *w, const int8_t *q, uint32_t stride,
-                           uint32_t lane, int h) {
-    const uint32_t b = *(const uint32_t *)(const void *)(q + lane / 4 * stride + lane % 4 * 4);
+/* A chunk of the warp's activation rows. */
+RF_DEVICE void load_slices(slice s[TILE_N], const tile_place *at, const uint8_t *stage,
+                           uint32_t chunk) {
+    const uint32_t l = at->lane;
+    const uint8_t *p = stage + at->k.at.q + (at->col + l / 16 * 8 + l % 8) * RF_TILE_STRIDE +
+                       32 * chunk + l / 8 % 2 * 16;
+    if (at->k.shape.n == 1) {
+        asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0,%1}, [%2];"
+                     : "=r"(s[0].v[0]), "=r"(s[0].v[1])
+                     : "r"(rf_shared_at(p - l / 16 * 8 * RF_TILE_STRIDE))
+                     : "memory");
+        return;
+    }
+    RF_UNROLL
+    for (uint32_t n = 0; n < at->k.shape.n; n += 2)
+        asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+                     : "=r"(s[n].v[0]), "=r"(s[n].v[1]), "=r"(s[n + 1].v[0]), "=r"(s[n + 1].v[1])
+                     : "r"(rf_shared_at(p + 8 * n * RF_TILE_STRIDE))
+                     : "memory");
+}
+
+/* Sixteen columns, number h of the two in the square and the slice, onto zero. */
+RF_DEVICE void multiply_16(int32_t c[4], const square *w, const slice *x, int h) {
     asm("mma.sync.aligned.m16n8k16.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5}, {%6}, "
-        "{%0,%1,%2,%3};"
-        : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
-        : "r"(w->v[2 * h]), "r"(w->v[2 * h + 1]), "r"(b));
+        "{%7,%7,%7,%7};"
+        : "=r"(c[0]), "=r"(c[1]), "=r"(c[2]), "=r"(c[3])
+        : "r"(w->v[2 * h]), "r"(w->v[2 * h + 1]), "r"(x->v[h]), "r"(0));
 }
 
-RF_DEVICE void multiply_32(int32_t c[4], const square *w, const int8_t *q, uint32_t lane) {
-    const uint32_t *b = (const uint32_t *)(const void *)(q + lane / 4 * TILE_STRIDE) + lane % 4;
+/* A chunk, onto start. */
+RF_DEVICE void multiply_32(int32_t c[4], const square *w, const slice *x, int32_t start) {
     asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
-        "{%0,%1,%2,%3};"
-        : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
-        : "r"(w->v[0]), "r"(w->v[1]), "r"(w->v[2]), "r"(w->v[3]), "r"(b[0]), "r"(b[4]));
+        "{%10,%10,%10,%10};"
+        : "=r"(c[0]), "=r"(c[1]), "=r"(c[2]), "=r"(c[3])
+        : "r"(w->v[0]), "r"(w->v[1]), "r"(w->v[2]), "r"(w->v[3]), "r"(x->v[0]), "r"(x->v[1]),
+          "r"(start));
 }
 
-/* Sixteen bytes of rows g and g + 8 as the first half of a square. */
-RF_DEVICE square square_of(rf_u4 first, rf_u4 second, uint32_t lane) {
-    const uint32_t t = lane % 4;
+/* The sixteen minima, if any, of rows g and g + 8 as the first half of a square. */
+RF_DEVICE square load_mins(const tile_place *at, const uint8_t *stage, uint32_t m) {
+    const uint32_t t = at->lane % 4;
     square s;
-    s.v[0] = t == 0 ? first.v[0] : t == 1 ? first.v[1] : t == 2 ? first.v[2] : first.v[3];
-    s.v[1] = t == 0 ? second.v[0] : t == 1 ? second.v[1] : t == 2 ? second.v[2] : second.v[3];
-    s.v[2] = s.v[3] = 0;
+    s.v[0] = s.v[1] = s.v[2] = s.v[3] = 0;
+    RF_UNROLL
+    for (int i = 0; i < 2; i++) {
+        if (!has_m(at)) break;
+        const uint8_t *p = stage + at->k.at.min + row_of(at, m, 2 * i) * n_scales_of(at);
+        if (n_scales_of(at) == 16) {
+            s.v[i] = ((const uint32_t *)p)[t];
+        } else { /* neighbours share one */
+            const uint32_t two = ((const uint16_t *)p)[t];
+            s.v[i] = (two & 0xffu) * 0x0101u + (two >> 8) * 0x01010000u;
+        }
+    }
     return s;
+}
+
+/* Sum of min * the activations' sum of sixteen, for the outputs of a square. */
+RF_DEVICE void multiply_mins(int32_t p[4], const square *mins, const tile_place *at,
+                             const uint8_t *stage, uint32_t n) {
+    const uint32_t col = at->col + 8 * n + at->lane / 4;
+    const rf_u2 v = *(const rf_u2 *)(stage + at->k.at.sum + col * 64 + at->lane % 4 * 16);
+    const slice high = {{v.v[0], 0}}, low = {{v.v[1], 0}};
+    int32_t h[4];
+    multiply_16(h, mins, &high, 0);
+    multiply_16(p, mins, &low, 0);
+    RF_UNROLL
+    for (int i = 0; i < 4; i++)
+        p[i] += 64 * h[i];
 }
 
 #else
@@ -129,13 +213,23 @@ typedef struct square {
     uint32_t v[2][8];
 } square;
 
-RF_DEVICE square load_square(const tile_place *at, int lo_bits, int hi_bits, uint64_t chunk,
+/* Where two activation rows of the thread are. */
+typedef struct slice {
+    const uint8_t *p[2];
+} slice;
+
+RF_DEVICE square load_square(const tile_place *at, const uint8_t *stage, uint32_t chunk,
                              uint32_t m) {
+    const int lo_bits = at->k.lo_bits, hi_bits = at->k.hi_bits;
+    rf_gpu_weight here = at->w;
     square s;
+    here.lo = stage + at->k.at.lo;
+    here.hi = stage + at->k.at.hi;
     RF_UNROLL
     for (uint32_t i = 0; i < 2; i++) {
+        const uint32_t row = row_of(at, m, 2 * (int)i);
         const mm_raw raw =
-            load_chunk(&at->w, lo_bits, hi_bits, chunk, 16 * m + 8 * i + at->lane / 4);
+            load_chunk(&here, lo_bits, hi_bits, row / 32 * TILE_CHUNKS + chunk, row % 32);
         RF_UNROLL
         for (int j = 0; j < 8; j++) {
             s.v[i][j] = word_of(&raw, lo_bits, hi_bits, j);
@@ -145,11 +239,19 @@ RF_DEVICE square load_square(const tile_place *at, int lo_bits, int hi_bits, uin
     return s;
 }
 
-RF_DEVICE void multiply_16(int32_t c[4], const square *w, const int8_t *q, uint32_t stride,
-                           uint32_t lane, int h) {
+RF_DEVICE void load_slices(slice s[TILE_N], const tile_place *at, const uint8_t *stage,
+                           uint32_t chunk) {
+    RF_UNROLL
+    for (uint32_t k = 0; k < 2 * at->k.shape.n; k++)
+        s[k / 2].p[k % 2] =
+            stage + at->k.at.q + col_of(at, k / 2, (int)(k % 2)) * RF_TILE_STRIDE + chunk * 32;
+}
+
+/* Sixteen columns, number h of the two in the square and the slice, onto c. */
+RF_DEVICE void add_16(int32_t c[4], const square *w, const slice *x, int h) {
     RF_UNROLL
     for (uint32_t n = 0; n < 2; n++) {
-        const rf_u4 b = *(const rf_u4 *)(const void *)(q + (lane % 4 * 2 + n) * stride);
+        const rf_u4 b = *(const rf_u4 *)(const void *)(x->p[n] + 16 * h);
         RF_UNROLL
         for (int k = 0; k < 4; k++) {
             c[n] = rf_dot4(w->v[0][4 * h + k], b.v[k], c[n]);
@@ -157,308 +259,546 @@ RF_DEVICE void multiply_16(int32_t c[4], const square *w, const int8_t *q, uint3
         }
     }
 }
-
-RF_DEVICE void multiply_32(int32_t c[4], const square *w, const int8_t *q, uint32_t lane) {
-    multiply_16(c, w, q, TILE_STRIDE, lane, 0);
-    multiply_16(c, w, q + 16, TILE_STRIDE, lane, 1);
+RF_DEVICE void multiply_16(int32_t c[4], const square *w, const slice *x, int h) {
+    c[0] = c[1] = c[2] = c[3] = 0;
+    add_16(c, w, x, h);
+}
+RF_DEVICE void multiply_32(int32_t c[4], const square *w, const slice *x, int32_t start) {
+    c[0] = c[1] = c[2] = c[3] = start;
+    add_16(c, w, x, 0);
+    add_16(c, w, x, 1);
 }
 
-/* Sixteen bytes of rows g and g + 8 as the first half of a square. */
-RF_DEVICE square square_of(rf_u4 first, rf_u4 second, uint32_t lane) {
+/* The sixteen minima, if any, of rows g and g + 8 as the first half of a square. */
+RF_DEVICE square load_mins(const tile_place *at, const uint8_t *stage, uint32_t m) {
     square s;
-    (void)lane;
     RF_UNROLL
-    for (int j = 0; j < 4; j++) {
-        s.v[0][j] = first.v[j];
-        s.v[1][j] = second.v[j];
+    for (int i = 0; i < 2; i++) {
+        rf_u4 v = {{0, 0, 0, 0}};
+        if (has_m(at))
+            v = load_scales((const int8_t *)stage + at->k.at.min, n_scales_of(at),
+                            row_of(at, m, 2 * i));
+        RF_UNROLL
+        for (int j = 0; j < 4; j++)
+            s.v[i][j] = v.v[j];
     }
     return s;
+}
+
+/* Sum of min * the activations' sum of sixteen, for the outputs of a square. */
+RF_DEVICE void multiply_mins(int32_t p[4], const square *mins, const tile_place *at,
+                             const uint8_t *stage, uint32_t n) {
+    RF_UNROLL
+    for (int i = 0; i < 4; i++) {
+        int32_t high = 0, low = 0;
+        RF_UNROLL
+        for (int j = 0; j < 4; j++) {
+            const rf_u2 v = *(const rf_u2 *)(const void *)(stage + at->k.at.sum +
+                                                           col_of(at, n, i) * 64 + 16 * j);
+            high = rf_dot4(mins->v[i / 2][j], v.v[0], high);
+            low = rf_dot4(mins->v[i / 2][j], v.v[1], low);
+        }
+        p[i] = 64 * high + low;
+    }
 }
 #endif
 
 /* Stages ----------------------------------------------------------------------------------------*/
 
-/* Starts the way of activations [row][first ..] into a stage; the rows are those of the share. */
-RF_DEVICE void stage_load(tile_stage *to, const rf_gpu_matmul_args *a, const mm_share *s, int view,
-                          uint32_t cols, uint32_t first) {
-    const uint32_t tid = rf_tid(), col = tid / 4; /* four threads an activation row */
-    const uint64_t row = x_row_of(a, dst_row_of(a, s, col));
-    const uint32_t n = rf_min_u32(cols - first, TILE_STAGE);
-    const int8_t *q = a->xq.q + row * cols + first;
-    for (uint32_t k = 16 * (tid % 4); k < n; k += 64)
-        rf_copy_16(to->q + col * TILE_STRIDE + k, q + k);
-    if (view == 32) {
-        const uint64_t at = (row * cols + first) / 32;
-        for (uint32_t g = tid % 4; g < n / 32; g += 4) {
-            rf_copy_4(to->d + col * 8 + g, a->xq.d + at + g);
-            rf_copy_4(to->sum + col * 8 + g, a->xq.sum + at + g);
+/* The weights that a block reads, in halves: the one half of its rows and the other half, which with
+ * is_glu is of the second matrix.  Addresses are those of a thread's first piece of 16 bytes in the
+ * stage to come. */
+typedef struct tile_source {
+    const uint8_t *lo[2], *hi[2];
+    uint64_t lo_tile, hi_tile; /* bytes from tile to tile */
+    uint32_t last[2];          /* the last tile that there is of each half */
+    uint32_t second;           /* the second half's first tile, after the first half's */
+    /* A thread's pieces of d, m, scale and min: NULL: none. */
+    const uint8_t *meta[2];
+    uint32_t meta_to[2], meta_step[2], meta_group[2]; /* bytes, bytes, number of the group of 32 */
+} tile_source;
+
+RF_DEVICE uint32_t threads_of(const tile_place *at) { return 32 * at->k.shape.warps; }
+RF_DEVICE uint32_t halves_of(const tile_place *at) { return at->k.shape.m; }
+RF_DEVICE uint32_t tiles_of_half(const tile_place *at) { return at->k.shape.warps_m / 2; }
+
+/* Where a thread begins in a half of lo or hi, whose tiles have room pieces in a stage. */
+RF_DEVICE const uint8_t *first_piece(const tile_place *at, const void *from, uint64_t tile_bytes,
+                                     uint32_t room, uint32_t last) {
+    const uint32_t tid = rf_tid();
+    if (room >= threads_of(at)) return (const uint8_t *)from + tid * 16;
+    return (const uint8_t *)from + rf_min_u32(tid / room, last) * tile_bytes + tid % room * 16;
+}
+
+/* Thread's piece number i of d, m, scale and min. */
+RF_DEVICE void find_meta(tile_source *s, const tile_place *at, const rf_gpu_matmul_args *a,
+                         uint64_t tile, uint32_t other, uint32_t i) {
+    const uint32_t view = (uint32_t)at->k.view, groups = RF_TILE_STAGE / view;
+    const uint32_t row_bytes = has_f32(at) ? 4 : 2, n_d = 2 * groups * row_bytes;
+    const uint32_t n_m = has_m(at) ? n_d : 0, n_scale = view == 256 ? 2 * n_scales_of(at) : 0;
+    const uint32_t n_min = n_m ? n_scale : 0, n = n_d + n_m + n_scale + n_min;
+    const uint32_t u = rf_tid() + threads_of(at) * i, which = u / n,
+                   half = which / tiles_of_half(at);
+    uint32_t v = u % n, room = n_d, to = at->k.at.d, bytes = row_bytes;
+    s->meta[i] = 0;
+    if (half >= halves_of(at)) return;
+    const int second = half && other;
+    const void *from = second ? a->part[1].w.d : at->w.d;
+    if (v >= n_d + n_m) {
+        room = n_scale;
+        bytes = n_scales_of(at);
+        const int is_min = v >= n_d + n_m + n_scale;
+        v -= n_d + n_m + (is_min ? n_scale : 0);
+        to = is_min ? at->k.at.min : at->k.at.scale;
+        from = is_min ? (second ? a->part[1].w.min : at->w.min)
+                      : (second ? a->part[1].w.scale : at->w.scale);
+    } else if (v >= n_d) {
+        v -= n_d;
+        to = at->k.at.m;
+        from = second ? a->part[1].w.m : at->w.m;
+    }
+    tile += rf_min_u32(which % tiles_of_half(at), half ? s->last[1] : s->last[0]);
+    if (half) tile += s->second;
+    s->meta[i] = (const uint8_t *)from + tile * at->n_groups * 32 * bytes + v * 16;
+    s->meta_to[i] = to + (which * room + v) * 16;
+    s->meta_step[i] = room * 16;
+    s->meta_group[i] = v / (2 * bytes);
+}
+
+/* tile: the block's first over planes and tiles; left: tiles from there on in the plane; other: the
+ * second half is of the second matrix. */
+RF_DEVICE tile_source find_source(const tile_place *at, const rf_gpu_matmul_args *a, uint64_t tile,
+                                  uint32_t left, uint32_t other) {
+    const uint32_t tiles = tiles_of_half(at), lo_bits = (uint32_t)at->k.lo_bits,
+                   hi_bits = (uint32_t)at->k.hi_bits;
+    tile_source s = {{0, 0}, {0, 0}, 0, 0, {0, 0}, 0, {0, 0}, {0, 0}, {0, 0}, {0, 0}};
+    s.lo_tile = at->w.cols / RF_GPU_CHUNK * 128ull * lo_bits;
+    s.hi_tile = at->w.cols / RF_GPU_CHUNK * 128ull * hi_bits;
+    s.last[0] = rf_min_u32(left, tiles) - 1;
+    s.last[1] = other ? s.last[0] : left > tiles ? rf_min_u32(left - tiles, tiles) - 1 : 0;
+    s.second = other ? 0 : rf_min_u32(tiles, left - 1); /* none: the last tile again */
+    RF_UNROLL
+    for (uint32_t h = 0; h < halves_of(at); h++) {
+        const uint64_t first = tile + (h ? s.second : 0);
+        const uint8_t *lo = (const uint8_t *)(h && other ? a->part[1].w.lo : at->w.lo);
+        const uint8_t *hi = (const uint8_t *)(h && other ? a->part[1].w.hi : at->w.hi);
+        s.lo[h] = first_piece(at, lo + first * s.lo_tile, s.lo_tile, 64 * lo_bits, s.last[h]);
+        if (hi_bits)
+            s.hi[h] = first_piece(at, hi + first * s.hi_tile, s.hi_tile, 64 * hi_bits, s.last[h]);
+    }
+    RF_UNROLL
+    for (uint32_t i = 0; i < 2; i++)
+        find_meta(&s, at, a, tile, other, i);
+    return s;
+}
+
+/* Starts the way of n columns of a half of lo or hi. */
+RF_DEVICE void load_bits(const tile_place *at, uint8_t *to, const uint8_t *from, uint32_t bits,
+                         uint64_t tile_bytes, uint32_t last, uint32_t n) {
+    const uint32_t tid = rf_tid(), room = 64 * bits, n_pieces = tiles_of_half(at) * room;
+    const uint32_t threads = threads_of(at);
+    RF_UNROLL
+    for (uint32_t first = 0; first < n_pieces; first += threads) {
+        const uint32_t tile = room < threads ? 0 : rf_min_u32(first / room, last);
+        const uint32_t within = room < threads ? 0 : first % room;
+        const uint32_t piece = room < threads ? tid % room : within + tid;
+        if (n_pieces < threads && tid >= n_pieces) break;
+        if (at->k.view == 32 && piece / (8 * bits) >= n / RF_GPU_CHUNK) continue;
+        rf_copy_16(to + (first + tid) * 16, from + tile * tile_bytes + within * 16);
+    }
+}
+
+/* Starts the way of the weights of n columns, and moves on. */
+RF_DEVICE void load_weights(const tile_place *at, uint8_t *to, tile_source *s, uint32_t n) {
+    const uint32_t lo_bits = (uint32_t)at->k.lo_bits, hi_bits = (uint32_t)at->k.hi_bits;
+    RF_UNROLL
+    for (uint32_t h = 0; h < halves_of(at); h++) {
+        const uint32_t pieces = h * tiles_of_half(at) * 64;
+        load_bits(at, to + at->k.at.lo + pieces * lo_bits * 16, s->lo[h], lo_bits, s->lo_tile,
+                  s->last[h], n);
+        s->lo[h] += 1024 * lo_bits;
+        if (!hi_bits) continue;
+        load_bits(at, to + at->k.at.hi + pieces * hi_bits * 16, s->hi[h], hi_bits, s->hi_tile,
+                  s->last[h], n);
+        s->hi[h] += 1024 * hi_bits;
+    }
+    RF_UNROLL
+    for (uint32_t i = 0; i < 2; i++) {
+        if (s->meta[i] && (at->k.view == 256 || s->meta_group[i] < n / 32))
+            rf_copy_16(to + s->meta_to[i], s->meta[i]);
+        if (s->meta[i]) s->meta[i] += s->meta_step[i];
+    }
+}
+
+/* Starts the way of activations, columns first on; row: where each begins, in 16 columns. */
+RF_DEVICE void load_rows(const tile_place *at, uint8_t *to, const rf_gpu_quant *x,
+                         const uint32_t *row, uint32_t first, uint32_t n) {
+    const uint32_t tid = rf_tid(), cols = rf_tile_cols(at->k.shape);
+    const uint8_t *q = (const uint8_t *)x->q + first + tid % 16 * 16;
+    RF_UNROLL
+    for (uint32_t j = 0; j < cols; j += threads_of(at) / 16) {
+        const uint32_t col = j + tid / 16;
+        if (!TILE_AMD && j >= at->n) break;
+        if (at->k.view == 256 || tid % 16 * 16 < n)
+            rf_copy_16(to + at->k.at.q + col * RF_TILE_STRIDE + tid % 16 * 16,
+                       q + row[col] * 16ull);
+    }
+    const uint8_t *d = (const uint8_t *)x->d, *sum = (const uint8_t *)x->sum;
+    if (at->k.view == 32) {
+        const uint32_t g = tid % 8;
+        RF_UNROLL
+        for (uint32_t j = 0; j < cols; j += threads_of(at) / 8) {
+            const uint32_t col = j + tid / 8, here = (g * cols + col) * 4;
+            if ((!TILE_AMD && j >= at->n) || 32 * g >= n || col >= cols) break;
+            const uint64_t i = row[col] * 2ull + first / 8 + g * 4;
+            rf_copy_4(to + at->k.at.xd + here, d + i);
+            if (has_m(at)) rf_copy_4(to + at->k.at.sum + here, sum + i);
         }
-    } else {
-        const uint64_t at = (row * cols + first) / 256;
-        rf_copy_16(to->sum + col * 16 + tid % 4 * 4, a->xq.sum + at * 16 + tid % 4 * 4);
-        if (tid % 4 == 0) rf_copy_4(to->d + col, a->xq.d + at);
+        return;
+    }
+    if (tid < cols) rf_copy_4(to + at->k.at.xd + tid * 4, d + row[tid] / 4 + first / 64);
+    if (!has_m(at)) return;
+    RF_UNROLL
+    for (uint32_t j = 0; j < cols; j += threads_of(at) / 4) {
+        const uint32_t col = j + tid / 4, i = tid % 4 * 16;
+        if (!TILE_AMD && j >= at->n) break;
+        if (col < cols)
+            rf_copy_16(to + at->k.at.sum + col * 64 + i, sum + row[col] * 4ull + first / 4 + i);
+    }
+}
+
+/* All of a stage: columns first on, none beyond the last. */
+RF_DEVICE void tile_load(const tile_place *at, uint8_t *to, tile_source *s, const rf_gpu_quant *x,
+                         const uint32_t *row, uint32_t first) {
+    if (first < at->w.cols) {
+        const uint32_t n = rf_min_u32(at->w.cols - first, RF_TILE_STAGE);
+        load_weights(at, to, s, n);
+        load_rows(at, to, x, row, first, n);
+    }
+    rf_copy_end();
+}
+
+/* The sums of sixteen, four of them at a time in place: sum = 64 high + low, four bytes of high, then
+ * four of low. */
+RF_DEVICE void split_sums(const tile_place *at, uint8_t *stage) {
+    if (at->k.view != 256 || !has_m(at)) return;
+    RF_UNROLL
+    for (uint32_t first = 0; first < 4 * rf_tile_cols(at->k.shape); first += threads_of(at)) {
+        const uint32_t i = first + rf_tid();
+        if (i >= 4 * at->n) return;
+        rf_u4 *p = (rf_u4 *)(void *)(stage + at->k.at.sum) + i;
+        const rf_u4 sums = *p;
+        rf_u2 split = {{0, 0}};
+        RF_UNROLL
+        for (int j = 0; j < 4; j++) {
+            const int32_t s = (int32_t)sums.v[j], h = (s + 32) >> 6;
+            split.v[0] |= ((uint32_t)h & 255u) << 8 * j;
+            split.v[1] |= ((uint32_t)(s - 64 * h) & 255u) << 8 * j;
+        }
+        *(rf_u2 *)(void *)p = split;
     }
 }
 
 /* Groups onto sums ------------------------------------------------------------------------------*/
 
-typedef struct tile_sums {
-    float v[TILE_M][TILE_N][4];
-} tile_sums;
-
-/* Row of output number i of square m. */
-RF_DEVICE uint32_t row_of(const tile_place *at, uint32_t m, int i) {
-    return 16 * m + at->lane / 4 + (i >= 2 ? 8 : 0);
-}
-/* Activation row, within the block, of output number i of square n. */
-RF_DEVICE uint32_t col_of(const tile_place *at, uint32_t n, int i) {
-    return at->col + 8 * n + at->lane % 4 * 2 + (uint32_t)(i % 2);
-}
-
-/* The squares of a chunk of the warp's rows; beyond the last chunk those of the last again. */
-typedef struct tile_squares {
-    square m[TILE_M];
-} tile_squares;
-RF_DEVICE tile_squares load_squares(const tile_place *at, int lo_bits, int hi_bits,
-                                    uint32_t chunk) {
-    const uint32_t n_chunks = at->w.cols / RF_GPU_CHUNK;
-    tile_squares s;
+/* d or m of group g of the stage, of rows l / 4 and the eighth behind of a square. */
+RF_DEVICE void load_scales_of(float s[2], const tile_place *at, const uint8_t *part, uint32_t m,
+                              uint32_t g) {
+    const uint32_t n_groups = RF_TILE_STAGE / (uint32_t)at->k.view;
     RF_UNROLL
-    for (uint32_t m = 0; m < TILE_M; m++)
-        s.m[m] = load_square(at, lo_bits, hi_bits,
-                             at->tile * n_chunks + rf_min_u32(chunk, n_chunks - 1), m);
-    return s;
-}
-
-/* d and m of a group's rows: [square][row l / 4 and the eighth behind]. */
-typedef struct tile_scales {
-    float d[TILE_M][2], min[TILE_M][2];
-} tile_scales;
-RF_DEVICE tile_scales load_group(const tile_place *at, uint32_t g) {
-    tile_scales s;
-    const uint64_t group = at->tile * at->n_groups + rf_min_u32(g, at->n_groups - 1);
-    RF_UNROLL
-    for (uint32_t m = 0; m < TILE_M; m++) {
-        RF_UNROLL
-        for (int i = 0; i < 2; i++) {
-            const uint64_t from = group * 32 + row_of(at, m, 2 * i);
-            s.d[m][i] = scale_at(at->w.d, from, at->w.d_f32);
-            s.min[m][i] = at->w.m ? scale_at(at->w.m, from, at->w.d_f32) : 0.0f;
-        }
+    for (int i = 0; i < 2; i++) {
+        const uint32_t row = row_of(at, m, 2 * i);
+        s[i] = scale_at(part, (row / 32 * n_groups + g) * 32 + row % 32, has_f32(at));
     }
-    return s;
 }
+
+/* i is a whole number of less than 2^22, added to the bits of 1.5 * 2^23. */
+#define TILE_ZERO 0x4b400000
+RF_DEVICE float float_of(int32_t i) { return rf_float_of((uint32_t)i) - 12582912.0f; }
 
 /* A group of 32: chunk number c of the stage. */
-RF_DEVICE void add_group_32(tile_sums *s, const tile_place *at, const tile_stage *stage, uint32_t c,
-                            const tile_squares *w, const tile_scales *scales) {
+RF_DEVICE void add_group_32(tile_sums *s, const tile_place *at, const uint8_t *stage, uint32_t c,
+                            int with_m) {
+    const uint32_t cols = rf_tile_cols(at->k.shape);
+    slice x[TILE_N];
+    load_slices(x, at, stage, c);
     RF_UNROLL
-    for (uint32_t k = 0; k < TILE_M * TILE_N; k++) {
-        const uint32_t m = k % TILE_M, n = k / TILE_M;
-        int32_t p[4] = {0, 0, 0, 0};
-        multiply_32(p, &w->m[m], stage->q + (at->col + 8 * n) * TILE_STRIDE + 32 * c, at->lane);
+    for (uint32_t m = 0; m < at->k.shape.m; m++) {
+        const square w = load_square(at, stage, c, m);
+        float d[2], min[2] = {0.0f, 0.0f};
+        load_scales_of(d, at, stage + at->k.at.d, m, c);
+        if (with_m) load_scales_of(min, at, stage + at->k.at.m, m, c);
         RF_UNROLL
-        for (int i = 0; i < 4; i++) {
-            const uint32_t col = col_of(at, n, i) * 8 + c;
-            const float xd = stage->d[col];
-            float *v = &s->v[m][n][i];
-            *v = rf_fma((float)p[i], scales->d[m][i / 2] * xd, *v);
-            if (at->w.m) *v = rf_fma((float)stage->sum[col], scales->min[m][i / 2] * xd, *v);
-        }
-    }
-}
-
-/* Sum of min * the activations' sum of sixteen, for the outputs of square (m, n). */
-RF_DEVICE void multiply_mins(int32_t p[4], const square *mins, const tile_place *at,
-                             const tile_shared *sh, uint32_t n) {
-    int32_t high[4] = {0, 0, 0, 0}, low[4] = {0, 0, 0, 0};
-    multiply_16(high, mins, sh->high + (at->col + 8 * n) * 16, 16, at->lane, 0);
-    multiply_16(low, mins, sh->low + (at->col + 8 * n) * 16, 16, at->lane, 0);
-    RF_UNROLL
-    for (int i = 0; i < 4; i++)
-        p[i] = 64 * high[i] + low[i];
-}
-
-/* The scales of the rows of square m. */
-RF_DEVICE void load_rows(rf_u4 s[2], const int8_t *p, const tile_place *at, uint64_t group,
-                         uint32_t m) {
-    RF_UNROLL
-    for (int i = 0; i < 2; i++)
-        s[i] = load_scales(p, at->w.n_scales, group * 32 + row_of(at, m, 2 * i));
-}
-
-/* Chunk number c of a stage onto the integers of its group. */
-RF_DEVICE void add_chunk_256(int32_t p[TILE_M][TILE_N][4], const tile_place *at,
-                             const tile_stage *stage, uint32_t c, const tile_squares *w,
-                             rf_u4 scale[TILE_M][2]) {
-    const int twice = at->w.n_scales == 16;
-    RF_UNROLL
-    for (uint32_t k = 0; k < TILE_M * TILE_N; k++) {
-        const uint32_t m = k % TILE_M, n = k / TILE_M;
-        const int8_t *q = stage->q + (at->col + 8 * n) * TILE_STRIDE + 32 * c;
-        int32_t first[4] = {0, 0, 0, 0}, second[4] = {0, 0, 0, 0};
-        if (twice) {
-            multiply_16(first, &w->m[m], q, TILE_STRIDE, at->lane, 0);
-            multiply_16(second, &w->m[m], q + 16, TILE_STRIDE, at->lane, 1);
-        } else {
-            multiply_32(first, &w->m[m], q, at->lane);
-        }
-        RF_UNROLL
-        for (int i = 0; i < 4; i++) {
-            p[m][n][i] += byte_of(&scale[m][i / 2], 0) * first[i];
-            if (twice) p[m][n][i] += byte_of(&scale[m][i / 2], 1) * second[i];
-        }
-    }
-    RF_UNROLL
-    for (uint32_t m = 0; m < TILE_M; m++) {
-        scale[m][0] = next_scales(scale[m][0]);
-        scale[m][1] = next_scales(scale[m][1]);
-    }
-}
-
-/* A group of 256, which is the whole stage; next: squares of the chunk to come. */
-RF_DEVICE void add_group_256(tile_sums *s, const tile_place *at, int lo_bits, int hi_bits,
-                             const tile_shared *sh, const tile_stage *stage, uint32_t g,
-                             tile_squares *next) {
-    const uint64_t group = at->tile * at->n_groups + g;
-    int32_t p[TILE_M][TILE_N][4];
-    rf_u4 scale[TILE_M][2];
-    const tile_scales scales = load_group(at, g);
-    RF_UNROLL
-    for (uint32_t m = 0; m < TILE_M; m++)
-        load_rows(scale[m], at->w.scale, at, group, m);
-    RF_UNROLL
-    for (uint32_t i = 0; i < TILE_M * TILE_N * 4; i++)
-        p[i / (TILE_N * 4)][i / 4 % TILE_N][i % 4] = 0;
-    RF_NO_UNROLL
-    for (uint32_t c = 0; c < TILE_CHUNKS; c++) {
-#if defined(RF_NVIDIA)
-        const tile_squares now = *next;
-        *next = load_squares(at, lo_bits, hi_bits, g * TILE_CHUNKS + c + 1);
-#else /* whole rows in registers leave no room for the next */
-        const tile_squares now = load_squares(at, lo_bits, hi_bits, g * TILE_CHUNKS + c);
-        *next = now;
-#endif
-        add_chunk_256(p, at, stage, c, &now, scale);
-    }
-    RF_UNROLL
-    for (uint32_t m = 0; m < TILE_M; m++) {
-        square mins = next->m[0];
-        if (at->w.m) {
-            rf_u4 rows[2];
-            load_rows(rows, at->w.min, at, group, m);
-            mins = square_of(rows[0], rows[1], at->lane);
-        }
-        RF_UNROLL
-        for (uint32_t n = 0; n < TILE_N; n++) {
-            int32_t of_mins[4] = {0, 0, 0, 0};
-            if (at->w.m) multiply_mins(of_mins, &mins, at, sh, n);
+        for (uint32_t n = 0; n < squares_of(at); n++) {
+            int32_t p[4];
+            multiply_32(p, &w, &x[n], TILE_ZERO);
             RF_UNROLL
             for (int i = 0; i < 4; i++) {
-                const float xd = stage->d[col_of(at, n, i)];
+                const uint32_t at_col = (c * cols + col_of(at, n, i)) * 4;
+                const float xd = *(const float *)(const void *)(stage + at->k.at.xd + at_col);
                 float *v = &s->v[m][n][i];
-                *v = rf_fma((float)p[m][n][i], scales.d[m][i / 2] * xd, *v);
-                if (at->w.m) *v = rf_fma((float)of_mins[i], scales.min[m][i / 2] * xd, *v);
+                *v = rf_fma(float_of(p[i]), d[i / 2] * xd, *v);
+                if (!with_m) continue;
+                const int32_t sum = *(const int32_t *)(const void *)(stage + at->k.at.sum + at_col);
+                *v = rf_fma((float)sum, min[i / 2] * xd, *v);
             }
         }
     }
 }
 
-/* Four sums of a stage per thread, in two bytes each. */
-RF_DEVICE void split_sums(tile_shared *sh, const tile_stage *s) {
-    const uint32_t at = 4 * rf_tid();
-    uint32_t high = 0, low = 0;
+/* Chunk number c of a stage onto the integers of its group; twice: each half has its own scale. */
+RF_DEVICE void add_chunk_256(int32_t p[TILE_M][TILE_N][4], const tile_place *at,
+                             const uint8_t *stage, uint32_t c, int twice) {
+    slice x[TILE_N];
+    load_slices(x, at, stage, c);
     RF_UNROLL
-    for (uint32_t i = 0; i < 4; i++) {
-        const int32_t h = (s->sum[at + i] + 32) >> 6, l = s->sum[at + i] - 64 * h;
-        high |= ((uint32_t)h & 255u) << 8 * i;
-        low |= ((uint32_t)l & 255u) << 8 * i;
+    for (uint32_t m = 0; m < at->k.shape.m; m++) {
+        const square w = load_square(at, stage, c, m);
+        int32_t scale[2][2];
+        RF_UNROLL
+        for (int i = 0; i < 2; i++) {
+            const int8_t *of_row = (const int8_t *)stage + at->k.at.scale +
+                                   row_of(at, m, 2 * i) * (twice ? 16 : 8) + (twice ? 2 * c : c);
+            scale[i][0] = of_row[0];
+            scale[i][1] = twice ? of_row[1] : 0;
+        }
+        RF_UNROLL
+        for (uint32_t n = 0; n < squares_of(at); n++) {
+            int32_t first[4], second[4];
+            if (twice) {
+                multiply_16(first, &w, &x[n], 0);
+                multiply_16(second, &w, &x[n], 1);
+            } else {
+                multiply_32(first, &w, &x[n], 0);
+            }
+            RF_UNROLL
+            for (int i = 0; i < 4; i++) {
+                p[m][n][i] += scale[i / 2][0] * first[i];
+                if (twice) p[m][n][i] += scale[i / 2][1] * second[i];
+            }
+        }
     }
-    *(uint32_t *)(void *)(sh->high + at) = high;
-    *(uint32_t *)(void *)(sh->low + at) = low;
+}
+
+RF_DEVICE void add_chunks_256(int32_t p[TILE_M][TILE_N][4], const tile_place *at,
+                              const uint8_t *stage, int twice) {
+    if (at->k.shape.m == 1 && !TILE_AMD) { /* loads of all chunks at once: there is room */
+        RF_UNROLL
+        for (uint32_t c = 0; c < TILE_CHUNKS; c++)
+            add_chunk_256(p, at, stage, c, twice);
+        return;
+    }
+    RF_TILE_UNROLL
+    for (uint32_t c = 0; c < TILE_CHUNKS; c++)
+        add_chunk_256(p, at, stage, c, twice);
+}
+
+/* A group of 256, which is the whole stage. */
+RF_DEVICE void add_group_256(tile_sums *s, const tile_place *at, const uint8_t *stage) {
+    const uint32_t with_m = has_m(at);
+    int32_t p[TILE_M][TILE_N][4];
+    RF_UNROLL
+    for (uint32_t i = 0; i < TILE_M * TILE_N * 4; i++)
+        p[i / (TILE_N * 4)][i / 4 % TILE_N][i % 4] = 0;
+    if (TILE_AMD) /* two loops take too many registers */
+        add_chunks_256(p, at, stage, n_scales_of(at) == 16);
+    else if (n_scales_of(at) == 16)
+        add_chunks_256(p, at, stage, 1);
+    else
+        add_chunks_256(p, at, stage, 0);
+    RF_UNROLL
+    for (uint32_t m = 0; m < at->k.shape.m; m++) {
+        float d[2], min[2] = {0.0f, 0.0f};
+        load_scales_of(d, at, stage + at->k.at.d, m, 0);
+        const square mins = load_mins(at, stage, m);
+        if (with_m) load_scales_of(min, at, stage + at->k.at.m, m, 0);
+        RF_UNROLL
+        for (uint32_t n = 0; n < squares_of(at); n++) {
+            int32_t of_mins[4];
+            if (with_m) multiply_mins(of_mins, &mins, at, stage, n);
+            RF_UNROLL
+            for (int i = 0; i < 4; i++) {
+                const float xd =
+                    *(const float *)(const void *)(stage + at->k.at.xd + col_of(at, n, i) * 4);
+                float *v = &s->v[m][n][i];
+                *v = rf_fma((float)p[m][n][i], d[i / 2] * xd, *v);
+                if (with_m) *v = rf_fma((float)of_mins[i], min[i / 2] * xd, *v);
+            }
+        }
+    }
+}
+
+RF_DEVICE void add_groups_32(tile_sums *s, const tile_place *at, const uint8_t *stage, uint32_t n,
+                             int with_m) {
+    if (at->k.shape.m == 1 && !TILE_AMD && n == TILE_CHUNKS) {
+        RF_UNROLL_4
+        for (uint32_t c = 0; c < TILE_CHUNKS; c++)
+            add_group_32(s, at, stage, c, with_m);
+        return;
+    }
+    RF_NO_UNROLL
+    for (uint32_t c = 0; c < n; c++)
+        add_group_32(s, at, stage, c, with_m);
+}
+
+/* Adds a stage of n columns. */
+RF_DEVICE void add_stage(tile_sums *s, const tile_place *at, const uint8_t *stage, uint32_t n) {
+    if (at->col >= at->n) return; /* the warp has no activation rows */
+    if (at->k.view == 256)
+        add_group_256(s, at, stage);
+    else if (TILE_AMD) /* two loops take too many registers */
+        add_groups_32(s, at, stage, n / RF_GPU_CHUNK, (int)has_m(at));
+    else if (has_m(at))
+        add_groups_32(s, at, stage, n / RF_GPU_CHUNK, 1);
+    else
+        add_groups_32(s, at, stage, n / RF_GPU_CHUNK, 0);
 }
 
 /* One product of the block, all columns. */
-RF_DEVICE void tile_product(tile_sums *s, tile_shared *sh, const rf_gpu_matmul_args *a,
-                            const mm_share *share, const tile_place *at, int view, int lo_bits,
-                            int hi_bits) {
-    const uint32_t cols = at->w.cols;
+RF_DEVICE void tile_product(tile_sums *s, uint8_t *stages, const tile_place *at, tile_source *from,
+                            const rf_gpu_quant *x, const uint32_t *row) {
+    const uint32_t cols = at->w.cols, n_stages = at->k.shape.n_stages, bytes = at->k.at.bytes;
     RF_UNROLL
     for (uint32_t i = 0; i < TILE_M * TILE_N * 4; i++)
         s->v[i / (TILE_N * 4)][i / 4 % TILE_N][i % 4] = 0.0f;
-    tile_squares next; /* of the chunk to come, for groups of 256 */
-    if (view == 256) next = load_squares(at, lo_bits, hi_bits, 0);
-    rf_sync();
-    stage_load(&sh->stage[0], a, share, view, cols, 0);
-    uint32_t which = 0;
-    for (uint32_t first = 0; first < cols; first += TILE_STAGE) {
-        tile_stage *stage = &sh->stage[which];
-        rf_copy_wait();
+    rf_sync(); /* the rows' places are there, the stages are free */
+    uint32_t to = 0, now = 0, loaded = 0;
+    RF_NO_UNROLL
+    for (uint32_t i = 0; i + 1 < n_stages; i++) {
+        tile_load(at, stages + to, from, x, row, loaded);
+        loaded += RF_TILE_STAGE;
+        to += bytes;
+    }
+    if (n_stages > 1) {
+        rf_copy_wait_but(n_stages - 2);
         rf_sync();
-        if (view == 256 && at->w.m) {
-            split_sums(sh, stage);
+        split_sums(at, stages);
+    }
+    RF_NO_UNROLL
+    for (uint32_t first = 0; first < cols; first += RF_TILE_STAGE) {
+        /* The stage after this one is there, and what the last one used is free. */
+        if (n_stages > 1) {
+            rf_copy_wait_but(n_stages - 3);
             rf_sync();
         }
-        if (first + TILE_STAGE < cols)
-            stage_load(&sh->stage[which ^ 1], a, share, view, cols, first + TILE_STAGE);
-        which ^= 1;
-        if (view == 256) {
-            add_group_256(s, at, lo_bits, hi_bits, sh, stage, first / 256, &next);
-            continue;
+        tile_load(at, stages + to, from, x, row, loaded);
+        loaded += RF_TILE_STAGE;
+        to = to + bytes == n_stages * bytes ? 0 : to + bytes;
+        const uint32_t after = now + bytes == n_stages * bytes ? 0 : now + bytes;
+        if (n_stages == 1) {
+            rf_copy_wait();
+            rf_sync();
         }
-        const uint32_t n = rf_min_u32(cols - first, TILE_STAGE) / 32;
-        RF_NO_UNROLL
-        for (uint32_t c = 0; c < n; c++) {
-            const tile_squares now = load_squares(at, lo_bits, hi_bits, first / 32 + c);
-            const tile_scales scales = load_group(at, first / 32 + c);
-            add_group_32(s, at, stage, c, &now, &scales);
-        }
+        if (n_stages == 1 || first + RF_TILE_STAGE < cols) split_sums(at, stages + after);
+        if (n_stages == 1) rf_sync();
+        add_stage(s, at, stages + now, rf_min_u32(cols - first, RF_TILE_STAGE));
+        now = after;
+        if (n_stages == 1) rf_sync();
+    }
+    rf_copy_wait();
+    rf_sync();
+}
+
+/* Sums into shared memory, [cols][stride], so that neighbouring threads write neighbouring rows of
+ * dst. */
+RF_DEVICE void put_sums(float *out, uint32_t stride, const tile_place *at, const tile_sums *s) {
+    RF_UNROLL
+    for (uint32_t k = 0; k < at->k.shape.m * at->k.shape.n * 4; k++) {
+        const uint32_t m = k / (at->k.shape.n * 4), n = k / 4 % at->k.shape.n;
+        const int i = (int)(k % 4);
+        out[col_of(at, n, i) * stride + row_of(at, m, i)] = s->v[m][n][i];
     }
 }
 
-RF_DEVICE void tile_run(const rf_gpu_matmul_args *a, int view, int lo_bits, int hi_bits,
-                        tile_shared *sh) {
-    const mm_share share = share_of(a, RF_GPU_BLOCK_ROWS, TILE_COLS);
-    if (share.n == 0) return;
-    const uint32_t warp = rf_tid() / 32, n_tiles = rf_div_up(share.p.w.rows, RF_GPU_TILE_ROWS);
-    const uint32_t tile = share.tile * (RF_GPU_BLOCK_ROWS / RF_GPU_TILE_ROWS) + warp % 4;
-    tile_place at;
-    at.w = share.p.w;
-    at.tile = (uint64_t)share.plane * n_tiles + rf_min_u32(tile, n_tiles - 1);
-    at.lane = rf_tid() % 32;
-    at.col = warp / 4 * 32;
-    at.n_groups = at.w.cols / (uint32_t)view;
-    tile_sums s;
-    for (uint32_t pass = 0; pass <= a->is_glu; pass++) {
-        if (pass) at.w = a->part[1].w;
-        tile_product(&s, sh, a, &share, &at, view, lo_bits, hi_bits);
-        RF_UNROLL
-        for (uint32_t k = 0; k < TILE_M * TILE_N * 4; k++) {
-            const uint32_t m = k / (TILE_N * 4), n = k / 4 % TILE_N;
-            const int i = (int)(k % 4);
-            const uint32_t r = tile * RF_GPU_TILE_ROWS + row_of(&at, m, i), t = col_of(&at, n, i);
-            if (r >= at.w.rows || t >= share.n) continue;
-            const uint32_t dst_row = dst_row_of(a, &share, t);
-            float *dst = share.p.dst + (uint64_t)dst_row * share.p.dst_stride + r;
-            if (a->is_glu && pass == 0)
-                *dst = s.v[m][n][i]; /* the gate waits where this thread finds it again */
+/* The block's outputs; with is_glu each gate is followed by its up product rows places on. */
+RF_DEVICE void put_tile(const float *out, uint32_t stride, uint32_t rows, uint32_t warps,
+                        const rf_gpu_matmul_args *a, const mm_share *share) {
+    const uint32_t first = share->tile * rows;
+    RF_NO_UNROLL
+    for (uint32_t t = rf_tid() / 32; t < share->n; t += warps) {
+        const uint32_t dst_row = dst_row_of(a, share, t);
+        const float *of_row = out + t * stride;
+        RF_UNROLL_4
+        for (uint32_t i = rf_tid() % 32; i < rows; i += 32) {
+            if (first + i >= share->p.w.rows) break;
+            const float v = of_row[i];
+            if (a->is_glu)
+                put_output(a, share, dst_row, first + i, v, of_row[rows + i]);
             else
-                put_output(a, &share, dst_row, r, a->is_glu ? *dst : 0.0f, s.v[m][n][i]);
+                put_output(a, share, dst_row, first + i, 0.0f, v);
         }
     }
 }
 
-#define TILE_KERNEL(kind, view, lo_bits, hi_bits)                \
-    kind(tile_##view##_##lo_bits##hi_bits, rf_gpu_matmul_args) { \
-        RF_SHARED tile_shared sh;                                \
-        tile_run(&a, view, lo_bits, hi_bits, &sh);               \
+RF_DEVICE void tile_run(const rf_gpu_matmul_args *a, tile_kind kind, uint8_t *shared) {
+    const uint32_t block_rows = rf_tile_rows(kind.shape), cols = rf_tile_cols(kind.shape);
+    const uint32_t both = a->is_glu && kind.shape.m == 2; /* gate and up are halves of the block */
+    const uint32_t rows = both ? block_rows / 2 : block_rows;
+    const uint32_t stride = (a->is_glu ? 2 * rows : rows) + 4;
+    const mm_share share = share_of(a, rows, cols);
+    if (share.n == 0) return;
+    uint32_t *row = (uint32_t *)(void *)shared;
+    uint8_t *stages = shared + RF_TILE_MAX_COLS * 4;
+    float *out = (float *)(void *)stages;
+    if (rf_tid() < cols)
+        row[rf_tid()] = (uint32_t)((uint64_t)x_row_of(a, dst_row_of(a, &share, rf_tid())) *
+                                   share.p.w.cols / 16);
+    const uint32_t warp = rf_tid() / 32, n_tiles = rf_div_up(share.p.w.rows, RF_GPU_TILE_ROWS);
+    const uint32_t tile = share.tile * (rows / RF_GPU_TILE_ROWS);
+    tile_place at;
+    at.k = kind;
+    at.w = share.p.w;
+    at.n_groups = at.w.cols / (uint32_t)kind.view;
+    at.n = share.n;
+    at.lane = rf_tid() % 32;
+    at.row = warp % kind.shape.warps_m * 16;
+    at.col = warp / kind.shape.warps_m * 8 * kind.shape.n;
+    tile_sums s = {{{{0}}}}, gate = s;
+    RF_NO_UNROLL
+    for (uint32_t pass = 0; pass <= (kind.shape.m == 1 && a->is_glu); pass++) {
+        if (pass) {
+            gate = s;
+            at.w = a->part[1].w;
+        }
+        tile_source from =
+            find_source(&at, a, (uint64_t)share.plane * n_tiles + tile, n_tiles - tile, both);
+        tile_product(&s, stages, &at, &from, &a->xq, row);
     }
-TILE_KERNEL(RF_KERNEL, 32, 4, 0)
-TILE_KERNEL(RF_KERNEL, 32, 4, 1)
-TILE_KERNEL(RF_KERNEL, 32, 8, 0)
-TILE_KERNEL(RF_KERNEL_ALONE, 256, 2, 0)
-TILE_KERNEL(RF_KERNEL_ALONE, 256, 2, 1)
-TILE_KERNEL(RF_KERNEL_ALONE, 256, 4, 0)
-TILE_KERNEL(RF_KERNEL_ALONE, 256, 4, 1)
-TILE_KERNEL(RF_KERNEL_ALONE, 256, 4, 2)
-TILE_KERNEL(RF_KERNEL_ALONE, 256, 8, 0)
+    if (kind.shape.m == 1 && a->is_glu) {
+        put_sums(out, stride, &at, &gate);
+        put_sums(out + rows, stride, &at, &s);
+    } else {
+        put_sums(out, stride, &at, &s);
+    }
+    rf_sync();
+    put_tile(out, stride, rows, kind.shape.warps, a, &share);
+}
+
+#if defined(RF_AMD)
+#define TILE_SHARED(bytes) RF_SHARED __attribute__((aligned(16))) uint8_t shared[bytes]
+#else
+#define TILE_SHARED(bytes) uint8_t *shared = rf_dynamic_shared
+#endif
+#define TILE_KERNEL(view, lo_bits, hi_bits, n_scales, with_m, d_f32, size, name)              \
+    RF_KERNEL_ALONE(tile_##view##_##lo_bits##hi_bits##_##name, rf_gpu_matmul_args) {          \
+        const rf_tile_shape shape = rf_tile_shape_of(size, TILE_AMD);                         \
+        const tile_kind kind = {shape,   rf_tile_parts_of(shape, view, lo_bits, hi_bits),     \
+                                view,    lo_bits,                                             \
+                                hi_bits, n_scales,                                            \
+                                with_m,  d_f32};                                              \
+        TILE_SHARED(rf_tile_shared_bytes(rf_tile_shape_of(size, 1), view, lo_bits, hi_bits)); \
+        tile_run(&a, kind, shared);                                                           \
+    }
+#define TILE_KERNELS(view, lo_bits, hi_bits, n_scales, with_m, d_f32)       \
+    TILE_KERNEL(view, lo_bits, hi_bits, n_scales, with_m, d_f32, 0, large)  \
+    TILE_KERNEL(view, lo_bits, hi_bits, n_scales, with_m, d_f32, 1, middle) \
+    TILE_KERNEL(view, lo_bits, hi_bits, n_scales, with_m, d_f32, 2, small)
+TILE_KERNELS(32, 4, 0, 0, TILE_ANY, 0)
+TILE_KERNELS(32, 4, 1, 0, TILE_ANY, TILE_ANY)
+TILE_KERNELS(32, 8, 0, 0, 0, TILE_ANY)
+TILE_KERNELS(256, 2, 0, TILE_ANY, TILE_ANY, 0)
+TILE_KERNELS(256, 2, 1, 16, 0, 0)
+TILE_KERNELS(256, 4, 0, 8, 1, 0)
+TILE_KERNELS(256, 4, 1, TILE_ANY, TILE_ANY, TILE_ANY)
+TILE_KERNELS(256, 4, 2, 16, 0, 0)
+TILE_KERNELS(256, 8, 0, TILE_ANY, 0, TILE_ANY)

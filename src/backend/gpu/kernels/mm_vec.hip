@@ -1,4 +1,4 @@
-/* mm_vec.hip - products of integer weights with one to eight activation rows, bound by reading the
+/* mm_vec.hip - products of integer weights with two to eight activation rows, bound by reading the
  * weights.
  *
  * A block has one tile of 32 weight rows; 32 threads, one per row, make a part, and the parts share
@@ -219,7 +219,6 @@ RF_DEVICE void vec_run(const rf_gpu_matmul_args *a, int view, int lo_bits, int h
     if (here) put_output(a, &s, dst_row_of(a, &s, part), r, gate, v);
 }
 
-/* The kernel of two rows has the most parts: it also takes one row where there are few tiles. */
 #define VEC_KERNEL(kind, view, lo_bits, hi_bits, nt)                                    \
     kind(vec_##view##_##lo_bits##hi_bits##_##nt, rf_gpu_matmul_args) {                  \
         RF_SHARED vec_term                                                              \
@@ -227,7 +226,6 @@ RF_DEVICE void vec_run(const rf_gpu_matmul_args *a, int view, int lo_bits, int h
         vec_run(&a, view, lo_bits, hi_bits, nt, terms);                                 \
     }
 #define VEC_KERNELS(view, lo_bits, hi_bits)                \
-    VEC_KERNEL(RF_KERNEL, view, lo_bits, hi_bits, 1)       \
     VEC_KERNEL(RF_KERNEL_ALONE, view, lo_bits, hi_bits, 2) \
     VEC_KERNEL(RF_KERNEL, view, lo_bits, hi_bits, 4)       \
     VEC_KERNEL(RF_KERNEL, view, lo_bits, hi_bits, 8)

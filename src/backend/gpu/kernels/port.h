@@ -23,6 +23,7 @@
 #define RF_UNROLL    _Pragma("unroll")
 #define RF_UNROLL_8  _Pragma("unroll 8")
 #define RF_UNROLL_4  _Pragma("unroll 4")
+#define RF_UNROLL_2  _Pragma("unroll 2")
 #define RF_NO_UNROLL _Pragma("unroll 1")
 #define RF_CONST     static const __attribute__((device))
 #else
@@ -32,12 +33,14 @@
 #define RF_UNROLL
 #define RF_UNROLL_8
 #define RF_UNROLL_4
+#define RF_UNROLL_2
 #define RF_NO_UNROLL
 #define RF_CONST static const
 #endif
 
 /* A kernel is RF_KERNEL(name, type of its argument a) { body }; one that needs many registers more
- * than blocks side by side is RF_KERNEL_ALONE. */
+ * than blocks side by side is RF_KERNEL_ALONE; one that calls rf_await_before itself, having begun to
+ * read what no kernel writes, is RF_KERNEL_EARLY, n_blocks of which run side by side. */
 /* Threads of a block, per kernel. */
 enum {
 #define X(name, args, block) RF_BLOCK_##name = block,
@@ -46,7 +49,9 @@ enum {
 };
 
 #if !defined(RF_NVIDIA)
-#define RF_KERNEL_ALONE(name, args_type) RF_KERNEL(name, args_type)
+#define RF_KERNEL_ALONE(name, args_type)           RF_KERNEL(name, args_type)
+#define RF_KERNEL_EARLY(name, args_type, n_blocks) RF_KERNEL(name, args_type)
+RF_DEVICE void rf_await_before(void) {}
 #endif
 
 /* 16 bytes in one load. */
@@ -56,6 +61,12 @@ typedef struct rf_u4 {
 typedef struct rf_u2 {
     uint32_t v[2];
 } __attribute__((aligned(8))) rf_u2;
+typedef struct rf_f2 {
+    float v[2];
+} __attribute__((aligned(8))) rf_f2;
+typedef struct rf_f4 {
+    float v[4];
+} __attribute__((aligned(16))) rf_f4;
 
 #if defined(RF_AMD)
 #if defined(__gfx906__) || defined(__gfx908__) || defined(__gfx90a__) || defined(__gfx942__) || \
@@ -98,12 +109,32 @@ RF_DEVICE float rf_float_of(uint32_t bits) { return __builtin_bit_cast(float, bi
 RF_DEVICE uint32_t rf_bits_of(float f) { return __builtin_bit_cast(uint32_t, f); }
 
 #elif defined(RF_NVIDIA)
-#define RF_KERNEL(name, args_type)     \
-    extern "C" __attribute__((global)) \
-    __attribute__((launch_bounds(RF_BLOCK_##name))) void rf_##name(args_type a)
+/* On GPUs that can, a kernel starts while the one before it still runs: rf_await_before waits until
+ * that one has ended, which each kernel does before it reads what others wrote, or writes. */
+#if __CUDA_ARCH__ >= 900
+RF_DEVICE void rf_await_before(void) { asm volatile("griddepcontrol.wait;" ::: "memory"); }
+RF_DEVICE void rf_let_next_start(void) {
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+}
+#else
+RF_DEVICE void rf_await_before(void) {}
+RF_DEVICE void rf_let_next_start(void) {}
+#endif
+#define RF_NVIDIA_KERNEL(name, args_type, first, ...)                         \
+    RF_DEVICE void rf_body_##name(const args_type &a);                        \
+    extern "C" __attribute__((global))                                        \
+    __attribute__((launch_bounds(__VA_ARGS__))) void rf_##name(args_type a) { \
+        rf_let_next_start();                                                  \
+        first;                                                                \
+        rf_body_##name(a);                                                    \
+    }                                                                         \
+    RF_DEVICE void rf_body_##name(const args_type &a)
+#define RF_KERNEL(name, args_type) \
+    RF_NVIDIA_KERNEL(name, args_type, rf_await_before(), RF_BLOCK_##name)
 #define RF_KERNEL_ALONE(name, args_type) \
-    extern "C" __attribute__((global))   \
-    __attribute__((launch_bounds(RF_BLOCK_##name, 1))) void rf_##name(args_type a)
+    RF_NVIDIA_KERNEL(name, args_type, rf_await_before(), RF_BLOCK_##name, 1)
+#define RF_KERNEL_EARLY(name, args_type, n_blocks) \
+    RF_NVIDIA_KERNEL(name, args_type, (void)0, RF_BLOCK_##name, n_blocks)
 RF_DEVICE uint32_t rf_tid(void) { return (uint32_t)__nvvm_read_ptx_sreg_tid_x(); }
 RF_DEVICE uint32_t rf_bid_x(void) { return (uint32_t)__nvvm_read_ptx_sreg_ctaid_x(); }
 RF_DEVICE uint32_t rf_bid_y(void) { return (uint32_t)__nvvm_read_ptx_sreg_ctaid_y(); }
@@ -132,7 +163,8 @@ typedef struct rf_host_thread {
     uint32_t tid, bid[3];
 } rf_host_thread;
 extern _Thread_local rf_host_thread rf_host_now;
-void rf_host_sync(void); /* until all threads of the block are here */
+void rf_host_sync(void);                      /* until all threads of the block are here */
+extern _Thread_local uint32_t rf_host_word[]; /* of each thread of the block */
 #define RF_KERNEL(name, args_type) \
     void rf_##name(args_type a);   \
     void rf_##name(args_type a)
@@ -160,25 +192,56 @@ RF_DEVICE uint32_t rf_bits_of(float f) {
 }
 #endif
 
+/* The value that thread tid ^ mask of the same four has, mask 1 or 2; all threads of a block call. */
+RF_DEVICE float rf_quad_xor(float f, uint32_t mask) {
+#if defined(RF_NVIDIA)
+    const int v = (int)rf_bits_of(f);
+    return rf_float_of((uint32_t)__nvvm_shfl_sync_bfly_i32(-1, v, (int)mask, 0x1f));
+#elif defined(RF_AMD)
+    const int v = (int)rf_bits_of(f); /* by lanes 2, 3, 0, 1 or 1, 0, 3, 2 of each four */
+    return rf_float_of((uint32_t)(mask == 2 ? __builtin_amdgcn_mov_dpp(v, 0x4e, 0xf, 0xf, true)
+                                            : __builtin_amdgcn_mov_dpp(v, 0xb1, 0xf, 0xf, true)));
+#else
+    rf_host_word[rf_host_now.tid] = rf_bits_of(f);
+    rf_host_sync();
+    const uint32_t v = rf_host_word[rf_host_now.tid ^ mask];
+    rf_host_sync();
+    return rf_float_of(v);
+#endif
+}
+
 /* Bytes from global to shared memory, there after rf_copy_wait and rf_sync. */
 #if defined(RF_NVIDIA)
+RF_DEVICE uint32_t rf_shared_at(const void *p) {
+    return (uint32_t)(uintptr_t)(const __attribute__((address_space(3))) void *)p;
+}
 RF_DEVICE void rf_copy_16(void *to, const void *from) {
-    asm volatile("{.reg .u64 s; cvta.to.shared.u64 s, %0; cp.async.cg.shared.global [s], [%1], 16;}"
-                 :
-                 : "l"(to), "l"(from)
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(rf_shared_at(to)), "l"(from)
                  : "memory");
 }
 RF_DEVICE void rf_copy_4(void *to, const void *from) {
-    asm volatile("{.reg .u64 s; cvta.to.shared.u64 s, %0; cp.async.ca.shared.global [s], [%1], 4;}"
-                 :
-                 : "l"(to), "l"(from)
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(rf_shared_at(to)), "l"(from)
                  : "memory");
 }
 RF_DEVICE void rf_copy_wait(void) { asm volatile("cp.async.wait_all;" ::: "memory"); }
+/* Ends a group of copies; until all groups but the last n are there, n at most 3. */
+RF_DEVICE void rf_copy_end(void) { asm volatile("cp.async.commit_group;" ::: "memory"); }
+RF_DEVICE void rf_copy_wait_but(uint32_t n) {
+    if (n == 0) asm volatile("cp.async.wait_group 0;" ::: "memory");
+    if (n == 1) asm volatile("cp.async.wait_group 1;" ::: "memory");
+    if (n == 2) asm volatile("cp.async.wait_group 2;" ::: "memory");
+    if (n == 3) asm volatile("cp.async.wait_group 3;" ::: "memory");
+}
+extern __attribute__((shared)) __attribute__((aligned(16))) uint8_t rf_dynamic_shared[];
 #else
 RF_DEVICE void rf_copy_16(void *to, const void *from) { *(rf_u4 *)to = *(const rf_u4 *)from; }
 RF_DEVICE void rf_copy_4(void *to, const void *from) { *(uint32_t *)to = *(const uint32_t *)from; }
 RF_DEVICE void rf_copy_wait(void) {}
+RF_DEVICE void rf_copy_end(void) {}
+RF_DEVICE void rf_copy_wait_but(uint32_t n) { (void)n; }
+#if !defined(RF_AMD)
+extern _Thread_local uint8_t rf_dynamic_shared[];
+#endif
 #endif
 
 RF_DEVICE float rf_fma(float a, float b, float c) { return __builtin_fmaf(a, b, c); }

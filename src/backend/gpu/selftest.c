@@ -1,0 +1,528 @@
+/* selftest.c - runs trials on the GPU and on the CPU backend and compares every value, bit by bit.
+ *
+ * A trial runs twice: with all values kept, which shows the step that went wrong, and fused as users
+ * run it, the second batch of each shape as a recorded graph.  Blamed are the kernels that were
+ * launched for that kind of step.  Memory is filled with noise before each run, so that what a
+ * kernel forgets to write shows. */
+#include "backend/selftest.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "backend/gpu/code.h"
+#include "backend/gpu/exec.h"
+#include "backend/gpu/quarantine.h"
+#include "backend/gpu/trial.h"
+
+enum {
+    MAX_BATCHES = 8,
+    N_SEQS = 2,
+    SEQ_BLOCKS = RF_GPU_TRIAL_POSITIONS / RF_KV_BLOCK,
+    NOISE = 0xA5,
+};
+
+typedef struct tester {
+    rf_selftest *out;
+    const rf_selftest_opts *o;
+    rf_backend *gpu, *cpu;
+    const rf_gpu_trial_case *c;         /* now running */
+    bool launched[RF_GPU_KERNEL_COUNT]; /* by the batch */
+    uint32_t n_blamed;                  /* values of the case that were wrong */
+} tester;
+
+/* How many tokens each batch adds to the sequences; ends with a row of zeros.  Few and many rows have
+ * kernels of their own, and so has a long context. */
+static const uint32_t (*batches_of(const tester *t))[N_SEQS] {
+    static const uint32_t prompts[MAX_BATCHES][N_SEQS] = {{270, 33}, {1, 0}, {1, 1}, {4, 1}};
+    static const uint32_t short_prompts[MAX_BATCHES][N_SEQS] = {{40, 33}, {1, 1}};
+    static const uint32_t rows[MAX_BATCHES][N_SEQS] = {{1, 0},  {1, 1},   {4, 0}, {7, 0},
+                                                       {20, 0}, {30, 10}, {66, 0}};
+    static const uint32_t tall[MAX_BATCHES][N_SEQS] = {{1, 0},  {1, 1},   {4, 0},  {7, 0},
+                                                       {20, 0}, {30, 10}, {290, 0}};
+    bool is_short = t->o->quick && t->c->type != RF_DT_F16;
+    if (t->c->kind == RF_GPU_TRIAL_HEADS) return is_short ? short_prompts : prompts;
+    return t->c->is_tall ? tall : rows;
+}
+
+static rf_limits limits_of(const tester *t) {
+    rf_limits l = {.max_seqs = N_SEQS,
+                   .n_kv_blocks = N_SEQS * SEQ_BLOCKS,
+                   .k_type = RF_DT_F16,
+                   .v_type = RF_DT_F16};
+    for (const uint32_t(*n)[N_SEQS] = batches_of(t); (*n)[0]; n++)
+        if ((*n)[0] + (*n)[1] > l.max_tokens) l.max_tokens = (*n)[0] + (*n)[1];
+    l.max_outputs = l.max_tokens;
+    if (t->c->kind == RF_GPU_TRIAL_HEADS) {
+        l.k_type = t->c->type;
+        l.v_type = t->c->v_type;
+    }
+    return l;
+}
+
+/* Blame ------------------------------------------------------------------------------------------*/
+
+static bool starts_with(const char *text, const char *start) {
+    return strncmp(text, start, strlen(start)) == 0;
+}
+
+/* Is the kernel, by its name, one that a trial of that kind is about? */
+static bool serves(const char *kernel, rf_gpu_trial_kind kind) {
+    static const char *const starts[][5] = {
+        [RF_GPU_TRIAL_ROWS] = {"rf_norm", "rf_quant", "rf_each", "rf_copy"},
+        [RF_GPU_TRIAL_PRODUCTS] = {"rf_mm_", "rf_vec", "rf_tile"},
+        [RF_GPU_TRIAL_EXPERTS] = {"rf_mm_", "rf_vec", "rf_tile", "rf_lists"},
+        [RF_GPU_TRIAL_HEADS] = {"rf_heads", "rf_attend"},
+    };
+    for (size_t i = 0; i < RF_COUNT(starts[kind]) && starts[kind][i]; i++)
+        if (starts_with(kernel, starts[kind][i])) return true;
+    return false;
+}
+
+/* The kernels that made an item in the latest run. */
+static const rf_gpu_kernels *makers_of(const rf_exec *x, rf_gpu_item item) {
+    for (uint32_t i = 0; i < x->n_tasks; i++)
+        for (uint32_t k = 0; k < x->tasks[i].n_slots; k++)
+            if (x->tasks[i].slot[k].item == item) return &x->by_task[i];
+    return NULL;
+}
+
+static const char *case_text(const rf_gpu_trial_case *c, char *out, size_t cap) {
+    static const char *const kinds[] = {"rows", "products", "experts", "attention"};
+    snprintf(out, cap, "%s of %s%s%s", kinds[c->kind], rf_dtype_get(c->type)->name,
+             c->kind == RF_GPU_TRIAL_HEADS ? " and " : "",
+             c->kind == RF_GPU_TRIAL_HEADS ? rf_dtype_get(c->v_type)->name : "");
+    return out;
+}
+
+/* Every kernel of the batch met one more case. */
+static void count_case(tester *t) {
+    uint64_t formats = UINT64_C(1) << t->c->type;
+    if (t->c->kind == RF_GPU_TRIAL_HEADS) formats |= UINT64_C(1) << t->c->v_type;
+    for (int k = 0; k < RF_GPU_KERNEL_COUNT; k++) {
+        rf_kernel_verdict *v = &t->out->kernels[k];
+        if (!t->launched[k]) continue;
+        v->n_cases++;
+        if (t->c->kind != RF_GPU_TRIAL_ROWS) v->formats |= formats;
+    }
+}
+
+/* Blames some kernels of the batch.  Where makers that have done well so far worked with another one's
+ * lists or parts, it is that one. */
+static void blame(tester *t, const rf_gpu_kernels *makers, const char *what) {
+    char text[100];
+    bool is_helped = makers->launched[RF_GPU_lists] || makers->launched[RF_GPU_attend_fold];
+    for (int k = 0; k < RF_GPU_KERNEL_COUNT; k++) {
+        bool is_helper = k == RF_GPU_lists || k == RF_GPU_attend_fold;
+        if (makers->launched[k] && t->out->kernels[k].n_failed && !is_helper) is_helped = false;
+    }
+    for (int k = 0; k < RF_GPU_KERNEL_COUNT; k++) {
+        rf_kernel_verdict *v = &t->out->kernels[k];
+        bool is_helper = k == RF_GPU_lists || k == RF_GPU_attend_fold;
+        if (!makers->launched[k] || (is_helped && !is_helper)) continue;
+        if (v->n_failed++ == 0)
+            snprintf(v->text, sizeof v->text, "%s: %.90s", case_text(t->c, text, sizeof text),
+                     what);
+    }
+    t->n_blamed++;
+}
+
+/* What was launched for the trial's own sake, or all of it. */
+static rf_gpu_kernels suspects(const tester *t) {
+    rf_gpu_kernels all, some;
+    bool any = false;
+    memcpy(all.launched, t->launched, sizeof all.launched);
+    for (int k = 0; k < RF_GPU_KERNEL_COUNT; k++) {
+        some.launched[k] = t->launched[k] && serves(t->out->kernels[k].name, t->c->kind);
+        any = any || some.launched[k];
+    }
+    return any ? some : all;
+}
+
+/* Comparing --------------------------------------------------------------------------------------*/
+
+typedef struct pair { /* one plan on both backends */
+    rf_plan *plan;
+    rf_exec *gpu, *cpu;
+} pair;
+
+static void pair_close(pair *p) {
+    rf_gpu_ops.exec_free(p->gpu);
+    if (p->cpu) rf_cpu_ops.exec_free(p->cpu);
+    rf_plan_free(p->plan);
+    *p = (pair){.plan = NULL};
+}
+
+static rf_status pair_open(pair *p, const tester *t, rf_gpu_trial *trial, bool keep_values,
+                           rf_error *e) {
+    const rf_plan_opts opts = {.keep_values = keep_values, .n_ctx = RF_GPU_TRIAL_POSITIONS};
+    const rf_limits limits = limits_of(t);
+    *p = (pair){.plan = NULL};
+    rf_status s = rf_plan_build(&p->plan, &trial->m, &opts, e);
+    if (s == RF_OK) s = rf_cpu_ops.compile(&p->cpu, t->cpu, p->plan, &limits, e);
+    if (s == RF_OK) s = rf_gpu_ops.compile(&p->gpu, t->gpu, p->plan, &limits, e);
+    if (s == RF_OK && keep_values) {
+        p->gpu->by_task = rf_arena_alloc(p->gpu->arena, p->gpu->n_tasks, sizeof *p->gpu->by_task);
+        if (!p->gpu->by_task) s = rf_fail_nomem(e, p->gpu->n_tasks * sizeof *p->gpu->by_task);
+    }
+    if (s != RF_OK) pair_close(p);
+    return s;
+}
+
+/* The first number that is not the same; n: all are.  A NaN is a NaN. */
+static size_t first_difference(const float *a, const float *b, size_t n) {
+    size_t i = 0;
+    while (i < n && (memcmp(a + i, b + i, sizeof *a) == 0 || (isnan(a[i]) && isnan(b[i]))))
+        i++;
+    return i;
+}
+
+/* False, with the blame laid, when they differ. */
+static bool compare(tester *t, const rf_gpu_kernels *makers, const char *name, const float *got,
+                    const float *want, size_t n, uint32_t n_rows) {
+    char what[140];
+    size_t i = first_difference(got, want, n);
+    if (i == n) return true;
+    snprintf(what, sizeof what, "%s over %u rows: number %zu of %zu is %.9g, expected %.9g", name,
+             n_rows, i, n, (double)got[i], (double)want[i]);
+    blame(t, makers, what);
+    return false;
+}
+
+/* Groups of n values in integers, as docs/arithmetic.md has it; sums per `part`. */
+static void quantise(const float *x, size_t count, size_t n, size_t part, int8_t *q, float *d,
+                     int32_t *sum) {
+    for (size_t g = 0; g < count / n; g++) {
+        uint32_t most = 0;
+        float amax;
+        for (size_t i = g * n; i < (g + 1) * n; i++) {
+            uint32_t bits;
+            memcpy(&bits, &x[i], sizeof bits);
+            bits &= 0x7fffffffu;
+            most = bits > most ? bits : most;
+        }
+        memcpy(&amax, &most, sizeof amax);
+        float id = amax > 0 ? 127.0f / amax : 0;
+        d[g] = amax / 127.0f;
+        for (size_t i = g * n; i < (g + 1) * n; i++) {
+            float v = x[i] * id;
+            v = v > -127.0f ? v : -127.0f;
+            v = v < 127.0f ? v : 127.0f;
+            q[i] = (int8_t)rintf(v);
+            sum[i / part] = (i % part ? sum[i / part] : 0) + q[i];
+        }
+    }
+}
+
+/* The rows in integers that the device made of value v, whose floats x [count] are right. */
+static rf_status compare_ints(tester *t, const pair *p, rf_val v, rf_int_view view, const float *x,
+                              size_t count, rf_error *e) {
+    rf_gpu_item item = rf_gpu_quant_item(p->plan, v, view);
+    size_t n = view == RF_INT_256 ? 256 : 32, part = view == RF_INT_256 ? 16 : 32;
+    size_t n_d = count / n, n_sum = count / part, bytes = count + 4 * (n_d + n_sum);
+    if (!p->gpu->places[item].used) return RF_OK;
+    uint8_t *want = rf_alloc(2, bytes), *got = want + bytes;
+    if (!want) return rf_fail_nomem(e, 2 * bytes);
+    float *d = rf_alloc(n_d, sizeof *d);
+    int32_t *sum = rf_alloc(n_sum, sizeof *sum);
+    rf_status s = d && sum ? RF_OK : rf_fail_nomem(e, bytes);
+    if (s == RF_OK) {
+        rf_gpu_queue *q = &p->gpu->backend->queue;
+        rf_gpu_quant at = rf_gpu_quant_at(p->gpu, item);
+        quantise(x, count, n, part, (int8_t *)want, d, sum);
+        memcpy(want + count, d, n_d * sizeof *d);
+        memcpy(want + count + 4 * n_d, sum, n_sum * sizeof *sum);
+        rf_gpu_enter(q);
+        rf_gpu_download(q, got, at.q, count);
+        rf_gpu_download(q, got + count, at.d, 4 * n_d);
+        rf_gpu_download(q, got + count + 4 * n_d, at.sum, 4 * n_sum);
+        rf_gpu_wait(q);
+        s = rf_gpu_status(q, e);
+        if (s == RF_OK && memcmp(got, want, bytes) != 0)
+            blame(t, makers_of(p->gpu, item), "rows in integers are wrong");
+    }
+    rf_free(d);
+    rf_free(sum);
+    rf_free(want);
+    return s;
+}
+
+/* One value and its rows in integers; n floats. */
+static rf_status compare_value(tester *t, const pair *p, const rf_step *s, size_t n,
+                               uint32_t n_rows, rf_error *e) {
+    const rf_gpu_kernels *makers = makers_of(p->gpu, s->dst);
+    float *got = rf_alloc(2 * n, sizeof *got);
+    if (!got) return rf_fail_nomem(e, 2 * n * sizeof *got);
+    rf_status status = rf_gpu_ops.peek(p->gpu, s->dst, got, n);
+    if (status == RF_OK) status = rf_cpu_ops.peek(p->cpu, s->dst, got + n, n);
+    if (status != RF_OK) (void)rf_fail(e, status, "self-test: %s", rf_status_name(status));
+    bool same = status == RF_OK &&
+                (!makers || compare(t, makers, rf_op_name(s->op), got, got + n, n, n_rows));
+    if (same) status = compare_ints(t, p, s->dst, RF_INT_32, got, n, e);
+    if (same && status == RF_OK) status = compare_ints(t, p, s->dst, RF_INT_256, got, n, e);
+    rf_free(got);
+    return status;
+}
+
+/* Every value that was kept, in order of the steps: the first that differs names the culprit. */
+static rf_status compare_values(tester *t, const pair *p, const rf_batch *b, rf_error *e) {
+    uint32_t before = t->n_blamed;
+    for (uint32_t i = 0; i < p->plan->n_steps && t->n_blamed == before; i++) {
+        const rf_step *s = &p->plan->steps[i];
+        const rf_value *v = &p->plan->vals[s->dst];
+        size_t n = (size_t)(v->per_output ? b->n_outputs : b->n_tokens) * v->cols;
+        if (s->dst) RF_TRY(compare_value(t, p, s, n, b->n_tokens, e));
+    }
+    return RF_OK;
+}
+
+static void poison(rf_exec *x) {
+    rf_backend *b = x->backend;
+    pthread_mutex_lock(&b->lock);
+    rf_gpu_enter(&b->queue);
+    rf_gpu_fill(&b->queue, x->memory, NOISE, x->kv_at);
+    memset(b->queue.launched, 0, sizeof b->queue.launched);
+    pthread_mutex_unlock(&b->lock);
+}
+
+static void note_launched(tester *t, const rf_exec *x) {
+    memcpy(t->launched, t->gpu->queue.launched, sizeof t->launched);
+    for (uint32_t i = 0; i < x->n_tasks && x->by_task; i++)
+        for (int k = 0; k < RF_GPU_KERNEL_COUNT; k++)
+            t->launched[k] = t->launched[k] || x->by_task[i].launched[k];
+}
+
+/* RF_OK also when they differ; a failure is one of the device, or of memory. */
+static rf_status run_batch(tester *t, const pair *p, const rf_batch *b, rf_error *e) {
+    const float *got = NULL, *want = NULL;
+    poison(p->gpu);
+    RF_TRY(rf_cpu_ops.run(p->cpu, b, e));
+    RF_TRY(rf_cpu_ops.wait(p->cpu, &want));
+    rf_status s = rf_gpu_ops.run(p->gpu, b, e);
+    if (s == RF_OK) s = rf_gpu_ops.wait(p->gpu, &got);
+    note_launched(t, p->gpu);
+    count_case(t);
+    if (s != RF_OK) return rf_gpu_status(&t->gpu->queue, e);
+    if (p->plan->opts.keep_values) return compare_values(t, p, b, e);
+    const rf_gpu_kernels makers = suspects(t);
+    if (t->n_blamed == 0) /* else the single steps said more */
+        (void)compare(t, &makers, "the fused plan", got, want,
+                      (size_t)b->n_outputs * p->plan->n_result, b->n_tokens);
+    return RF_OK;
+}
+
+/* Batches ----------------------------------------------------------------------------------------*/
+
+typedef struct trial_batch {
+    rf_batch b;
+    int32_t token[RF_GPU_TRIAL_POSITIONS];
+    uint32_t pos[RF_GPU_TRIAL_POSITIONS], out_row[RF_GPU_TRIAL_POSITIONS];
+    uint32_t start[N_SEQS + 1], kv_len[N_SEQS], table[N_SEQS][SEQ_BLOCKS];
+    float mask[RF_GPU_TRIAL_POSITIONS][RF_GPU_TRIAL_POSITIONS];
+} trial_batch;
+
+/* n[i] more tokens of sequence i, of which done[i] are computed. */
+static void fill_batch(trial_batch *f, const uint32_t *n, const uint32_t *done) {
+    enum { ALL_FROM = 200 };
+    f->b = (rf_batch){.token = f->token,
+                      .pos = f->pos,
+                      .seq_start = f->start,
+                      .kv_len = f->kv_len,
+                      .table = f->table[0],
+                      .table_stride = SEQ_BLOCKS,
+                      .out_row = f->out_row,
+                      .mask = f->mask[0],
+                      .mask_stride = RF_GPU_TRIAL_POSITIONS};
+    for (uint32_t i = 0; i < N_SEQS; i++) {
+        if (n[i] == 0) continue;
+        uint32_t q = f->b.n_seqs++;
+        for (uint32_t k = 0; k < n[i]; k++)
+            f->pos[f->b.n_tokens++] = done[i] + k;
+        f->start[q + 1] = f->b.n_tokens;
+        f->kv_len[q] = done[i] + n[i];
+        for (uint32_t k = 0; k < SEQ_BLOCKS; k++)
+            f->table[q][k] = N_SEQS * (SEQ_BLOCKS - 1 - k) + i;
+    }
+    /* The first and the last row, or all of many. */
+    f->b.n_outputs = f->b.n_tokens > ALL_FROM ? f->b.n_tokens : f->b.n_tokens > 1 ? 2 : 1;
+    for (uint32_t o = 0; o < f->b.n_outputs; o++)
+        f->out_row[o] = o;
+    f->out_row[f->b.n_outputs - 1] = f->b.n_tokens - 1;
+}
+
+static void fill_mask(trial_batch *f, uint64_t *state) {
+    for (uint32_t t = 0; t < RF_GPU_TRIAL_POSITIONS; t++)
+        for (uint32_t j = 0; j < RF_GPU_TRIAL_POSITIONS; j++) {
+            uint64_t r = rf_gpu_trial_random(state);
+            f->mask[t][j] = r % 3 ? (float)(r % 100) / 50.0f : -INFINITY;
+        }
+}
+
+static rf_status run_batches(tester *t, const pair *p, rf_error *e) {
+    trial_batch *f = rf_alloc(1, sizeof *f);
+    if (!f) return rf_fail_nomem(e, sizeof *f);
+    uint32_t done[N_SEQS] = {0};
+    uint64_t state = t->o->seed;
+    rf_status s = RF_OK;
+    fill_mask(f, &state);
+    const uint32_t(*n)[N_SEQS] = batches_of(t);
+    for (; s == RF_OK && (*n)[0]; n++) {
+        fill_batch(f, *n, done);
+        /* Fused, the same batch twice: the second time it is recorded as a graph. */
+        int times = p->plan->opts.keep_values || t->o->quick ? 1 : 2;
+        for (int i = 0; s == RF_OK && i < times; i++)
+            s = run_batch(t, p, &f->b, e);
+        for (uint32_t i = 0; i < N_SEQS; i++)
+            done[i] += (*n)[i];
+    }
+    rf_free(f);
+    return s;
+}
+
+/* Trials -----------------------------------------------------------------------------------------*/
+
+static rf_status open_gpu(tester *t, rf_error *e) {
+    const rf_backend_opts bo = {.device = t->o->device};
+    return rf_gpu_open_unjudged(&t->gpu, &bo, e);
+}
+
+/* A fault is the fault of the kernel that its text names, else of what was launched; the device is
+ * opened anew for the other trials. */
+static rf_status after_fault(tester *t, const rf_error *fault, rf_error *e) {
+    rf_gpu_kernels makers = suspects(t), named = makers;
+    bool any = false;
+    for (int k = 0; k < RF_GPU_KERNEL_COUNT; k++) {
+        named.launched[k] = strstr(fault->text, t->out->kernels[k].name) != NULL;
+        any = any || named.launched[k];
+    }
+    blame(t, any ? &named : &makers, fault->text);
+    rf_gpu_ops.close(t->gpu);
+    t->gpu = NULL;
+    return open_gpu(t, e);
+}
+
+static rf_status run_case(tester *t, const rf_gpu_trial_case *c, uint64_t seed, rf_error *e) {
+    rf_gpu_trial *trial = NULL;
+    rf_error why = {.status = RF_OK};
+    t->c = c;
+    t->n_blamed = 0;
+    rf_status s = rf_gpu_trial_open(&trial, c, seed, &why);
+    for (int kept = 1; s == RF_OK && kept >= 0; kept--) {
+        pair p;
+        s = pair_open(&p, t, trial, kept, &why);
+        if (s == RF_OK) s = run_batches(t, &p, &why);
+        pair_close(&p);
+    }
+    rf_gpu_trial_close(trial);
+    if (s == RF_EDEVICE) return after_fault(t, &why, e);
+    return s == RF_OK ? s : rf_fail(e, s, "%s", why.text);
+}
+
+/* The formats of a quick test: one of each layout, and floats; of experts fewer. */
+static bool is_quick(rf_dtype type, rf_gpu_trial_kind kind) {
+    static const rf_dtype few[] = {RF_DT_F32,  RF_DT_Q8_0, RF_DT_Q4_K,  RF_DT_F16,  RF_DT_Q4_0,
+                                   RF_DT_Q5_1, RF_DT_Q8_0, RF_DT_Q2_K,  RF_DT_Q3_K, RF_DT_Q4_K,
+                                   RF_DT_Q5_K, RF_DT_Q6_K, RF_DT_IQ4_XS};
+    size_t n = kind == RF_GPU_TRIAL_EXPERTS ? 3 : RF_COUNT(few);
+    for (size_t i = 0; i < n; i++)
+        if (few[i] == type) return true;
+    return false;
+}
+
+static rf_status run_formats(tester *t, rf_gpu_trial_kind kind, rf_error *e) {
+    for (rf_dtype type = 0; type < RF_DT_COUNT; type++) {
+        if (!rf_gpu_trial_has(type) || (t->o->quick && !is_quick(type, kind))) continue;
+        const rf_gpu_trial_case c = {.kind = kind,
+                                     .type = type,
+                                     .is_tall = !t->o->quick && is_quick(type, kind),
+                                     .is_small = t->o->quick};
+        RF_TRY(run_case(t, &c, t->o->seed + 100 * (uint64_t)kind + type, e));
+    }
+    return RF_OK;
+}
+
+/* Every pair of cache formats; patterns and shapes in turn. */
+static rf_status run_attention(tester *t, rf_error *e) {
+    static const rf_dtype types[] = {RF_DT_F16, RF_DT_F32, RF_DT_BF16, RF_DT_Q8_0, RF_DT_Q4_0};
+    static const rf_attn_pattern patterns[] = {
+        {RF_ATTN_CAUSAL, 0, 0},      {RF_ATTN_LOCAL, 40, 0},        {RF_ATTN_BIDIRECTIONAL, 0, 0},
+        {RF_ATTN_LOCAL_BOTH, 20, 0}, {RF_ATTN_GLOBAL_LOCAL, 33, 5}, {RF_ATTN_CUSTOM, 0, 0}};
+    static const uint32_t shapes[][4] = {/* head_dim, value_dim, n_heads, n_kv_heads */
+                                         {128, 128, 6, 2},
+                                         {64, 64, 8, 1},
+                                         {80, 21, 3, 3},
+                                         {96, 0, 12, 1},
+                                         {256, 96, 5, 1}};
+    static const uint32_t small[2][4] = {{32, 16, 2, 1}, {32, 16, 8, 1}};
+    size_t n = RF_COUNT(types) * RF_COUNT(types), step = t->o->quick ? RF_COUNT(types) + 1 : 1;
+    for (size_t i = 0; i < n; i += step) {
+        const uint32_t *shape = t->o->quick ? small[i > 0] : shapes[i % RF_COUNT(shapes)];
+        const rf_gpu_trial_case c = {.kind = RF_GPU_TRIAL_HEADS,
+                                     .type = types[i / RF_COUNT(types)],
+                                     .v_type = types[i % RF_COUNT(types)],
+                                     .pattern = patterns[i % RF_COUNT(patterns)],
+                                     .head_dim = shape[0],
+                                     .value_dim = shape[1],
+                                     .n_heads = shape[2],
+                                     .n_kv_heads = shape[3]};
+        RF_TRY(run_case(t, &c, t->o->seed + 1000 + i, e));
+    }
+    return RF_OK;
+}
+
+static rf_status run_all(tester *t, rf_error *e) {
+    const rf_gpu_trial_case rows = {.kind = RF_GPU_TRIAL_ROWS, .type = RF_DT_F32};
+    uint32_t kinds = t->o->kinds ? t->o->kinds : ~0u;
+    if (kinds >> RF_GPU_TRIAL_ROWS & 1) RF_TRY(run_case(t, &rows, t->o->seed, e));
+    if (kinds >> RF_GPU_TRIAL_PRODUCTS & 1) RF_TRY(run_formats(t, RF_GPU_TRIAL_PRODUCTS, e));
+    if (kinds >> RF_GPU_TRIAL_EXPERTS & 1) RF_TRY(run_formats(t, RF_GPU_TRIAL_EXPERTS, e));
+    return kinds >> RF_GPU_TRIAL_HEADS & 1 ? run_attention(t, e) : RF_OK;
+}
+
+/* The whole --------------------------------------------------------------------------------------*/
+
+static void conclude(tester *t) {
+    bool failed[RF_GPU_KERNEL_COUNT];
+    rf_selftest *out = t->out;
+    rf_error e = {.status = RF_OK};
+    for (size_t k = 0; k < out->n_kernels; k++) {
+        failed[k] = out->kernels[k].n_failed > 0;
+        out->n_failed += failed[k];
+        out->n_untested += out->kernels[k].n_cases == 0;
+    }
+    if (rf_gpu_verdict_path(&t->gpu->queue, out->path, sizeof out->path) &&
+        rf_gpu_verdict_write(&t->gpu->queue, failed, &e) != RF_OK)
+        out->path[0] = 0;
+}
+
+rf_status rf_selftest_run(rf_selftest **out, const rf_selftest_opts *o, rf_error *e) {
+    *out = NULL;
+    rf_selftest *r = rf_alloc(1, sizeof *r);
+    if (!r) return rf_fail_nomem(e, sizeof *r);
+    tester t = {.out = r, .o = o};
+    const rf_backend_opts bo = {.n_threads = 0};
+    uint64_t begin = rf_time_us();
+    r->seed = o->seed;
+    r->n_kernels = RF_GPU_KERNEL_COUNT;
+    r->kernels = rf_alloc(r->n_kernels, sizeof *r->kernels);
+    rf_status s = r->kernels ? RF_OK : rf_fail_nomem(e, r->n_kernels * sizeof *r->kernels);
+    for (int k = 0; s == RF_OK && k < RF_GPU_KERNEL_COUNT; k++)
+        r->kernels[k].name = rf_gpu_kernel_name((rf_gpu_kernel)k);
+    if (s == RF_OK) s = rf_gpu_probe((size_t)o->device, &r->gpu, e);
+    if (s == RF_OK) s = open_gpu(&t, e);
+    if (s == RF_OK) s = rf_cpu_ops.open(&t.cpu, &bo, e);
+    if (s == RF_OK) s = run_all(&t, e);
+    if (s == RF_OK) conclude(&t);
+    r->seconds = (double)(rf_time_us() - begin) * 1e-6;
+    rf_gpu_ops.close(t.gpu);
+    if (t.cpu) rf_cpu_ops.close(t.cpu);
+    if (s != RF_OK) rf_selftest_free(r);
+    if (s == RF_OK) *out = r;
+    return s;
+}
+
+void rf_selftest_free(rf_selftest *t) {
+    if (!t) return;
+    rf_free(t->kernels);
+    rf_free(t);
+}

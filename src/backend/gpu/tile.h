@@ -1,0 +1,73 @@
+/* tile.h - shapes of the products with many activation rows (mm_tile.hip) and what a block of them
+ * keeps in shared memory; the host computes its size by the same functions.
+ *
+ * The warps of 32 threads share a block of weight rows by activation rows: warps_m of them lie along
+ * the weight rows, each has m x n squares of 16 weight rows by 8 activation rows. */
+#pragma once
+#include <stdint.h>
+
+#if defined(__CUDA__) || defined(__HIP__)
+#define RF_TILE_FN __attribute__((device)) constexpr inline
+#elif defined(__cplusplus)
+#define RF_TILE_FN constexpr inline
+#else
+#define RF_TILE_FN static inline
+#endif
+
+enum {
+    RF_TILE_STAGE = 256,                 /* columns that are in shared memory together */
+    RF_TILE_STRIDE = RF_TILE_STAGE + 16, /* bytes between activation rows there: no bank twice */
+    RF_TILE_MAX_COLS = 128,
+    RF_TILE_SIZES = 3 /* large, middle, small */
+};
+
+typedef struct rf_tile_shape {
+    uint32_t warps, warps_m, m, n;
+    uint32_t n_stages; /* in shared memory, all but one of them on their way */
+} rf_tile_shape;
+
+/* Size 0 is the large one.  On AMD copies pass through registers: one stage, two blocks at a time.
+ * kernels.def has the threads of a block. */
+RF_TILE_FN rf_tile_shape rf_tile_shape_of(uint32_t size, int amd) {
+    const rf_tile_shape s[RF_TILE_SIZES] = {{8, 4, 2, amd ? 4u : 8u, amd ? 1u : 3u},
+                                            {8, 2, 1, 2, amd ? 1u : 3u},
+                                            {8, 2, 1, 1, amd ? 1u : 5u}};
+    return s[size];
+}
+RF_TILE_FN uint32_t rf_tile_rows(rf_tile_shape s) { return 16 * s.warps_m * s.m; }
+RF_TILE_FN uint32_t rf_tile_cols(rf_tile_shape s) { return s.warps / s.warps_m * 8 * s.n; }
+
+/* Where the parts of a stage are, in bytes; each as it lies in global memory (pack.h) unless said. */
+typedef struct rf_tile_parts {
+    uint32_t q;          /* [cols][RF_TILE_STRIDE] */
+    uint32_t sum;        /* groups of 32: [8][cols]; of 256: [cols][4 quads][16 bytes] */
+    uint32_t xd;         /* groups of 32: [8][cols]; of 256: [cols] */
+    uint32_t lo, hi;     /* [tiles of 32 rows][8 chunks] ... */
+    uint32_t d, m;       /* [tiles][groups][32] f16 or f32 */
+    uint32_t scale, min; /* [tiles][32][n_scales] */
+    uint32_t bytes;
+} rf_tile_parts;
+
+/* Integers of 8 bits have neither offset nor minima, so no sums. */
+RF_TILE_FN rf_tile_parts rf_tile_parts_of(rf_tile_shape s, uint32_t view, uint32_t lo_bits,
+                                          uint32_t hi_bits) {
+    const uint32_t rows = rf_tile_rows(s), cols = rf_tile_cols(s), n_groups = RF_TILE_STAGE / view;
+    const uint32_t with_sum = lo_bits != 8;
+    rf_tile_parts p = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0};
+    p.sum = p.q + cols * RF_TILE_STRIDE;
+    p.xd = p.sum + with_sum * cols * (view == 256 ? 64 : 32);
+    p.lo = p.xd + cols * n_groups * 4;
+    p.hi = p.lo + rows * RF_TILE_STAGE / 8 * lo_bits;
+    p.d = p.hi + rows * RF_TILE_STAGE / 8 * hi_bits;
+    p.m = p.d + rows * n_groups * 4;
+    p.scale = p.m + with_sum * rows * n_groups * 4;
+    p.min = p.scale + (view == 256 ? rows * 16 : 0);
+    p.bytes = p.min + (view == 256 && with_sum ? rows * 16 : 0);
+    return p;
+}
+
+/* Before the stages: the number of each activation row. */
+RF_TILE_FN uint32_t rf_tile_shared_bytes(rf_tile_shape s, uint32_t view, uint32_t lo_bits,
+                                         uint32_t hi_bits) {
+    return RF_TILE_MAX_COLS * 4 + s.n_stages * rf_tile_parts_of(s, view, lo_bits, hi_bits).bytes;
+}
