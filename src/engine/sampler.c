@@ -264,16 +264,23 @@ static void sift_down(candidate *heap, size_t n, size_t i) {
     }
 }
 
+static void heap_make(candidate *heap, size_t n) {
+    for (size_t i = n / 2 + 1; i-- > 0;)
+        sift_down(heap, n, i);
+}
+
+static void heap_offer(candidate *heap, size_t n, candidate c) {
+    if (by_logit(&c, &heap[0]) >= 0) return;
+    heap[0] = c;
+    sift_down(heap, n, 0);
+}
+
 static void filter_top_k(candidates *l, int32_t top_k) {
     size_t k = (size_t)top_k;
     if (top_k == 0 || k >= l->n) return;
-    for (size_t i = k / 2 + 1; i-- > 0;)
-        sift_down(l->c, k, i);
-    for (size_t i = k; i < l->n; i++) {
-        if (by_logit(&l->c[i], &l->c[0]) >= 0) continue;
-        l->c[0] = l->c[i];
-        sift_down(l->c, k, 0);
-    }
+    heap_make(l->c, k);
+    for (size_t i = k; i < l->n; i++)
+        heap_offer(l->c, k, l->c[i]);
     l->n = k;
     l->sorted = false;
 }
@@ -399,22 +406,78 @@ static size_t compact(candidate *c, size_t n) {
     return kept;
 }
 
+/* How many of the best logits decide, where no option changes any of them; else all do: 0. */
+static size_t n_deciding(const rf_sampling *o, size_t n_banned) {
+    bool is_changed = o->n_logit_bias || n_banned || o->repeat_penalty != 1 ||
+                      o->presence_penalty != 0 || o->frequency_penalty != 0 ||
+                      o->dry_multiplier > 0;
+    if (is_changed) return 0;
+    if (o->temperature <= 0) return 1;
+    return o->mirostat || o->top_n_sigma > 0 ? 0 : (size_t)o->top_k;
+}
+
+static bool may_choose(const rf_sampler *s, uint32_t id, float logit) {
+    return logit > -INFINITY && logit < INFINITY && (!s->mask || s->mask[id / 32] >> id % 32 & 1);
+}
+
+/* The k best, in the very order in which collect_all and filter_top_k leave them.  Of a large vocabulary
+ * nearly all tokens are passed over by a comparison of 32 at a time. */
+static size_t collect_best(rf_sampler *s, const float *logits, size_t k) {
+    candidate *c = s->scratch;
+    size_t n = 0;
+    bool is_heap = false;
+    for (uint32_t first = 0; first < s->n_vocab; first += 32) {
+        uint32_t n_here = s->n_vocab - first < 32 ? s->n_vocab - first : 32;
+        const float *x = logits + first;
+        if (is_heap && n_here == 32) {
+            float worst = (float)c[0].logit; /* was a float */
+            int any = 0;
+            for (uint32_t i = 0; i < 32; i++)
+                any |= x[i] > worst;
+            if (!any) continue;
+        }
+        for (uint32_t i = 0; i < n_here; i++) {
+            if (!may_choose(s, first + i, x[i])) continue;
+            candidate next = {.id = (int32_t)(first + i), .logit = (double)x[i]};
+            if (n < k) {
+                c[n++] = next;
+                continue;
+            }
+            if (!is_heap) heap_make(c, k);
+            is_heap = true;
+            heap_offer(c, k, next);
+        }
+    }
+    return n;
+}
+
+static rf_status collect_all(rf_sampler *s, const float *logits, const int32_t *banned,
+                             size_t n_banned, size_t *n) {
+    candidate *c = s->scratch;
+    for (uint32_t i = 0; i < s->n_vocab; i++)
+        c[i] = (candidate){.id = (int32_t)i, .logit = (double)logits[i]};
+    for (size_t i = 0; i < s->o.n_logit_bias; i++)
+        c[s->bias[i].token].logit += (double)s->bias[i].bias;
+    apply_penalties(s, c);
+    RF_TRY(apply_dry(s, c));
+    for (size_t i = 0; i < n_banned; i++)
+        if (banned[i] >= 0 && (uint32_t)banned[i] < s->n_vocab)
+            c[banned[i]].logit = (double)-INFINITY;
+    for (uint32_t i = 0; s->mask && i < s->n_vocab; i++)
+        if (!(s->mask[i / 32] >> i % 32 & 1)) c[i].logit = (double)-INFINITY;
+    *n = compact(c, s->n_vocab);
+    return RF_OK;
+}
+
 rf_status rf_sampler_pick(rf_sampler *s, const float *logits, const int32_t *banned,
                           size_t n_banned, uint64_t counter, int32_t *token) {
     const rf_sampling *o = &s->o;
     candidates l = {.c = s->scratch};
-    for (uint32_t i = 0; i < s->n_vocab; i++)
-        l.c[i] = (candidate){.id = (int32_t)i, .logit = (double)logits[i]};
-    for (size_t i = 0; i < o->n_logit_bias; i++)
-        l.c[s->bias[i].token].logit += (double)s->bias[i].bias;
-    apply_penalties(s, l.c);
-    RF_TRY(apply_dry(s, l.c));
-    for (size_t i = 0; i < n_banned; i++)
-        if (banned[i] >= 0 && (uint32_t)banned[i] < s->n_vocab)
-            l.c[banned[i]].logit = (double)-INFINITY;
-    for (uint32_t i = 0; s->mask && i < s->n_vocab; i++)
-        if (!(s->mask[i / 32] >> i % 32 & 1)) l.c[i].logit = (double)-INFINITY;
-    l.n = compact(l.c, s->n_vocab);
+    size_t k = n_deciding(o, n_banned);
+    if (k)
+        l.n = collect_best(s, logits, k);
+    else
+        RF_TRY(collect_all(s, logits, banned, n_banned, &l.n));
     if (l.n == 0) return RF_EARG;
     if (o->temperature <= 0) {
         size_t best = 0;

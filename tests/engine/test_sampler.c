@@ -554,12 +554,61 @@ static void allocation_failures(void **state) {
     }
 }
 
+/* Where no option changes a logit the sampler looks at the best ones only; a bias of nothing makes it
+ * look at all, and must not change a choice. */
+static void test_large_vocabulary(void **state) {
+    (void)state;
+    enum { N_VOCAB = 3001 };
+    static const int32_t top_k[] = {0, 1, 2, 40, 2999, N_VOCAB, 1 << 30};
+    float logits[N_VOCAB];
+    uint32_t mask[(N_VOCAB + 31) / 32];
+    uint64_t seed = SEED;
+    uint32_t n_chosen = 0;
+    for (uint32_t round = 0; round < 140; round++) {
+        for (uint32_t i = 0; i < N_VOCAB; i++) {
+            uint64_t r = rf_test_rand(&seed); /* few values: many ties */
+            logits[i] = round % 4 == 1 ? (float)i : (float)(int)(r % 2000) / 100.0f - 10.0f;
+            if (r % 97 == 0) logits[i] = r % 2 ? NAN : r % 3 ? INFINITY : -INFINITY;
+        }
+        for (uint32_t w = 0; w < RF_COUNT(mask); w++)
+            mask[w] = round % 20 == 19 ? 0 : (uint32_t)rf_test_rand(&seed) & (w % 3 ? ~0u : 0xf0u);
+        const rf_logit_bias none = {.token = 5, .bias = 0};
+        rf_sampling o = rf_sampling_default();
+        o.temperature = round % 5 ? 1.5f : 0;
+        o.top_k = top_k[round % RF_COUNT(top_k)];
+        o.typical_p = round % 3 ? 1 : 0.7f;
+        o.seed = round;
+        rf_sampler *few = NULL, *all = NULL;
+        assert_int_equal(rf_sampler_create(&few, &o, N_VOCAB, NULL), RF_OK);
+        o.logit_bias = &none;
+        o.n_logit_bias = 1;
+        assert_int_equal(rf_sampler_create(&all, &o, N_VOCAB, NULL), RF_OK);
+        rf_sampler_set_mask(few, round % 2 ? mask : NULL);
+        rf_sampler_set_mask(all, round % 2 ? mask : NULL);
+        for (uint64_t n = 0; n < 20; n++) {
+            int32_t got = -1, want = -1;
+            rf_status s = rf_sampler_pick(all, logits, NULL, 0, n, &want);
+            assert_int_equal(rf_sampler_pick(few, logits, NULL, 0, n, &got), s);
+            assert_int_equal(got, want);
+            n_chosen += s == RF_OK;
+        }
+        rf_sampler_free(few);
+        rf_sampler_free(all);
+    }
+    assert_in_range(n_chosen, 100 * 20, 139 * 20);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(cases_of_the_oracle),  cmocka_unit_test(mirostat_steers),
-        cmocka_unit_test(same_seed_same_draws), cmocka_unit_test(big_vocabulary),
-        cmocka_unit_test(wrong_options),        cmocka_unit_test(wrong_tokens),
-        cmocka_unit_test(extreme_penalties),    cmocka_unit_test(logprobs),
+        cmocka_unit_test(test_large_vocabulary),
+        cmocka_unit_test(cases_of_the_oracle),
+        cmocka_unit_test(mirostat_steers),
+        cmocka_unit_test(same_seed_same_draws),
+        cmocka_unit_test(big_vocabulary),
+        cmocka_unit_test(wrong_options),
+        cmocka_unit_test(wrong_tokens),
+        cmocka_unit_test(extreme_penalties),
+        cmocka_unit_test(logprobs),
         cmocka_unit_test(allocation_failures),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
