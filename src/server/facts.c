@@ -186,9 +186,9 @@ static void get_query_model(rf_str query, rf_buf *out) {
     for (at += key.len; at < query.len && query.p[at] != '&'; at++) {
         bool coded = query.p[at] == '%' && at + 2 < query.len && hex_digit(query.p[at + 1]) >= 0 &&
                      hex_digit(query.p[at + 2]) >= 0;
-        rf_buf_putc(out, coded
-                             ? (char)(hex_digit(query.p[at + 1]) << 4 | hex_digit(query.p[at + 2]))
-                             : query.p[at]);
+        int byte = query.p[at];
+        if (coded) byte = hex_digit(query.p[at + 1]) << 4 | hex_digit(query.p[at + 2]);
+        rf_buf_putc(out, (char)byte);
         at += coded ? 2 : 0;
     }
 }
