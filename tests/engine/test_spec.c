@@ -345,6 +345,10 @@ static void ask_a_gpu(uint64_t fails) {
 
 /* req: C-09, C-12: the answers are those of the CPU without guesses, also after a fault */
 static void guesses_on_a_gpu(void **state) {
+#ifdef __SANITIZE_THREAD__
+    print_message("skipped: ThreadSanitizer does not know the kernels' fibres\n");
+    skip();
+#endif
     (void)state;
     uint64_t noise = 5;
     keep_paths("models/llama-gqa.gguf", "models/qwen3.gguf");
