@@ -113,8 +113,12 @@ void rf_attn_range(const rf_attn_pattern *pattern, uint32_t pos, uint32_t kv_len
                    uint32_t *end);
 /* May the KV cache have that format?  Heads of any size may: the last block of each is filled up. */
 bool rf_kv_type_ok(rf_dtype t);
-/* Shared check of the formats of keys and values, used by every backend's compile(). */
+/* Shared checks, used by the backends' compile(): the formats of keys and values; these and the limits
+ * that must not be 0, with the backend's name in the error. */
 RF_CHECKED rf_status rf_kv_types_check(const rf_limits *l, rf_error *e);
+RF_CHECKED rf_status rf_limits_check(const char *backend, const rf_limits *l, rf_error *e);
+/* Bytes of one head's key or value of n elements in the cache; the last block is filled up. */
+size_t rf_kv_head_bytes(rf_dtype type, uint32_t n);
 
 #ifdef __cplusplus
 }

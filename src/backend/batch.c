@@ -187,6 +187,25 @@ rf_status rf_kv_types_check(const rf_limits *l, rf_error *e) {
     return RF_OK;
 }
 
+rf_status rf_limits_check(const char *backend, const rf_limits *l, rf_error *e) {
+    const struct {
+        const char *name;
+        uint32_t value;
+    } fields[] = {
+        {"max_tokens", l->max_tokens}, {"max_seqs", l->max_seqs}, {"n_kv_blocks", l->n_kv_blocks}};
+    for (size_t i = 0; i < RF_COUNT(fields); i++) {
+        if (fields[i].value) continue;
+        return rf_fail(e, RF_EARG, "%s backend: limit %s is 0, expected at least 1", backend,
+                       fields[i].name);
+    }
+    return rf_kv_types_check(l, e);
+}
+
+size_t rf_kv_head_bytes(rf_dtype type, uint32_t n) {
+    const rf_dtype_info *t = rf_dtype_get(type);
+    return (size_t)(n / t->block_elems + (n % t->block_elems != 0)) * t->block_bytes;
+}
+
 void rf_attn_range(const rf_attn_pattern *pattern, uint32_t pos, uint32_t kv_len, uint32_t *begin,
                    uint32_t *end) {
     uint32_t past = pos < kv_len ? pos + 1 : kv_len; /* keys up to and with the row's own */

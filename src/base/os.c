@@ -358,3 +358,12 @@ void rf_outfile_abort(rf_outfile *f) {
     if (f->tmp && !f->nameless) unlink(f->tmp);
     outfile_free(f);
 }
+
+rf_status rf_file_write(const char *path, const void *p, size_t n, rf_error *e) {
+    rf_outfile *f = NULL;
+    RF_TRY(rf_outfile_open(&f, path, e));
+    rf_status s = rf_outfile_write(f, p, n, e);
+    if (s == RF_OK) return rf_outfile_commit(f, e);
+    rf_outfile_abort(f);
+    return s;
+}

@@ -26,6 +26,8 @@ RF_CHECKED rf_status rf_outfile_open(rf_outfile **out, const char *path, rf_erro
 RF_CHECKED rf_status rf_outfile_write(rf_outfile *f, const void *p, size_t n, rf_error *e);
 RF_CHECKED rf_status rf_outfile_commit(rf_outfile *f, rf_error *e); /* frees f, also on failure */
 void rf_outfile_abort(rf_outfile *f); /* removes the temporary file; NULL is fine */
+/* A whole file in this way at once. */
+RF_CHECKED rf_status rf_file_write(const char *path, const void *p, size_t n, rf_error *e);
 
 uint64_t rf_time_us(void);    /* monotonic */
 uint64_t rf_random_u64(void); /* from the system, for seeds */

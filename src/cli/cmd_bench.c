@@ -278,18 +278,10 @@ static rf_status measure_peaks(rf_bench *b, rf_error *e) {
 
 static rf_status write_plot(const rf_bench *b, const char *path, rf_error *e) {
     rf_buf svg = {0};
-    rf_outfile *f;
     if (b->peak[0].read_bytes <= 0)
         return rf_fail(e, RF_EARG, "--plot: the roofline is that of the CPU; add --backend cpu");
     rf_bench_plot(b, &svg);
-    rf_status s = svg.failed ? rf_fail_nomem(e, svg.len) : rf_outfile_open(&f, path, e);
-    if (s == RF_OK) {
-        s = rf_outfile_write(f, svg.p, svg.len, e);
-        if (s == RF_OK)
-            s = rf_outfile_commit(f, e);
-        else
-            rf_outfile_abort(f);
-    }
+    rf_status s = svg.failed ? rf_fail_nomem(e, svg.len) : rf_file_write(path, svg.p, svg.len, e);
     rf_buf_free(&svg);
     return s;
 }

@@ -130,15 +130,9 @@ static void allow_files(const rf_load_opts *o) {
 static rf_status write_plot(bench_serve *b, rf_error *e) {
     const char *path = rf_cli_str(b->c, RF_F_PLOT);
     rf_buf svg = {0};
-    rf_outfile *file = NULL;
     if (!path) return RF_OK;
     rf_load_plot(b->results, b->n_run, &svg);
-    rf_status s = svg.failed ? rf_fail_nomem(e, svg.len) : rf_outfile_open(&file, path, e);
-    if (s == RF_OK) s = rf_outfile_write(file, svg.p, svg.len, e);
-    if (s == RF_OK)
-        s = rf_outfile_commit(file, e);
-    else
-        rf_outfile_abort(file);
+    rf_status s = svg.failed ? rf_fail_nomem(e, svg.len) : rf_file_write(path, svg.p, svg.len, e);
     rf_buf_free(&svg);
     return s;
 }

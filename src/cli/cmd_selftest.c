@@ -59,17 +59,10 @@ static void print_json(rf_buf *out, const rf_gpu_test *t) {
 }
 
 static rf_status write_report(const char *path, const rf_gpu_test *t, rf_error *e) {
-    rf_outfile *f = NULL;
     rf_buf text = {0};
     print_table(&text, t);
-    rf_status s = text.failed ? rf_fail_nomem(e, text.len) : rf_outfile_open(&f, path, e);
-    if (s == RF_OK) {
-        s = rf_outfile_write(f, text.p, text.len, e);
-        if (s == RF_OK)
-            s = rf_outfile_commit(f, e);
-        else
-            rf_outfile_abort(f);
-    }
+    rf_status s =
+        text.failed ? rf_fail_nomem(e, text.len) : rf_file_write(path, text.p, text.len, e);
     rf_buf_free(&text);
     return s;
 }

@@ -83,12 +83,7 @@ static rf_status restart(fetch *f) {
         (void)unlink(f->tag_path);
         return RF_OK;
     }
-    rf_outfile *out = NULL;
-    RF_TRY(rf_outfile_open(&out, f->tag_path, f->e));
-    rf_status s = rf_outfile_write(out, f->tag, strlen(f->tag), f->e);
-    if (s == RF_OK) return rf_outfile_commit(out, f->e);
-    rf_outfile_abort(out);
-    return s;
+    return rf_file_write(f->tag_path, f->tag, strlen(f->tag), f->e);
 }
 
 static rf_status check_room(fetch *f) {

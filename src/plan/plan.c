@@ -2,6 +2,8 @@
  * (emit.c), sealed and checked.  Everything a plan owns lies in its arena. */
 #include "plan/plan.h"
 
+#include <string.h>
+
 #include "plan/internal.h"
 
 static const struct {
@@ -63,4 +65,20 @@ rf_status rf_plan_build(rf_plan **out, const rf_model *m, const rf_plan_opts *op
     }
     *out = p;
     return RF_OK;
+}
+
+void rf_plan_count_uses(const rf_plan *p, uint32_t *n_uses, uint32_t *producer,
+                        uint32_t *consumer) {
+    memset(producer, 0xFF, p->n_vals * sizeof *producer);
+    memset(consumer, 0xFF, p->n_vals * sizeof *consumer);
+    for (uint32_t i = 0; i < p->n_steps; i++) {
+        const rf_step *s = &p->steps[i];
+        if (s->dst) producer[s->dst] = i;
+        const rf_val in[2] = {s->a, s->b};
+        for (int k = 0; k < 2; k++) {
+            if (!in[k]) continue;
+            n_uses[in[k]]++;
+            consumer[in[k]] = i;
+        }
+    }
 }

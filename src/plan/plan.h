@@ -88,6 +88,10 @@ void rf_plan_free(rf_plan *p);
 /* The plan as text, one step a line. */
 void rf_plan_print(const rf_plan *p, rf_buf *out);
 
+/* Who reads and makes each value, for backends that fuse; all arrays [n_vals], n_uses zeros before.
+ * producer, consumer: the step that makes it and the last that reads it; UINT32_MAX: none. */
+void rf_plan_count_uses(const rf_plan *p, uint32_t *n_uses, uint32_t *producer, uint32_t *consumer);
+
 /* How a layer attends.  Keys have n_kv_heads * head_dim columns, values n_kv_heads * value_dim. */
 typedef struct rf_attn {
     uint32_t n_heads, n_kv_heads, head_dim, value_dim;

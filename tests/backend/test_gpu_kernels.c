@@ -537,8 +537,6 @@ typedef struct head_shape {
     bool neox, rope, put;
 } head_shape;
 
-static size_t kv_row(rf_dtype type, uint32_t n) { return rf_cpu_kv_row(type, n); }
-
 static void store_q4_0(uint8_t dst[18], const float x[32]) {
     float most = 0;
     for (int i = 0; i < 32; i++)
@@ -589,8 +587,8 @@ static void heads_on_cpu(const head_shape *s, const kv_case *c, float *x, const 
         for (uint32_t h = 0; h < s->n_heads && s->put; h++) {
             uint32_t block = c->table[c->row_seq[t]][c->pos[t] / 32];
             size_t slot = ((size_t)block * s->n_heads + h) * 32 + c->pos[t] % 32;
-            store_row(type, pool + slot * kv_row(type, s->head_dim), row + (size_t)h * s->head_dim,
-                      s->head_dim);
+            store_row(type, pool + slot * rf_kv_head_bytes(type, s->head_dim),
+                      row + (size_t)h * s->head_dim, s->head_dim);
         }
     }
 }
@@ -607,7 +605,8 @@ static void check_heads(const head_shape *shape, uint32_t n_parts, const rf_dtyp
     for (uint32_t p = 0; p < n_parts; p++) {
         const head_shape *s = &shape[p];
         n[p] = (size_t)c.T * s->n_heads * s->head_dim;
-        pool_bytes[p] = (size_t)KV_BLOCKS * s->n_heads * 32 * kv_row(types[p], s->head_dim);
+        pool_bytes[p] =
+            (size_t)KV_BLOCKS * s->n_heads * 32 * rf_kv_head_bytes(types[p], s->head_dim);
         x[p] = random_floats(n[p], 2);
         if (s->norm == RF_GPU_NO_NORM && !s->rope) { /* a group of zeros, huge and tiny values */
             memset(x[p], 0, 32 * sizeof(float));

@@ -46,25 +46,11 @@ static void cpu_exec_free(rf_exec *x) {
     rf_arena_free(x->arena); /* the exec itself lies in it */
 }
 
-static rf_status check_limits(const rf_limits *l, rf_error *e) {
-    const struct {
-        const char *name;
-        uint32_t value;
-    } fields[] = {
-        {"max_tokens", l->max_tokens}, {"max_seqs", l->max_seqs}, {"n_kv_blocks", l->n_kv_blocks}};
-    for (size_t i = 0; i < RF_COUNT(fields); i++) {
-        if (fields[i].value) continue;
-        return rf_fail(e, RF_EARG, "cpu backend: limit %s is 0, expected at least 1",
-                       fields[i].name);
-    }
-    return rf_kv_types_check(l, e);
-}
-
 /* need: NULL, or filled instead of taking the memory that an exec works in. */
 static rf_status make_exec(rf_exec **out, rf_backend *b, int n_threads, const rf_plan *p,
                            const rf_limits *l, rf_need *need, rf_error *e) {
     *out = NULL;
-    RF_TRY(check_limits(l, e));
+    RF_TRY(rf_limits_check("cpu", l, e));
     rf_arena *arena = NULL;
     if (rf_arena_create(&arena) != RF_OK) return rf_fail_nomem(e, sizeof(rf_exec));
     rf_exec *x = rf_arena_alloc(arena, 1, sizeof *x);

@@ -227,12 +227,6 @@ static inline const float *rf_cpu_angles_of(const rf_exec *x, uint32_t rope, uin
     return x->angles + ((size_t)rope * x->limits.max_tokens + row) * x->angle_cols;
 }
 
-/* Bytes of one head's key or value of n elements in the cache; the last block is filled up. */
-static inline size_t rf_cpu_kv_row(rf_dtype type, uint32_t n) {
-    const rf_dtype_info *t = rf_dtype_get(type);
-    return (size_t)(n / t->block_elems + (n % t->block_elems != 0)) * t->block_bytes;
-}
-
 /* One norm of n elements. */
 static inline void rf_cpu_norm_row(const rf_cpu_kernels *k, const rf_cpu_norm *norm, float *dst,
                                    const float *x, size_t n) {

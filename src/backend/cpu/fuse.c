@@ -356,23 +356,8 @@ static rf_status emit_step(fuser *f, uint32_t i, const rf_cpu_attend *fused) {
     return emit_row_step(f, s);
 }
 
-static void count_uses(fuser *f) {
-    memset(f->producer, 0xFF, f->p->n_vals * sizeof *f->producer);
-    memset(f->consumer, 0xFF, f->p->n_vals * sizeof *f->consumer);
-    for (uint32_t i = 0; i < f->p->n_steps; i++) {
-        const rf_step *s = &f->p->steps[i];
-        if (s->dst) f->producer[s->dst] = i;
-        rf_val in[2] = {s->a, s->b};
-        for (int k = 0; k < 2; k++) {
-            if (!in[k]) continue;
-            f->n_uses[in[k]]++;
-            f->consumer[in[k]] = i;
-        }
-    }
-}
-
 static rf_status fuse_all(fuser *f, rf_cpu_attend *fused) {
-    count_uses(f);
+    rf_plan_count_uses(f->p, f->n_uses, f->producer, f->consumer);
     for (rf_val v = 0; v < f->p->n_vals; v++)
         f->x->root[v] = v;
     if (f->fuse) RF_TRY(absorb_attention(f, fused));

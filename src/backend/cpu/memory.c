@@ -217,8 +217,8 @@ static rf_status size_kv(rf_exec *x, size_t bytes[2], rf_error *e) {
         if (s->op != RF_OP_KV_PUT) continue;
         rf_cpu_kv *kv = &x->kv[s->layer];
         size_t rows = (size_t)s->n_kv_heads * RF_KV_BLOCK; /* 1024 heads of 640: no overflow */
-        kv->k_block = rows * rf_cpu_kv_row(x->limits.k_type, s->head_dim);
-        kv->v_block = s->b ? rows * rf_cpu_kv_row(x->limits.v_type, s->value_dim) : 0;
+        kv->k_block = rows * rf_kv_head_bytes(x->limits.k_type, s->head_dim);
+        kv->v_block = s->b ? rows * rf_kv_head_bytes(x->limits.v_type, s->value_dim) : 0;
         kv->k_at = bytes[0];
         kv->v_at = bytes[1];
         size_t k, v;

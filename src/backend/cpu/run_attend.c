@@ -95,11 +95,12 @@ static void put_head(const rf_cpu_runner *r, uint32_t row, uint32_t head) {
     float *k = rf_cpu_row_of(x, a->k.val, row) + (size_t)head * s->head_dim;
     prepare_heads(r, &a->k, k, 1, s->head_dim, row);
     store_head(r, k_type,
-               x->k + kv->k_at + block * kv->k_block + slot * rf_cpu_kv_row(k_type, s->head_dim), k,
-               s->head_dim);
+               x->k + kv->k_at + block * kv->k_block + slot * rf_kv_head_bytes(k_type, s->head_dim),
+               k, s->head_dim);
     if (!a->v) return;
     store_head(r, v_type,
-               x->v + kv->v_at + block * kv->v_block + slot * rf_cpu_kv_row(v_type, s->value_dim),
+               x->v + kv->v_at + block * kv->v_block +
+                   slot * rf_kv_head_bytes(v_type, s->value_dim),
                rf_cpu_row_of(x, a->v, row) + (size_t)head * s->value_dim, s->value_dim);
 }
 
@@ -111,8 +112,8 @@ static void attend_heads(const rf_cpu_runner *r, uint32_t row, uint32_t head, ui
     const rf_step *s = a->step;
     const rf_cpu_kv *kv = &x->kv[s->layer];
     uint32_t seq = x->row_seq[row];
-    size_t k_row = rf_cpu_kv_row(x->limits.k_type, s->head_dim);
-    size_t v_row = rf_cpu_kv_row(x->limits.v_type, s->value_dim);
+    size_t k_row = rf_kv_head_bytes(x->limits.k_type, s->head_dim);
+    size_t v_row = rf_kv_head_bytes(x->limits.v_type, s->value_dim);
     float *q = rf_cpu_row_of(x, a->q.val, row) + (size_t)first * s->head_dim;
     prepare_heads(r, &a->q, q, n, s->head_dim, row);
     rf_attend args = {

@@ -98,20 +98,11 @@ static void gpu_exec_free(rf_exec *x) {
 }
 
 static rf_status check_limits(const rf_limits *l, rf_error *e) {
-    const struct {
-        const char *name;
-        uint32_t value;
-    } fields[] = {
-        {"max_tokens", l->max_tokens}, {"max_seqs", l->max_seqs}, {"n_kv_blocks", l->n_kv_blocks}};
-    for (size_t i = 0; i < RF_COUNT(fields); i++) {
-        if (fields[i].value) continue;
-        return rf_fail(e, RF_EARG, "gpu backend: limit %s is 0, expected at least 1",
-                       fields[i].name);
-    }
+    RF_TRY(rf_limits_check("gpu", l, e));
     if (l->n_kv_blocks > UINT32_MAX / RF_KV_BLOCK)
         return rf_fail(e, RF_EARG, "gpu backend: %u KV blocks, expected at most %u", l->n_kv_blocks,
                        UINT32_MAX / RF_KV_BLOCK);
-    return rf_kv_types_check(l, e);
+    return RF_OK;
 }
 
 /* Positions that a sequence can reach: the pool's, or those of the longest sequence asked for. */

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "backend/backend.h"
 #include "backend/gpu/tile.h"
 #include "quant/dtype.h"
 
@@ -54,12 +55,6 @@ void rf_gpu_op_heads(rf_gpu_queue *q, const rf_gpu_heads_args *a) {
     put(q, RF_GPU_heads, a->n_rows, n_heads, 1, a, sizeof *a);
 }
 
-/* Bytes of a row of n elements in the KV pool. */
-static uint32_t kv_row_bytes(uint32_t type, uint32_t n) {
-    const rf_dtype_info *t = rf_dtype_get((rf_dtype)type);
-    return div_up(n, t->block_elems) * t->block_bytes;
-}
-
 static bool takes_attend_vec(const rf_gpu_queue *q, const rf_gpu_attend_args *a) {
     bool is_half = a->k_type == RF_DT_F16 || a->k_type == RF_DT_BF16;
     return is_half && a->k_type == a->v_type && a->v && a->n_heads > a->n_kv_heads &&
@@ -89,9 +84,9 @@ void rf_gpu_op_attend(rf_gpu_queue *q, const rf_gpu_attend_args *a) {
     rf_gpu_attend_args args = *a;
     if (a->n_rows == 0) return;
     uint32_t per_kv = a->n_heads / a->n_kv_heads;
-    uint32_t v_row =
-        a->v ? kv_row_bytes(a->v_type, a->value_dim) : kv_row_bytes(a->k_type, a->head_dim);
-    args.step_blocks = min_u32(ATTEND_VALUE_BYTES / (32 * v_row), ATTEND_STEP_BLOCKS);
+    size_t v_row = a->v ? rf_kv_head_bytes((rf_dtype)a->v_type, a->value_dim)
+                        : rf_kv_head_bytes((rf_dtype)a->k_type, a->head_dim);
+    args.step_blocks = min_u32(ATTEND_VALUE_BYTES / (32 * (uint32_t)v_row), ATTEND_STEP_BLOCKS);
     rf_gpu_kernel k = RF_GPU_attend_vec;
     if (!takes_attend_vec(q, a)) {
         bool alone = per_kv == 1 || (uint64_t)a->n_rows * a->n_heads <= ATTEND_FEW;

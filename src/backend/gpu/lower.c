@@ -577,21 +577,6 @@ static rf_status lower_step(lowering *l, uint32_t i) {
                    (int)s->op);
 }
 
-static void count_uses(lowering *l) {
-    memset(l->producer, 0xFF, l->p->n_vals * sizeof *l->producer);
-    memset(l->consumer, 0xFF, l->p->n_vals * sizeof *l->consumer);
-    for (uint32_t i = 0; i < l->p->n_steps; i++) {
-        const rf_step *s = &l->p->steps[i];
-        if (s->dst) l->producer[s->dst] = i;
-        const rf_val in[2] = {s->a, s->b};
-        for (int k = 0; k < 2; k++) {
-            if (!in[k]) continue;
-            l->n_uses[in[k]]++;
-            l->consumer[in[k]] = i;
-        }
-    }
-}
-
 /* A norm whose readers all take its rows in integers writes nothing else. */
 static void drop_unread_norms(lowering *l) {
     rf_exec *x = l->x;
@@ -612,12 +597,6 @@ static void drop_unread_norms(lowering *l) {
     }
 }
 
-/* Bytes of one head's key or value of n elements in the cache; the last block is filled up. */
-static size_t kv_row(rf_dtype type, uint32_t n) {
-    const rf_dtype_info *t = rf_dtype_get(type);
-    return (size_t)(n / t->block_elems + (n % t->block_elems != 0)) * t->block_bytes;
-}
-
 /* The layers' keys and values, in bytes of one block each. */
 static rf_status size_kv(rf_exec *x, rf_error *e) {
     const rf_plan *p = x->plan;
@@ -626,8 +605,8 @@ static rf_status size_kv(rf_exec *x, rf_error *e) {
         if (s->op != RF_OP_KV_PUT) continue;
         rf_gpu_kv *kv = &x->kv[s->layer];
         size_t rows = (size_t)s->n_kv_heads * RF_KV_BLOCK; /* 1024 heads of 640: no overflow */
-        kv->k_block = rows * kv_row(x->limits.k_type, s->head_dim);
-        kv->v_block = s->b ? rows * kv_row(x->limits.v_type, s->value_dim) : 0;
+        kv->k_block = rows * rf_kv_head_bytes(x->limits.k_type, s->head_dim);
+        kv->v_block = s->b ? rows * rf_kv_head_bytes(x->limits.v_type, s->value_dim) : 0;
         size_t k, v;
         kv->k_at = x->kv_bytes;
         if (!rf_mul_ok(kv->k_block, x->limits.n_kv_blocks, &k) ||
@@ -643,7 +622,7 @@ static rf_status size_kv(rf_exec *x, rf_error *e) {
 }
 
 static rf_status lower_all(lowering *l) {
-    count_uses(l);
+    rf_plan_count_uses(l->p, l->n_uses, l->producer, l->consumer);
     absorb_attention(l);
     for (uint32_t i = 0; i < l->p->n_steps; i++) {
         if (l->done[i]) continue;
