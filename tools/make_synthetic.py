@@ -60,7 +60,8 @@ def fallback(qtype, cols):
 
 
 def add_vocabulary(writer, n_vocab):
-    """The 256 bytes in GPT-2's printable alphabet, one merge, fillers."""
+    """The 256 bytes in GPT-2's printable alphabet, one merge, fillers that no text becomes but that
+    a server can send as text."""
     printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
     letters = {b: chr(b) for b in printable}
     for n, b in enumerate(b for b in range(256) if b not in letters):
@@ -68,7 +69,7 @@ def add_vocabulary(writer, n_vocab):
     tokens = [letters[b] for b in range(256)] + ["th", "<|endoftext|>"]
     types = [1] * 257 + [3]
     tokens += [f"<filler{i}>" for i in range(len(tokens), n_vocab)]
-    types += [5] * (n_vocab - len(types))
+    types += [1] * (n_vocab - len(types))
     writer.add_tokenizer_model("gpt2")
     writer.add_tokenizer_pre("qwen2")
     writer.add_token_list(tokens)
