@@ -407,22 +407,25 @@ static size_t compact(candidate *c, size_t n) {
 }
 
 /* How many of the best logits decide, where no option changes any of them; else all do: 0. */
-static size_t n_deciding(const rf_sampling *o, size_t n_banned) {
-    bool is_changed = o->n_logit_bias || n_banned || o->repeat_penalty != 1 ||
-                      o->presence_penalty != 0 || o->frequency_penalty != 0 ||
-                      o->dry_multiplier > 0;
+static size_t n_deciding(const rf_sampling *o) {
+    bool is_changed = o->n_logit_bias || o->repeat_penalty != 1 || o->presence_penalty != 0 ||
+                      o->frequency_penalty != 0 || o->dry_multiplier > 0;
     if (is_changed) return 0;
     if (o->temperature <= 0) return 1;
     return o->mirostat || o->top_n_sigma > 0 ? 0 : (size_t)o->top_k;
 }
 
-static bool may_choose(const rf_sampler *s, uint32_t id, float logit) {
+static bool may_choose(const rf_sampler *s, uint32_t id, float logit, const int32_t *banned,
+                       size_t n_banned) {
+    for (size_t i = 0; i < n_banned; i++)
+        if (banned[i] == (int32_t)id) return false;
     return logit > -INFINITY && logit < INFINITY && (!s->mask || s->mask[id / 32] >> id % 32 & 1);
 }
 
 /* The k best, in the very order in which collect_all and filter_top_k leave them.  Of a large vocabulary
  * nearly all tokens are passed over by a comparison of 32 at a time. */
-static size_t collect_best(rf_sampler *s, const float *logits, size_t k) {
+static size_t collect_best(rf_sampler *s, const float *logits, const int32_t *banned,
+                           size_t n_banned, size_t k) {
     candidate *c = s->scratch;
     size_t n = 0;
     bool is_heap = false;
@@ -437,7 +440,7 @@ static size_t collect_best(rf_sampler *s, const float *logits, size_t k) {
             if (!any) continue;
         }
         for (uint32_t i = 0; i < n_here; i++) {
-            if (!may_choose(s, first + i, x[i])) continue;
+            if (!may_choose(s, first + i, x[i], banned, n_banned)) continue;
             candidate next = {.id = (int32_t)(first + i), .logit = (double)x[i]};
             if (n < k) {
                 c[n++] = next;
@@ -473,9 +476,9 @@ rf_status rf_sampler_pick(rf_sampler *s, const float *logits, const int32_t *ban
                           size_t n_banned, uint64_t counter, int32_t *token) {
     const rf_sampling *o = &s->o;
     candidates l = {.c = s->scratch};
-    size_t k = n_deciding(o, n_banned);
+    size_t k = n_deciding(o);
     if (k)
-        l.n = collect_best(s, logits, k);
+        l.n = collect_best(s, logits, banned, n_banned, k);
     else
         RF_TRY(collect_all(s, logits, banned, n_banned, &l.n));
     if (l.n == 0) return RF_EARG;

@@ -585,10 +585,16 @@ static void test_large_vocabulary(void **state) {
         assert_int_equal(rf_sampler_create(&all, &o, N_VOCAB, NULL), RF_OK);
         rf_sampler_set_mask(few, round % 2 ? mask : NULL);
         rf_sampler_set_mask(all, round % 2 ? mask : NULL);
+        int32_t last = -1;
         for (uint64_t n = 0; n < 20; n++) {
             int32_t got = -1, want = -1;
-            rf_status s = rf_sampler_pick(all, logits, NULL, 0, n, &want);
-            assert_int_equal(rf_sampler_pick(few, logits, NULL, 0, n, &got), s);
+            const int32_t banned[] = {-1, last, (int32_t)(n * 7),
+                                      N_VOCAB}; /* the best among them */
+            size_t n_banned = round % 3 == 2 ? RF_COUNT(banned) : 0;
+            rf_status s = rf_sampler_pick(all, logits, banned, n_banned, n, &want);
+            assert_int_equal(rf_sampler_pick(few, logits, banned, n_banned, n, &got), s);
+            assert_true(s != RF_OK || n_banned == 0 || got != last);
+            last = got;
             assert_int_equal(got, want);
             n_chosen += s == RF_OK;
         }
