@@ -3,6 +3,7 @@
  * A backend is a device; an exec is one plan made ready for it: kernels chosen, activations and the KV
  * pool allocated.  One thread uses an exec at a time.  run() queues, wait() gives the result. */
 #pragma once
+#include "backend/best.h"
 #include "base/os.h"
 #include "plan/plan.h"
 
@@ -27,6 +28,7 @@ typedef struct rf_batch {
     const uint32_t *out_row;   /* [n_outputs] rows whose result is wanted, ascending */
     const float *mask; /* RF_ATTN_CUSTOM: [n_tokens][mask_stride], column j = key position j */
     uint32_t mask_stride;
+    const bool *by_best; /* [n_outputs] is the best of the result's row enough?  NULL: of none */
     const uint32_t
         *n_prefix; /* RF_ATTN_PREFIX: [n_seqs] keys that every row of the sequence sees, all
                                  in the KV cache after this step; NULL: none */
@@ -71,8 +73,13 @@ typedef struct rf_backend_ops {
     size_t (*exec_bytes)(const rf_exec *x); /* memory taken: activations, KV, scratch */
     /* Checks the batch against plan and limits (ids, positions, blocks: RF_EARG names the row). */
     rf_status (*run)(rf_exec *x, const rf_batch *batch, rf_error *e);
-    /* The plan's result, [n_outputs][n_result], valid until the next run. */
+    /* The plan's result, [n_outputs][n_result], valid until the next run; rows that the batch's by_best
+     * names may be missing in it. */
     rf_status (*wait)(rf_exec *x, const float **result);
+    /* After wait, of an output that by_best names: its best, or NULL where only the row can tell.
+     * And the row, fetched if it is missing.  Both NULL: no row ever is, and none has a best. */
+    const rf_best *(*best)(const rf_exec *x, uint32_t output);
+    rf_status (*row)(rf_exec *x, uint32_t output, const float **row);
     /* After RF_EDEVICE: the device and all execs on it are made anew, with empty KV caches.  *fault
      * gets the words of what had failed; a failure to revive is logged.  NULL: nothing can fail so. */
     rf_status (*revive)(rf_backend *b, rf_error *fault);

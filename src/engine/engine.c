@@ -44,7 +44,8 @@ typedef struct arrays { /* what a batch points to, sized once for the limits */
     uint32_t *pos, *seq_start, *kv_len, *n_prefix, *table, *out_row;
     rf_sched_seq *sched;
     rf_request **running; /* [max_seqs] in order of their start */
-    rf_request **output;  /* [max_seqs] whose logits row i is */
+    rf_request **output;  /* [max_outputs] whose logits row i is */
+    bool *by_best;        /* [max_outputs] that request takes the best of the row */
 } arrays;
 
 struct rf_engine {
@@ -202,8 +203,9 @@ static rf_status alloc_arrays(rf_engine *en, rf_error *e) {
     a->sched = rf_alloc(l->max_seqs, sizeof *a->sched);
     a->running = rf_alloc(l->max_seqs, sizeof *a->running);
     a->output = rf_alloc(l->max_outputs, sizeof *a->output);
+    a->by_best = rf_alloc(l->max_outputs, sizeof *a->by_best);
     if (!a->token || !a->pos || !a->seq_start || !a->kv_len || !a->n_prefix || !a->table ||
-        !a->out_row || !a->sched || !a->running || !a->output)
+        !a->out_row || !a->sched || !a->running || !a->output || !a->by_best)
         return rf_fail_nomem(e, table * sizeof *a->table);
     return RF_OK;
 }
@@ -332,9 +334,9 @@ void rf_engine_close(rf_engine *en) {
         rf_model_close(en->model);
     else
         rf_gguf_close(en->file);
-    void *const memory[] = {en->a.token,    en->a.pos,   en->a.seq_start, en->a.kv_len,
-                            en->a.n_prefix, en->a.table, en->a.out_row,   en->a.sched,
-                            en->a.running,  en->a.output};
+    void *const memory[] = {en->a.token,    en->a.pos,    en->a.seq_start, en->a.kv_len,
+                            en->a.n_prefix, en->a.table,  en->a.out_row,   en->a.sched,
+                            en->a.running,  en->a.output, en->a.by_best};
     for (size_t i = 0; i < RF_COUNT(memory); i++)
         rf_free(memory[i]);
     rf_ids_free(&en->end_tokens);
@@ -833,6 +835,7 @@ static void add_rows(rf_engine *en, rf_batch *b, rf_request *r, uint32_t chunk) 
         a->pos[b->n_tokens] = pos;
         if (pos + 1 >= n_tokens) {
             a->out_row[b->n_outputs] = b->n_tokens;
+            a->by_best[b->n_outputs] = rf_request_takes_best(r);
             a->output[b->n_outputs++] = r;
         }
         b->n_tokens++;
@@ -859,6 +862,7 @@ static rf_batch make_batch(rf_engine *en) {
     rf_batch b = empty_batch(en);
     arrays *a = &en->a;
     b.n_prefix = a->n_prefix;
+    b.by_best = a->by_best;
     for (uint32_t i = 0; i < en->n_running; i++)
         if (a->sched[i].chunk) add_rows(en, &b, a->running[i], a->sched[i].chunk);
     return b;
@@ -881,6 +885,7 @@ static void note_token(rf_engine *en, const rf_request *r, bool was_guessed) {
 static const char *why_failed(const rf_request *r, rf_status s) {
     if (s == RF_EFULL)
         return "the grammar is too ambiguous, or the text is nested too deeply, to follow";
+    if (s == RF_EDEVICE) return "the device failed";
     if (s != RF_EARG) return "out of memory";
     return r->matcher
                ? "no token can be chosen: the vocabulary, the model or the options leave none "
@@ -888,14 +893,27 @@ static const char *why_failed(const rf_request *r, rf_status s) {
                : "no token can be chosen: every logit is -inf or not a number";
 }
 
-/* The request's next tokens, from the row of logits behind its last one and, as long as it chooses what
- * was guessed, from those behind the guesses.  logits: [1 + draft.n_rows][n_vocab]. */
-static void take_tokens(rf_engine *en, rf_request *r, const float *logits) {
+/* The request's next token, from what the device made of its row: the best where that is enough. */
+static rf_status take_token(rf_engine *en, rf_request *r, const float *result, uint32_t output,
+                            rf_finish *why) {
     uint32_t n_vocab = en->model->n_vocab;
+    rf_logits logits = {.row = result + (size_t)output * n_vocab};
+    const rf_ids *ends = &en->end_tokens;
+    if (en->ops->best && en->a.by_best[output]) {
+        logits = (rf_logits){.best = en->ops->best(en->exec, output)};
+        rf_status s = rf_request_advance(r, logits, n_vocab, ends->p, ends->len, why);
+        if (s != RF_EUNSUPPORTED) return s;
+        RF_TRY(en->ops->row(en->exec, output, &logits.row));
+    }
+    return rf_request_advance(r, logits, n_vocab, ends->p, ends->len, why);
+}
+
+/* The request's next tokens, from the row of logits behind its last one and, as long as it chooses what
+ * was guessed, from those behind the guesses: outputs from `first` on. */
+static void take_tokens(rf_engine *en, rf_request *r, const float *result, uint32_t first) {
     for (uint32_t j = 0;; j++) {
-        rf_finish why;
-        rf_status s = rf_request_advance(r, logits + (size_t)j * n_vocab, n_vocab, en->end_tokens.p,
-                                         en->end_tokens.len, &why);
+        rf_finish why = RF_FINISH_NONE;
+        rf_status s = take_token(en, r, result, first + j, &why);
         bool was_guessed = s == RF_OK && rf_spec_was_right(r, j);
         note_token(en, r, was_guessed);
         if (s != RF_OK) why = RF_FINISH_ERROR;
@@ -910,7 +928,7 @@ static void take_tokens(rf_engine *en, rf_request *r, const float *logits) {
 }
 
 /* After the batch ran: its tokens count as computed, its logits become tokens. */
-static void advance(rf_engine *en, const rf_batch *b, const float *logits) {
+static void advance(rf_engine *en, const rf_batch *b, const float *result) {
     uint32_t n_rows, n_drafted = b->n_outputs;
     for (uint32_t i = 0; i < en->n_running; i++)
         note_done(en, en->a.running[i], en->a.running[i]->n_done + en->a.sched[i].chunk);
@@ -918,7 +936,7 @@ static void advance(rf_engine *en, const rf_batch *b, const float *logits) {
         rf_request *r = en->a.output[o];
         n_rows = 1 + r->draft.n_rows;
         n_drafted--;
-        take_tokens(en, r, logits + (size_t)o * en->model->n_vocab);
+        take_tokens(en, r, result, o);
     }
     pthread_mutex_lock(&en->lock);
     en->n_drafted += n_drafted;
@@ -969,16 +987,16 @@ static int step(rf_engine *en) {
         finish(en, r, RF_FINISH_ERROR, "out of memory");
     if (en->n_running == 0) return 0;
     rf_error e = {0};
-    const float *logits = NULL;
+    const float *result = NULL;
     speculate(en);
     rf_batch b = make_batch(en);
     uint64_t began_us = rf_time_us();
     rf_status s = en->ops->run(en->exec, &b, &e);
-    if (s == RF_OK) s = en->ops->wait(en->exec, &logits);
+    if (s == RF_OK) s = en->ops->wait(en->exec, &result);
     if (s != RF_OK) return after_failure(en, s, &e);
     en->n_faults = 0;
     rf_sched_measure(&en->pace, en->a.sched, en->n_running, rf_time_us() - began_us);
-    advance(en, &b, logits);
+    advance(en, &b, result);
     return 1;
 }
 

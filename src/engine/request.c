@@ -248,12 +248,20 @@ static rf_status feed_matcher(rf_request *r, rf_matcher *m, int32_t token) {
 }
 
 /* The token that follows n_generated others, where the grammar's matcher (NULL: none) stands. */
-static rf_status choose(rf_request *r, rf_matcher *m, uint32_t n_generated, const float *logits,
+static rf_status choose(rf_request *r, rf_matcher *m, uint32_t n_generated, rf_logits logits,
                         const int32_t *end_tokens, size_t n_end, int32_t *token) {
     bool too_early = r->o.min_tokens > 0 && n_generated < (uint32_t)r->o.min_tokens;
+    size_t n_banned = too_early ? n_end : 0;
     if (m) RF_TRY(prepare_mask(r, m, end_tokens, n_end));
-    return rf_sampler_pick(r->sampler, logits, end_tokens, too_early ? n_end : 0, n_generated,
-                           token);
+    if (logits.row)
+        return rf_sampler_pick(r->sampler, logits.row, end_tokens, n_banned, n_generated, token);
+    bool is_decided = logits.best && rf_sampler_pick_best(r->sampler, logits.best, end_tokens,
+                                                          n_banned, n_generated, token);
+    return is_decided ? RF_OK : RF_EUNSUPPORTED;
+}
+
+bool rf_request_takes_best(const rf_request *r) {
+    return !r->matcher && r->o.n_logprobs < 0 && rf_sampler_takes_best(r->sampler);
 }
 
 /* The token's place in the text, and what is told of it; the event's text stays to be decided. */
@@ -272,7 +280,7 @@ static rf_status describe(rf_request *r, const float *logits, uint32_t n_vocab, 
     return rf_top_logprobs(logits, n_vocab, event->n_top, top);
 }
 
-rf_status rf_request_advance(rf_request *r, const float *logits, uint32_t n_vocab,
+rf_status rf_request_advance(rf_request *r, rf_logits logits, uint32_t n_vocab,
                              const int32_t *end_tokens, size_t n_end, rf_finish *finish) {
     size_t n_before = r->tokens.len;
     uint32_t n_generated = (uint32_t)n_before - r->n_prompt;
@@ -286,7 +294,7 @@ rf_status rf_request_advance(rf_request *r, const float *logits, uint32_t n_voca
     rf_token_prob top[MAX_LOGPROBS];
     rf_event event;
     bool ends = !r->o.ignore_eos && is_end(end_tokens, n_end, token);
-    rf_status s = describe(r, logits, n_vocab, token, ends, top, &event);
+    rf_status s = describe(r, logits.row, n_vocab, token, ends, top, &event);
     if (s != RF_OK) { /* a token that nobody hears of does not count */
         r->tokens.len = n_before;
         return s;
@@ -316,7 +324,8 @@ rf_status rf_request_look_ahead(rf_request *r) {
 rf_status rf_request_ahead_pick(rf_request *r, const float *logits, const int32_t *end_tokens,
                                 size_t n_end, int32_t *token) {
     uint32_t n_generated = (uint32_t)r->tokens.len - r->n_prompt + r->ahead.n;
-    return choose(r, r->ahead.matcher, n_generated, logits, end_tokens, n_end, token);
+    return choose(r, r->ahead.matcher, n_generated, (rf_logits){.row = logits}, end_tokens, n_end,
+                  token);
 }
 
 rf_status rf_request_ahead_take(rf_request *r, int32_t token, const int32_t *end_tokens,

@@ -35,6 +35,12 @@ typedef struct rf_draft {
     uint32_t n_fed;
 } rf_draft;
 
+/* A row of logits as it comes from the device: whole, or what is best in it alone. */
+typedef struct rf_logits {
+    const float *row;    /* [n_vocab], or NULL */
+    const rf_best *best; /* or NULL */
+} rf_logits;
+
 typedef struct rf_request {
     struct rf_request *next; /* in the engine's list */
     uint64_t id;
@@ -74,10 +80,13 @@ RF_CHECKED rf_status rf_request_create(rf_request **out, const rf_request_opts *
 void rf_request_free(
     rf_request *r); /* KV blocks and copies must be given back before; NULL is fine */
 
+/* Does it usually do with the best of a row? */
+bool rf_request_takes_best(const rf_request *r);
 /* Chooses the next token from a row of logits [n_vocab], appends it and tells the callback.  RF_EARG:
- * no token can be chosen; RF_EFULL: the grammar's matcher met a limit.
+ * no token can be chosen; RF_EFULL: the grammar's matcher met a limit; RF_EUNSUPPORTED: only the whole
+ * row can tell, nothing has changed.
  * end_tokens: [n_end].  *finish says whether and why the request is over. */
-RF_CHECKED rf_status rf_request_advance(rf_request *r, const float *logits, uint32_t n_vocab,
+RF_CHECKED rf_status rf_request_advance(rf_request *r, rf_logits logits, uint32_t n_vocab,
                                         const int32_t *end_tokens, size_t n_end, rf_finish *finish);
 /* Looking ahead: choosing and taking tokens that nobody hears of, until looking back undoes it.  take
  * says RF_EARG where the grammar forbids the token or it would end the text. */

@@ -283,6 +283,7 @@ static void filter_top_k(candidates *l, int32_t top_k) {
         heap_offer(l->c, k, l->c[i]);
     l->n = k;
     l->sorted = false;
+    sort(l);
 }
 
 static void filter_top_n_sigma(candidates *l, double n_sigma) {
@@ -422,36 +423,61 @@ static bool may_choose(const rf_sampler *s, uint32_t id, float logit, const int3
     return logit > -INFINITY && logit < INFINITY && (!s->mask || s->mask[id / 32] >> id % 32 & 1);
 }
 
-/* The k best, in the very order in which collect_all and filter_top_k leave them.  Of a large vocabulary
- * nearly all tokens are passed over by a comparison of 32 at a time. */
-static size_t collect_best(rf_sampler *s, const float *logits, const int32_t *banned,
-                           size_t n_banned, size_t k) {
-    candidate *c = s->scratch;
-    size_t n = 0;
-    bool is_heap = false;
-    for (uint32_t first = 0; first < s->n_vocab; first += 32) {
-        uint32_t n_here = s->n_vocab - first < 32 ? s->n_vocab - first : 32;
-        const float *x = logits + first;
-        if (is_heap && n_here == 32) {
-            float worst = (float)c[0].logit; /* was a float */
-            int any = 0;
-            for (uint32_t i = 0; i < 32; i++)
-                any |= x[i] > worst;
-            if (!any) continue;
-        }
-        for (uint32_t i = 0; i < n_here; i++) {
-            if (!may_choose(s, first + i, x[i], banned, n_banned)) continue;
-            candidate next = {.id = (int32_t)(first + i), .logit = (double)x[i]};
-            if (n < k) {
-                c[n++] = next;
-                continue;
-            }
-            if (!is_heap) heap_make(c, k);
-            is_heap = true;
-            heap_offer(c, k, next);
-        }
+/* The k best so far of the columns offered; s->scratch, a heap once it is full. */
+typedef struct best_heap {
+    rf_sampler *s;
+    const int32_t *banned;
+    size_t n_banned, n, k;
+    bool is_heap;
+} best_heap;
+
+/* Up to 32 columns from `first` on.  Of a large vocabulary nearly all tokens are passed over by a
+ * comparison of 32 at a time. */
+static void offer_columns(best_heap *h, uint32_t first, uint32_t n, const float *x) {
+    candidate *c = h->s->scratch;
+    if (h->is_heap && n == 32) {
+        float worst = (float)c[0].logit; /* was a float */
+        int any = 0;
+        for (uint32_t i = 0; i < 32; i++)
+            any |= x[i] > worst;
+        if (!any) return;
     }
-    return n;
+    for (uint32_t i = 0; i < n; i++) {
+        if (!may_choose(h->s, first + i, x[i], h->banned, h->n_banned)) continue;
+        candidate next = {.id = (int32_t)(first + i), .logit = (double)x[i]};
+        if (h->n < h->k) {
+            c[h->n++] = next;
+            continue;
+        }
+        if (!h->is_heap) heap_make(c, h->k);
+        h->is_heap = true;
+        heap_offer(c, h->k, next);
+    }
+}
+
+static candidates best_of(const best_heap *h) {
+    candidates l = {.c = h->s->scratch, .n = h->n};
+    sort(&l);
+    return l;
+}
+
+static uint32_t at_most_32(uint32_t n) { return n < 32 ? n : 32; }
+
+static candidates collect_best(best_heap h, const float *logits) {
+    uint32_t n_vocab = h.s->n_vocab;
+    for (uint32_t at = 0; at < n_vocab; at += 32)
+        offer_columns(&h, at, at_most_32(n_vocab - at), logits + at);
+    return best_of(&h);
+}
+
+static candidates collect_best_of(best_heap h, const rf_best *best) {
+    uint32_t n_vocab = h.s->n_vocab;
+    for (uint32_t g = 0; g < best->n_groups; g++)
+        for (uint32_t k = 0; k < RF_BEST_GROUP; k += 32) {
+            uint32_t at = best->group[g] * RF_BEST_GROUP + k;
+            if (at < n_vocab) offer_columns(&h, at, at_most_32(n_vocab - at), best->x[g] + k);
+        }
+    return best_of(&h);
 }
 
 static rf_status collect_all(rf_sampler *s, const float *logits, const int32_t *banned,
@@ -472,38 +498,56 @@ static rf_status collect_all(rf_sampler *s, const float *logits, const int32_t *
     return RF_OK;
 }
 
+/* Among the candidates. */
+static int32_t decide(rf_sampler *s, candidates *l, uint64_t counter) {
+    const rf_sampling *o = &s->o;
+    if (o->temperature <= 0) {
+        size_t best = 0;
+        for (size_t i = 1; i < l->n; i++)
+            if (l->c[i].logit > l->c[best].logit) best = i;
+        return l->c[best].id;
+    }
+    if (o->mirostat) {
+        divide_by_temperature(l, (double)o->temperature);
+        return draw_mirostat(s, l, counter);
+    }
+    filter_top_n_sigma(l, (double)o->top_n_sigma);
+    filter_top_k(l, o->top_k);
+    filter_typical(l, (double)o->typical_p);
+    filter_top_p(l, (double)o->top_p);
+    filter_min_p(l, (double)o->min_p);
+    filter_xtc(l, o, counter);
+    divide_by_temperature(l, (double)o->temperature);
+    double p;
+    return draw(l, o, counter, &p);
+}
+
 rf_status rf_sampler_pick(rf_sampler *s, const float *logits, const int32_t *banned,
                           size_t n_banned, uint64_t counter, int32_t *token) {
-    const rf_sampling *o = &s->o;
+    best_heap h = {.s = s, .banned = banned, .n_banned = n_banned, .k = n_deciding(&s->o)};
     candidates l = {.c = s->scratch};
-    size_t k = n_deciding(o);
-    if (k)
-        l.n = collect_best(s, logits, banned, n_banned, k);
+    if (h.k)
+        l = collect_best(h, logits);
     else
         RF_TRY(collect_all(s, logits, banned, n_banned, &l.n));
     if (l.n == 0) return RF_EARG;
-    if (o->temperature <= 0) {
-        size_t best = 0;
-        for (size_t i = 1; i < l.n; i++)
-            if (l.c[i].logit > l.c[best].logit) best = i;
-        *token = l.c[best].id;
-        return RF_OK;
-    }
-    if (o->mirostat) {
-        divide_by_temperature(&l, (double)o->temperature);
-        *token = draw_mirostat(s, &l, counter);
-        return RF_OK;
-    }
-    filter_top_n_sigma(&l, (double)o->top_n_sigma);
-    filter_top_k(&l, o->top_k);
-    filter_typical(&l, (double)o->typical_p);
-    filter_top_p(&l, (double)o->top_p);
-    filter_min_p(&l, (double)o->min_p);
-    filter_xtc(&l, o, counter);
-    divide_by_temperature(&l, (double)o->temperature);
-    double p;
-    *token = draw(&l, o, counter, &p);
+    *token = decide(s, &l, counter);
     return RF_OK;
+}
+
+bool rf_sampler_takes_best(const rf_sampler *s) {
+    size_t k = n_deciding(&s->o);
+    return k > 0 && k <= RF_BEST_SURE;
+}
+
+bool rf_sampler_pick_best(rf_sampler *s, const rf_best *best, const int32_t *banned,
+                          size_t n_banned, uint64_t counter, int32_t *token) {
+    best_heap h = {.s = s, .banned = banned, .n_banned = n_banned, .k = n_deciding(&s->o)};
+    if (h.k == 0 || h.k > s->n_vocab) return false;
+    candidates l = collect_best_of(h, best);
+    if (l.n < h.k || l.c[l.n - 1].logit < (double)best->bound) return false;
+    *token = decide(s, &l, counter);
+    return true;
 }
 
 /* ---- log-probabilities ---- */

@@ -1007,6 +1007,83 @@ static void test_mix(void **state) {
     }
 }
 
+/* The best of a row, from its definition: the RF_BEST_SURE-th best of the groups' best numbers, and all
+ * groups that reach it. */
+static void best_on_cpu(const float *x, uint32_t n, rf_best *out) {
+    uint32_t n_groups = (n + RF_BEST_GROUP - 1) / RF_BEST_GROUP;
+    float *most = rf_alloc(n_groups, sizeof *most);
+    for (uint32_t g = 0; g < n_groups; g++) {
+        most[g] = -INFINITY;
+        for (uint32_t k = g * RF_BEST_GROUP; k < n && k < (g + 1) * RF_BEST_GROUP; k++)
+            if (isfinite(x[k]) && x[k] > most[g]) most[g] = x[k];
+    }
+    *out = (rf_best){.bound = -INFINITY};
+    for (uint32_t g = 0; g < n_groups; g++) {
+        uint32_t n_reach = 0;
+        for (uint32_t other = 0; other < n_groups; other++)
+            n_reach += most[other] >= most[g];
+        if (n_reach >= RF_BEST_SURE && most[g] > out->bound) out->bound = most[g];
+    }
+    for (uint32_t g = 0; g < n_groups; g++) {
+        if (!(most[g] >= out->bound)) continue;
+        uint32_t i = out->n_groups++;
+        if (i >= RF_BEST_GROUPS) continue;
+        out->group[i] = g;
+        for (uint32_t k = 0; k < RF_BEST_GROUP; k++)
+            out->x[i][k] = g * RF_BEST_GROUP + k < n ? x[g * RF_BEST_GROUP + k] : -INFINITY;
+    }
+    rf_free(most);
+}
+
+enum { BEST_MANY, BEST_TIES, BEST_ALIKE, BEST_BROKEN, BEST_KINDS };
+
+static void fill_best(float *x, uint32_t n, int kind) {
+    for (uint32_t i = 0; i < n; i++) {
+        if (kind == BEST_TIES) x[i] = floorf(x[i] * 1000) / 1000 - 0.25f;
+        if (kind == BEST_ALIKE) x[i] = -0.5f;
+        if (kind == BEST_BROKEN && i % 3 == 0) x[i] = i % 2 ? NAN : i % 4 ? INFINITY : -INFINITY;
+        if (kind == BEST_BROKEN && i > n / 2) x[i] = -INFINITY;
+    }
+}
+
+static void test_best(void **state) {
+    (void)state;
+    static const uint32_t cols[] = {64 * 64, 64 * 64 + 1, 8230, 151936 / 8 + 3};
+    enum { ROWS = 3 };
+    for (size_t c = 0; c < RF_COUNT(cols); c++)
+        for (int kind = 0; kind < BEST_KINDS; kind++) {
+            uint32_t n = cols[c], n_groups = rf_gpu_best_groups(n);
+            float *x = random_floats((size_t)ROWS * n, 1);
+            rf_best *got = rf_alloc(ROWS, sizeof *got), *want = rf_alloc(1, sizeof *want);
+            fill_best(x, ROWS * n, kind);
+            rf_gpu_best_args args = {.dst = take(ROWS * sizeof *got),
+                                     .most = take((size_t)ROWS * n_groups * sizeof(float)),
+                                     .x = up(x, (size_t)ROWS * n * sizeof *x),
+                                     .n_rows = ROWS,
+                                     .cols = n,
+                                     .n_groups = n_groups};
+            rf_gpu_op_best(&queue, &args);
+            rf_gpu_download(&queue, got, args.dst, ROWS * sizeof *got);
+            rf_gpu_wait(&queue);
+            for (uint32_t r = 0; r < ROWS; r++) {
+                best_on_cpu(x + (size_t)r * n, n, want);
+                assert_int_equal(got[r].n_groups, want->n_groups);
+                assert_true(got[r].bound == want->bound);
+                if (want->n_groups > RF_BEST_GROUPS) continue;
+                assert_true(kind != BEST_ALIKE || n_groups == RF_BEST_GROUPS);
+                assert_memory_equal(got[r].group, want->group,
+                                    want->n_groups * sizeof *want->group);
+                assert_memory_equal(got[r].x, want->x, want->n_groups * sizeof *want->x);
+            }
+            rf_free(x);
+            rf_free(got);
+            rf_free(want);
+            give_all();
+        }
+    assert_int_equal(rf_gpu_best_groups(63 * 64), 0);
+    assert_int_equal(rf_gpu_best_groups(4096 * 64 + 1), 0);
+}
+
 static int open_device(void **state) {
     (void)state;
     rf_error e = {RF_OK, ""};
@@ -1034,7 +1111,7 @@ int main(void) {
         cmocka_unit_test(test_experts),       cmocka_unit_test(test_heads),
         cmocka_unit_test(test_attend),        cmocka_unit_test(test_each),
         cmocka_unit_test(test_copy),          cmocka_unit_test(test_route),
-        cmocka_unit_test(test_mix),
+        cmocka_unit_test(test_mix),           cmocka_unit_test(test_best),
     };
     return cmocka_run_group_tests(tests, open_device, close_device);
 }

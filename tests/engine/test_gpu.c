@@ -72,6 +72,38 @@ static void test_requests(void **state) {
     check_model("models/qwen3moe-quant.gguf");
 }
 
+/* Of a vocabulary like the demo model's the device hands over what is best alone, where that is enough:
+ * the same tokens, whatever the options. */
+static void test_best(void **state) {
+    (void)state;
+    enum { N = 5 };
+    static record alone[N], crowd[N];
+    int32_t prompt[6];
+    uint64_t noise = 77;
+    rf_gpu_driver_set(rf_host_gpu());
+    random_tokens(&noise, prompt, 6, 4000);
+    for (int on_gpu = 0; on_gpu < 2; on_gpu++) {
+        rf_engine *en =
+            open_engine((rf_engine_opts){.model_path = rf_test_data("../../models/demo.gguf"),
+                                         .backend = on_gpu ? "gpu" : "cpu",
+                                         .max_seqs = N});
+        for (int i = 0; i < N; i++) {
+            rf_request_opts o =
+                request_of(prompt, 6 - (size_t)i, 3, on_gpu ? &crowd[i] : &alone[i]);
+            if (i) o.n_logprobs = -1;                           /* 0 needs the row */
+            if (i > 1) o.sampling = rf_sampling_default();      /* 1 is greedy */
+            if (i == 3) o.sampling.top_k = 0;                   /* needs the row */
+            if (i == 4) o.min_tokens = 3, o.ignore_eos = false; /* some tokens are banned */
+            o.sampling.seed = 5;
+            submit(en, &o);
+        }
+        run_all(en);
+        rf_engine_close(en);
+    }
+    for (int i = 0; i < N; i++)
+        assert_same_answer(&crowd[i], &alone[i]);
+}
+
 /* What one kind of device computed serves the other. */
 static void test_states(void **state) {
     (void)state;
@@ -317,15 +349,11 @@ int main(void) {
     rf_error e = {0};
     assert_int_equal(rf_log_configure("error", &e), RF_OK); /* the fall-backs warn */
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_requests),
-        cmocka_unit_test(test_states),
-        cmocka_unit_test(test_swap),
-        cmocka_unit_test(test_choice),
-        cmocka_unit_test(test_find),
-        cmocka_unit_test(test_fault),
-        cmocka_unit_test(test_fault_again),
-        cmocka_unit_test(test_lost),
-        cmocka_unit_test(test_fault_elsewhere),
+        cmocka_unit_test(test_requests), cmocka_unit_test(test_best),
+        cmocka_unit_test(test_states),   cmocka_unit_test(test_swap),
+        cmocka_unit_test(test_choice),   cmocka_unit_test(test_find),
+        cmocka_unit_test(test_fault),    cmocka_unit_test(test_fault_again),
+        cmocka_unit_test(test_lost),     cmocka_unit_test(test_fault_elsewhere),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -554,6 +554,24 @@ static void allocation_failures(void **state) {
     }
 }
 
+/* What a device would tell of the row: some groups, and the highest number elsewhere is below the bound. */
+static void tell_best(const float *logits, uint32_t n, uint64_t seed, rf_best *best) {
+    float elsewhere = -INFINITY;
+    *best = (rf_best){.bound = -INFINITY};
+    for (uint32_t g = 0; g * RF_BEST_GROUP < n; g++) {
+        uint32_t i = best->n_groups;
+        bool is_told = i < RF_BEST_GROUPS && (seed == 0 || rf_test_rand(&seed) % 3);
+        for (uint32_t k = 0; k < RF_BEST_GROUP; k++) {
+            uint32_t at = g * RF_BEST_GROUP + k;
+            float x = at < n ? logits[at] : -INFINITY;
+            if (is_told) best->x[i][k] = x;
+            if (!is_told && isfinite(x) && x > elsewhere) elsewhere = x;
+        }
+        if (is_told) best->group[best->n_groups++] = g;
+    }
+    best->bound = nextafterf(elsewhere, INFINITY);
+}
+
 /* Where no option changes a logit the sampler looks at the best ones only; a bias of nothing makes it
  * look at all, and must not change a choice. */
 static void test_large_vocabulary(void **state) {
@@ -563,7 +581,8 @@ static void test_large_vocabulary(void **state) {
     float logits[N_VOCAB];
     uint32_t mask[(N_VOCAB + 31) / 32];
     uint64_t seed = SEED;
-    uint32_t n_chosen = 0;
+    uint32_t n_chosen = 0, n_by_best = 0;
+    static rf_best best;
     for (uint32_t round = 0; round < 140; round++) {
         for (uint32_t i = 0; i < N_VOCAB; i++) {
             uint64_t r = rf_test_rand(&seed); /* few values: many ties */
@@ -594,6 +613,12 @@ static void test_large_vocabulary(void **state) {
             rf_status s = rf_sampler_pick(all, logits, banned, n_banned, n, &want);
             assert_int_equal(rf_sampler_pick(few, logits, banned, n_banned, n, &got), s);
             assert_true(s != RF_OK || n_banned == 0 || got != last);
+            tell_best(logits, N_VOCAB, n, &best);
+            int32_t guess = -1;
+            if (rf_sampler_pick_best(few, &best, banned, n_banned, n, &guess)) {
+                assert_int_equal(guess, want);
+                n_by_best++;
+            }
             last = got;
             assert_int_equal(got, want);
             n_chosen += s == RF_OK;
@@ -602,6 +627,7 @@ static void test_large_vocabulary(void **state) {
         rf_sampler_free(all);
     }
     assert_in_range(n_chosen, 100 * 20, 139 * 20);
+    assert_in_range(n_by_best, 20 * 20, n_chosen - 1);
 }
 
 int main(void) {

@@ -6,18 +6,21 @@
 #pragma once
 #include <stdint.h>
 
+#include "backend/best.h"
+
 #ifdef __cplusplus
 extern "C" {
 #endif
 
 enum {
-    RF_GPU_TILE_ROWS = 32,      /* weight rows of a tile */
-    RF_GPU_CHUNK = 32,          /* columns of a chunk */
-    RF_GPU_BLOCK_ROWS = 128,    /* weight rows of a block with many activation rows */
-    RF_GPU_BLOCK_COLS = 64,     /* activation rows of such a block */
-    RF_GPU_MAX_PRODUCTS = 3,    /* matrices that one launch multiplies with the same rows */
-    RF_GPU_SEGMENT_BLOCKS = 8,  /* KV blocks that attention adds up by themselves: RF_KV_SEGMENT */
-    RF_GPU_ATTEND_VEC_DIM = 128 /* widest head of attend_vec */
+    RF_GPU_TILE_ROWS = 32,       /* weight rows of a tile */
+    RF_GPU_CHUNK = 32,           /* columns of a chunk */
+    RF_GPU_BLOCK_ROWS = 128,     /* weight rows of a block with many activation rows */
+    RF_GPU_BLOCK_COLS = 64,      /* activation rows of such a block */
+    RF_GPU_MAX_PRODUCTS = 3,     /* matrices that one launch multiplies with the same rows */
+    RF_GPU_SEGMENT_BLOCKS = 8,   /* KV blocks that attention adds up by themselves: RF_KV_SEGMENT */
+    RF_GPU_ATTEND_VEC_DIM = 128, /* widest head of attend_vec */
+    RF_GPU_BEST_MAX_GROUPS = 4096 /* groups of columns whose best are compared */
 };
 
 /* How a weight lies on the device (pack.h says where every byte is). */
@@ -200,6 +203,15 @@ typedef struct rf_gpu_route_args {
     uint32_t kind, normalise; /* rf_router */
     float scale;
 } rf_gpu_route_args;
+
+/* The best of rows of results (rf_best in backend.h), by two kernels: the best number of every group of
+ * 64 columns, then the groups that reach the 48th best of these. */
+typedef struct rf_gpu_best_args {
+    rf_best *dst;   /* [n_rows] */
+    float *most;    /* [n_rows][n_groups] scratch */
+    const float *x; /* [n_rows][cols] */
+    uint32_t n_rows, cols, n_groups;
+} rf_gpu_best_args;
 
 /* dst[t] = sum over i of route[t][i] * a[t][i] (+ add[t]) */
 typedef struct rf_gpu_mix_args {

@@ -122,6 +122,7 @@ typedef struct rf_gpu_rope {
 /* What a batch looks like to the kernels: with the same shape a recorded graph is right again. */
 typedef struct rf_gpu_shape {
     uint32_t n_tokens, n_seqs, n_outputs, table_stride, mask_stride, max_kv_len;
+    uint32_t wants_best; /* 1: the best of each row of the result too */
 } rf_gpu_shape;
 
 typedef struct rf_gpu_kernels {
@@ -164,6 +165,10 @@ struct rf_exec {
     size_t parts_at, parts_bytes; /* scratch of attention */
     uint8_t *staging;             /* [input_cap] pinned */
     float *result;                /* [max_outputs][n_result] pinned */
+    size_t best_at, most_at;      /* [max_outputs] rf_best, [max_outputs][n_groups] f32 */
+    uint32_t n_groups;            /* of a row of the result; 0: its best is not told */
+    rf_best *best;                /* [max_outputs] pinned; NULL where n_groups is 0 */
+    bool *is_missing;             /* [max_outputs] rows of the result that are on the device only */
 
     rf_gpu_recording recording[RF_GPU_MAX_GRAPHS];
     bool graphs_off; /* this driver cannot record, or the plan keeps its values */
@@ -193,6 +198,8 @@ RF_CHECKED rf_status rf_gpu_revive(rf_backend *b, rf_error *fault);
 rf_gpu_input rf_gpu_input_of(const rf_exec *x, const rf_gpu_shape *s);
 /* Queues one forward pass over a checked batch, and the download of its result. */
 void rf_gpu_forward(rf_exec *x, const rf_batch *b);
+/* Queues the download of n rows of the result from output `first` on. */
+void rf_gpu_fetch_rows(rf_exec *x, uint32_t first, uint32_t n);
 /* The address of an item's row 0 for the batch of x->shape. */
 uint8_t *rf_gpu_address(const rf_exec *x, rf_gpu_item item);
 rf_gpu_quant rf_gpu_quant_at(const rf_exec *x, rf_gpu_item item); /* of an item of integers */

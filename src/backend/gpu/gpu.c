@@ -147,7 +147,8 @@ static rf_status new_exec(rf_exec **out, rf_backend *b, const rf_plan *p, const 
     rf_arena *arena = NULL;
     if (rf_arena_create(&arena) != RF_OK) return rf_fail_nomem(e, sizeof(rf_exec));
     rf_exec *x = rf_arena_alloc(arena, 1, sizeof *x);
-    if (!x) {
+    bool *is_missing = rf_arena_alloc(arena, (size_t)l->max_outputs + 1, sizeof *is_missing);
+    if (!x || !is_missing) {
         rf_arena_free(arena);
         return rf_fail_nomem(e, sizeof *x);
     }
@@ -156,6 +157,7 @@ static rf_status new_exec(rf_exec **out, rf_backend *b, const rf_plan *p, const 
     x->limits = *l;
     x->arena = arena;
     x->n_positions = positions_of(p, l);
+    x->is_missing = is_missing;
     x->graphs_off = p->opts.keep_values;
     *out = x;
     return RF_OK;
@@ -249,6 +251,28 @@ static rf_status gpu_wait(rf_exec *x, const float **result) {
     return s;
 }
 
+static const rf_best *gpu_best(const rf_exec *x, uint32_t output) {
+    bool is_told = x->waited && x->shape.wants_best && output < x->shape.n_outputs;
+    return is_told && x->best[output].n_groups <= RF_BEST_GROUPS ? &x->best[output] : NULL;
+}
+
+static rf_status gpu_row(rf_exec *x, uint32_t output, const float **row) {
+    rf_gpu_queue *q = &x->backend->queue;
+    rf_status s = RF_OK;
+    *row = NULL;
+    if (!x->ran || !x->waited || output >= x->shape.n_outputs) return RF_EARG;
+    if (x->is_missing[output]) {
+        pthread_mutex_lock(&x->backend->lock);
+        rf_gpu_enter(q);
+        rf_gpu_fetch_rows(x, output, 1);
+        rf_gpu_wait(q);
+        s = rf_gpu_status(q, NULL);
+        pthread_mutex_unlock(&x->backend->lock);
+    }
+    if (s == RF_OK) *row = x->result + (size_t)output * x->plan->n_result;
+    return s;
+}
+
 static rf_status gpu_kv_copy(rf_exec *x, uint32_t from_block, uint32_t to_block) {
     rf_gpu_queue *q = &x->backend->queue;
     if (from_block >= x->limits.n_kv_blocks || to_block >= x->limits.n_kv_blocks) return RF_EARG;
@@ -338,6 +362,8 @@ const rf_backend_ops rf_gpu_ops = {
     .exec_bytes = gpu_exec_bytes,
     .run = gpu_run,
     .wait = gpu_wait,
+    .best = gpu_best,
+    .row = gpu_row,
     .revive = rf_gpu_revive,
     .kv_copy = gpu_kv_copy,
     .kv_layout = "blocks of heads",

@@ -118,6 +118,18 @@ void rf_gpu_op_mix(rf_gpu_queue *q, const rf_gpu_mix_args *a) {
         sizeof *a);
 }
 
+uint32_t rf_gpu_best_groups(uint32_t cols) {
+    uint32_t n = div_up(cols, RF_BEST_GROUP);
+    return n >= RF_BEST_GROUPS && n <= RF_GPU_BEST_MAX_GROUPS ? n : 0;
+}
+
+void rf_gpu_op_best(rf_gpu_queue *q, const rf_gpu_best_args *a) {
+    enum { GROUPS_OF_BLOCK = 16 };
+    put(q, RF_GPU_best_groups, div_up(a->n_groups, GROUPS_OF_BLOCK), min_u32(a->n_rows, MAX_GRID_Y),
+        1, a, sizeof *a);
+    put(q, RF_GPU_best_rows, a->n_rows, 1, 1, a, sizeof *a);
+}
+
 /* Matrix products -------------------------------------------------------------------------------*/
 
 bool rf_gpu_same_layout(const rf_gpu_weight *a, const rf_gpu_weight *b) {
@@ -279,6 +291,7 @@ bool rf_gpu_has_substitute(const rf_gpu_queue *q, rf_gpu_kernel k) {
     bool attends = !q->left_out[RF_GPU_attend_1] || !q->left_out[RF_GPU_attend_4];
     if (k == RF_GPU_attend_1 || k == RF_GPU_attend_4 || k == RF_GPU_attend_vec) return attends;
     if (k == RF_GPU_float_one) return !q->left_out[RF_GPU_mm_float];
+    if (k == RF_GPU_best_groups || k == RF_GPU_best_rows) return true; /* the rows themselves */
     return k == RF_GPU_lists || k == RF_GPU_attend_fold || layout_goes_on(q, k);
 }
 

@@ -25,6 +25,9 @@ void rf_gpu_op_each(rf_gpu_queue *q, const rf_gpu_each_args *a);
 void rf_gpu_op_copy(rf_gpu_queue *q, const rf_gpu_copy_args *a);
 void rf_gpu_op_route(rf_gpu_queue *q, const rf_gpu_route_args *a);
 void rf_gpu_op_mix(rf_gpu_queue *q, const rf_gpu_mix_args *a);
+/* Groups of a row of so many columns; 0: its best cannot be told. */
+uint32_t rf_gpu_best_groups(uint32_t cols);
+void rf_gpu_op_best(rf_gpu_queue *q, const rf_gpu_best_args *a);
 
 /* May the queue go without that kernel, others doing its work?  Looks at what it leaves out. */
 bool rf_gpu_has_substitute(const rf_gpu_queue *q, rf_gpu_kernel k);

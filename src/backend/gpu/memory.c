@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "backend/gpu/exec.h"
+#include "backend/gpu/launch.h"
 #include "base/fmath.h"
 
 enum { ALIGN = 256 };
@@ -199,6 +200,10 @@ static size_t result_bytes(const rf_exec *x) {
     return (size_t)x->limits.max_outputs * x->plan->n_result * sizeof(float);
 }
 
+static size_t best_bytes(const rf_exec *x) {
+    return x->n_groups ? x->limits.max_outputs * sizeof(rf_best) : 0;
+}
+
 /* All of it --------------------------------------------------------------------------------------*/
 
 rf_status rf_gpu_check_fits(rf_exec *x, rf_error *e) {
@@ -219,6 +224,7 @@ rf_status rf_gpu_check_fits(rf_exec *x, rf_error *e) {
 rf_status rf_gpu_place_all(rf_exec *x, rf_error *e) {
     size_t at;
     RF_TRY(place_values(x, &x->value_bytes, e));
+    x->n_groups = rf_gpu_best_groups(x->plan->n_result);
     x->kv_at = at = x->value_bytes;
     at += x->kv_bytes;
     for (uint32_t i = 0; i < x->n_ropes; i++) {
@@ -227,10 +233,12 @@ rf_status rf_gpu_place_all(rf_exec *x, rf_error *e) {
     }
     x->lists_at = at;
     x->parts_at = at += rf_gpu_align(x->lists_bytes);
-    x->input_at = at += rf_gpu_align(x->parts_bytes);
+    x->best_at = at += rf_gpu_align(x->parts_bytes);
+    x->most_at = at += rf_gpu_align(best_bytes(x));
+    x->input_at = at += rf_gpu_align((size_t)x->limits.max_outputs * x->n_groups * sizeof(float));
     x->input_cap = largest_input(x);
     x->device_bytes = at + x->input_cap;
-    x->host_bytes = x->input_cap + result_bytes(x);
+    x->host_bytes = x->input_cap + result_bytes(x) + best_bytes(x);
     return RF_OK;
 }
 
@@ -239,6 +247,7 @@ rf_status rf_gpu_take(rf_exec *x, rf_error *e) {
     x->memory = rf_gpu_alloc(q, x->device_bytes, "KV cache and activations");
     x->staging = rf_gpu_host_alloc(q, x->input_cap, "the batch");
     x->result = rf_gpu_host_alloc(q, result_bytes(x), "the result");
+    if (x->n_groups) x->best = rf_gpu_host_alloc(q, best_bytes(x), "the best of the result");
     RF_TRY(rf_gpu_status(q, e));
     rf_gpu_fill(q, x->memory + x->kv_at, 0, x->kv_bytes);
     return upload_angles(x, e);
@@ -254,8 +263,10 @@ void rf_gpu_release(rf_exec *x) {
     rf_gpu_free(q, x->memory);
     rf_gpu_host_free(q, x->staging);
     rf_gpu_host_free(q, x->result);
+    rf_gpu_host_free(q, x->best);
     x->memory = x->staging = NULL;
     x->result = NULL;
+    x->best = NULL;
     x->ran = x->waited = false;
 }
 

@@ -20,6 +20,14 @@ static uint32_t round_length(uint32_t n, uint32_t most) {
     return up < most ? (uint32_t)up : most;
 }
 
+static bool wants_best(const rf_exec *x, const rf_batch *b) {
+    const bool *left_out = x->backend->queue.left_out;
+    bool any = false;
+    for (uint32_t i = 0; b->by_best && i < b->n_outputs; i++)
+        any = any || b->by_best[i];
+    return any && x->n_groups && !left_out[RF_GPU_best_groups] && !left_out[RF_GPU_best_rows];
+}
+
 static rf_gpu_shape shape_of(const rf_exec *x, const rf_batch *b) {
     uint32_t longest = 0;
     for (uint32_t s = 0; s < b->n_seqs; s++)
@@ -30,7 +38,8 @@ static rf_gpu_shape shape_of(const rf_exec *x, const rf_batch *b) {
                           .n_outputs = b->n_outputs,
                           .table_stride = (keys + RF_KV_BLOCK - 1) / RF_KV_BLOCK,
                           .mask_stride = x->has_mask ? keys : 0,
-                          .max_kv_len = keys};
+                          .max_kv_len = keys,
+                          .wants_best = wants_best(x, b)};
 }
 
 static void fill_tables(rf_exec *x, const rf_batch *b) {
@@ -186,6 +195,18 @@ static void run_task(const rf_exec *x, rf_gpu_queue *q, const rf_gpu_task *t) {
     }
 }
 
+static void run_best(const rf_exec *x, rf_gpu_queue *q) {
+    const rf_gpu_best_args a = {
+        .dst = (rf_best *)(void *)(x->memory + x->best_at),
+        .most = (float *)(void *)(x->memory + x->most_at),
+        .x = (const float *)(const void *)rf_gpu_address(x, x->plan->result),
+        .n_rows = x->shape.n_outputs,
+        .cols = x->plan->n_result,
+        .n_groups = x->n_groups,
+    };
+    rf_gpu_op_best(q, &a);
+}
+
 static void run_tasks(const rf_exec *x) {
     rf_gpu_queue *q = &x->backend->queue;
     for (uint32_t i = 0; i < x->n_tasks; i++) {
@@ -193,6 +214,7 @@ static void run_tasks(const rf_exec *x) {
         run_task(x, q, &x->tasks[i]);
         if (x->by_task) memcpy(x->by_task[i].launched, q->launched, sizeof q->launched);
     }
+    if (x->shape.wants_best) run_best(x, q);
 }
 
 /* Graphs -----------------------------------------------------------------------------------------*/
@@ -236,6 +258,29 @@ static void run_or_replay(rf_exec *x) {
         run_tasks(x);
 }
 
+void rf_gpu_fetch_rows(rf_exec *x, uint32_t first, uint32_t n) {
+    size_t at = (size_t)first * x->plan->n_result, count = (size_t)n * x->plan->n_result;
+    const uint8_t *from = rf_gpu_address(x, x->plan->result) + at * sizeof(float);
+    rf_gpu_download(&x->backend->queue, x->result + at, from, count * sizeof(float));
+    memset(x->is_missing + first, 0, n * sizeof *x->is_missing);
+}
+
+/* The best of all rows, and the rows of which more is wanted: neighbours together. */
+static void download_result(rf_exec *x, const rf_batch *b) {
+    uint32_t n_outputs = x->shape.n_outputs, n;
+    for (uint32_t i = 0; i < n_outputs; i++)
+        x->is_missing[i] = x->shape.wants_best && b->by_best[i];
+    for (uint32_t i = 0; i < n_outputs; i += n) {
+        bool is_missing = x->is_missing[i];
+        for (n = 1; i + n < n_outputs && x->is_missing[i + n] == is_missing;)
+            n++;
+        if (!is_missing) rf_gpu_fetch_rows(x, i, n);
+    }
+    if (x->shape.wants_best)
+        rf_gpu_download(&x->backend->queue, x->best, x->memory + x->best_at,
+                        n_outputs * sizeof *x->best);
+}
+
 void rf_gpu_forward(rf_exec *x, const rf_batch *b) {
     rf_gpu_queue *q = &x->backend->queue;
     x->n_runs++;
@@ -244,6 +289,5 @@ void rf_gpu_forward(rf_exec *x, const rf_batch *b) {
     fill_input(x, b);
     rf_gpu_upload(q, x->memory + x->input_at, x->staging, x->input.bytes);
     run_or_replay(x);
-    size_t n = (size_t)x->shape.n_outputs * x->plan->n_result;
-    rf_gpu_download(q, x->result, rf_gpu_address(x, x->plan->result), n * sizeof(float));
+    download_result(x, b);
 }

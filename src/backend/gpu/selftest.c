@@ -292,6 +292,41 @@ static void note_launched(tester *t, const rf_exec *x) {
             t->launched[k] = t->launched[k] || x->by_task[i].launched[k];
 }
 
+/* Is what the device calls the best of a row right?  want: the row. */
+static bool is_best(const rf_best *b, const float *want, uint32_t n) {
+    uint32_t next = 0; /* of the groups */
+    bool right = b->n_groups >= RF_BEST_SURE;
+    for (uint32_t k = 0; k < n && right; k++) {
+        if (next < b->n_groups && b->group[next] < k / RF_BEST_GROUP) next++;
+        bool is_here = next < b->n_groups && b->group[next] == k / RF_BEST_GROUP;
+        right = is_here ? first_difference(&b->x[next][k % RF_BEST_GROUP], &want[k], 1) == 1
+                        : !(want[k] >= b->bound) || isinf(want[k]);
+    }
+    return right;
+}
+
+/* The batch again for the best of its rows, where the device tells it. */
+static rf_status compare_best(tester *t, const pair *p, const rf_batch *b, const float *want,
+                              rf_error *e) {
+    static const bool by_best[RF_GPU_TRIAL_POSITIONS] = {[0] = true};
+    static const rf_gpu_kernels makers = {
+        .launched = {[RF_GPU_best_groups] = true, [RF_GPU_best_rows] = true}};
+    uint32_t n = p->plan->n_result;
+    rf_batch best = *b;
+    const float *rows;
+    best.by_best = by_best;
+    if (!p->gpu->n_groups || b->n_outputs == 0) return RF_OK;
+    poison(p->gpu);
+    rf_status s = rf_gpu_ops.run(p->gpu, &best, e);
+    if (s == RF_OK) s = rf_gpu_ops.wait(p->gpu, &rows);
+    note_launched(t, p->gpu);
+    count_case(t);
+    if (s != RF_OK) return rf_gpu_status(&t->gpu->queue, e);
+    const rf_best *got = rf_gpu_ops.best(p->gpu, 0);
+    if (got && !is_best(got, want, n)) blame(t, &makers, "the best of a row is not");
+    return RF_OK;
+}
+
 /* RF_OK also when they differ; a failure is one of the device, or of memory. */
 static rf_status run_batch(tester *t, const pair *p, const rf_batch *b, rf_error *e) {
     const float *got = NULL, *want = NULL;
@@ -308,7 +343,7 @@ static rf_status run_batch(tester *t, const pair *p, const rf_batch *b, rf_error
     if (t->n_blamed == 0) /* else the single steps said more */
         (void)compare(t, &makers, "the fused plan", got, want,
                       (size_t)b->n_outputs * p->plan->n_result, b->n_tokens);
-    return RF_OK;
+    return t->n_blamed == 0 ? compare_best(t, p, b, want, e) : RF_OK;
 }
 
 /* Batches ----------------------------------------------------------------------------------------*/

@@ -3,6 +3,7 @@
 #include "backend/gpu/kernels/attend.hip"
 #include "backend/gpu/kernels/attend_fold.hip"
 #include "backend/gpu/kernels/attend_vec.hip"
+#include "backend/gpu/kernels/best.hip"
 #include "backend/gpu/kernels/each.hip"
 #include "backend/gpu/kernels/heads.hip"
 #include "backend/gpu/kernels/mm_float.hip"

@@ -1,0 +1,29 @@
+/* best.h - the few columns of a row of logits that can be chosen, as a device with a memory of its own
+ * hands them over in place of the row.
+ *
+ * Groups of neighbouring columns, whole: whoever looks for the k best of the row finds them here if k
+ * of them reach the bound, for whatever is elsewhere does not. */
+#pragma once
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum {
+    RF_BEST_GROUP = 64,  /* columns of a group */
+    RF_BEST_GROUPS = 64, /* groups at most */
+    RF_BEST_SURE = 48,   /* groups, and so numbers, that reach the bound at least */
+};
+
+typedef struct rf_best {
+    uint32_t n_groups; /* above RF_BEST_GROUPS: too many are alike, and nothing else here counts */
+    float bound;       /* every finite number of the row that is at least this is in a group here */
+    uint32_t
+        group[RF_BEST_GROUPS]; /* [n_groups] ascending; columns from group * RF_BEST_GROUP on */
+    float x[RF_BEST_GROUPS][RF_BEST_GROUP]; /* -inf behind the row's end */
+} rf_best;
+
+#ifdef __cplusplus
+}
+#endif

@@ -1,0 +1,139 @@
+/* best.hip - which of a row's logits can be chosen (rf_best): the best of each group of columns, then
+ * the groups whose best is among the first.  What is not a finite number counts as -inf. */
+#include "backend/gpu/kernels/canon.h"
+
+enum {
+    BEST_PARTS = 16, /* threads of a group of columns, groups of a block */
+    BEST_EACH = (int)RF_BEST_GROUP / (int)BEST_PARTS,    /* columns of a thread */
+    BEST_COLUMNS = (int)RF_BEST_GROUP * (int)BEST_PARTS, /* of a block */
+    BEST_SUMS = (int)RF_BLOCK_best_rows / (int)BEST_PARTS,
+    BEST_OWN = (int)RF_GPU_BEST_MAX_GROUPS / (int)RF_BLOCK_best_rows, /* groups of a thread */
+};
+
+RF_DEVICE float finite_or_least(float x) {
+    return x > -__builtin_inff() && x < __builtin_inff() ? x : -__builtin_inff();
+}
+
+RF_KERNEL(best_groups, rf_gpu_best_args) {
+    RF_SHARED float x[BEST_COLUMNS], part[RF_BLOCK_best_groups];
+    const uint32_t tid = rf_tid(), first = rf_bid_x() * BEST_COLUMNS;
+    for (uint32_t row = rf_bid_y(); row < a.n_rows; row += 65535) {
+        RF_UNROLL
+        for (uint32_t j = 0; j < BEST_EACH; j++) {
+            const uint32_t i = j * RF_BLOCK_best_groups + tid;
+            x[i] = first + i < a.cols ? finite_or_least(a.x[(uint64_t)row * a.cols + first + i])
+                                      : -__builtin_inff();
+        }
+        rf_sync();
+        const float *mine = x + tid / BEST_PARTS * RF_BEST_GROUP + tid % BEST_PARTS;
+        float most = mine[0];
+        RF_UNROLL
+        for (uint32_t j = 1; j < BEST_EACH; j++)
+            most = mine[j * BEST_PARTS] > most ? mine[j * BEST_PARTS] : most;
+        part[tid] = most;
+        rf_sync();
+        const uint32_t group = rf_bid_x() * BEST_PARTS + tid;
+        if (tid < BEST_PARTS && group < a.n_groups) {
+            most = part[tid * BEST_PARTS];
+            for (uint32_t j = 1; j < BEST_PARTS; j++)
+                most = part[tid * BEST_PARTS + j] > most ? part[tid * BEST_PARTS + j] : most;
+            a.most[(uint64_t)row * a.n_groups + group] = most;
+        }
+        rf_sync();
+    }
+}
+
+typedef struct best_shared {
+    uint32_t count[RF_BLOCK_best_rows], sum[BEST_SUMS];
+    uint32_t group[RF_BEST_GROUPS];
+} best_shared;
+
+/* The counts of all threads, added; also leaves them in s. */
+RF_DEVICE uint32_t count_all(best_shared *s, uint32_t mine) {
+    const uint32_t tid = rf_tid();
+    uint32_t all = 0;
+    s->count[tid] = mine;
+    rf_sync();
+    if (tid < BEST_SUMS) {
+        uint32_t sum = 0;
+        for (uint32_t j = 0; j < BEST_PARTS; j++)
+            sum += s->count[tid * BEST_PARTS + j];
+        s->sum[tid] = sum;
+    }
+    rf_sync();
+    for (uint32_t j = 0; j < BEST_SUMS; j++)
+        all += s->sum[j];
+    return all;
+}
+
+/* Of the threads before this one, after count_all. */
+RF_DEVICE uint32_t count_before(const best_shared *s) {
+    const uint32_t tid = rf_tid();
+    uint32_t n = 0;
+    for (uint32_t j = 0; j < tid / BEST_PARTS; j++)
+        n += s->sum[j];
+    for (uint32_t j = tid / BEST_PARTS * BEST_PARTS; j < tid; j++)
+        n += s->count[j];
+    return n;
+}
+
+/* Numbers in the order of floats. */
+RF_DEVICE uint32_t key_of(float x) {
+    const uint32_t bits = rf_bits_of(x);
+    return bits >> 31 ? ~bits : bits | 0x80000000u;
+}
+RF_DEVICE float float_of_key(uint32_t key) {
+    return rf_float_of(key >> 31 ? key & 0x7fffffffu : ~key);
+}
+
+/* The highest bound that RF_BEST_SURE of the keys reach, bit by bit from the top. */
+RF_DEVICE uint32_t find_bound(best_shared *s, const uint32_t *key) {
+    uint32_t bound = 0;
+    RF_NO_UNROLL
+    for (uint32_t bit = 0x80000000u; bit; bit >>= 1) {
+        uint32_t n = 0;
+        RF_UNROLL
+        for (uint32_t j = 0; j < BEST_OWN; j++)
+            n += key[j] >= (bound | bit);
+        if (count_all(s, n) >= RF_BEST_SURE) bound |= bit;
+    }
+    return bound;
+}
+
+/* One block per row.  Thread t owns neighbouring groups, so that their order is that of the threads. */
+RF_KERNEL(best_rows, rf_gpu_best_args) {
+    RF_SHARED best_shared shared;
+    best_shared *s = &shared;
+    const uint32_t tid = rf_tid(), row = rf_bid_x();
+    const uint32_t own = (a.n_groups + RF_BLOCK_best_rows - 1) / RF_BLOCK_best_rows;
+    const float *x = a.x + (uint64_t)row * a.cols;
+    rf_best *dst = a.dst + row;
+    uint32_t key[BEST_OWN], n = 0;
+    RF_UNROLL
+    for (uint32_t j = 0; j < BEST_OWN; j++) {
+        const uint32_t group = tid * own + j;
+        key[j] = j < own && group < a.n_groups ? key_of(a.most[(uint64_t)row * a.n_groups + group])
+                                               : 0; /* below -inf's */
+    }
+    const uint32_t bound = find_bound(s, key);
+    RF_UNROLL
+    for (uint32_t j = 0; j < BEST_OWN; j++)
+        n += key[j] >= bound;
+    const uint32_t n_all = count_all(s, n);
+    if (tid == 0) {
+        dst->n_groups = n_all;
+        dst->bound = float_of_key(bound);
+    }
+    if (n_all > RF_BEST_GROUPS) return;
+    uint32_t at = count_before(s);
+    RF_UNROLL
+    for (uint32_t j = 0; j < BEST_OWN; j++)
+        if (key[j] >= bound) s->group[at++] = tid * own + j;
+    rf_sync();
+    for (uint32_t i = tid; i < n_all * RF_BEST_GROUP; i += RF_BLOCK_best_rows) {
+        const uint32_t g = s->group[i / RF_BEST_GROUP], k = i % RF_BEST_GROUP;
+        const uint32_t column = g * RF_BEST_GROUP + k;
+        dst->x[i / RF_BEST_GROUP][k] = column < a.cols ? x[column] : -__builtin_inff();
+        if (k == 0) dst->group[i / RF_BEST_GROUP] = g;
+    }
+}
