@@ -55,7 +55,7 @@ typedef struct rf_engine_opts {
     const char *backend; /* "cpu" (also NULL), "gpu", "ref", or "auto": gpu where one is usable */
     const char
         *kv_type;      /* "f16" (also NULL), "f32", "bf16", "q8_0", "q4_0"; or two, "KEYS,VALUES" */
-    int n_threads;     /* 0: one per CPU */
+    int n_threads;     /* 0: one per core */
     uint32_t n_ctx;    /* tokens a request may hold; 0: the model's, at most 8192 */
     uint32_t max_seqs; /* requests worked on at once; 0: 8 */
     uint32_t batch_tokens; /* rows of one step; 0: 256 */

@@ -43,7 +43,7 @@ typedef struct rf_limits {
 } rf_limits;
 
 typedef struct rf_backend_opts {
-    int n_threads; /* 0: one per CPU */
+    int n_threads; /* 0: one per core */
     int device;    /* GPUs */
 } rf_backend_opts;
 

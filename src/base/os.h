@@ -32,12 +32,14 @@ RF_CHECKED rf_status rf_file_write(const char *path, const void *p, size_t n, rf
 uint64_t rf_time_us(void);    /* monotonic */
 uint64_t rf_random_u64(void); /* from the system, for seeds */
 int rf_cpu_count(void);       /* CPUs this process may run on, at least 1 */
+int rf_core_count(void);      /* the same, but hardware threads of one core count once */
 uint64_t rf_mem_total(void), rf_mem_available(void), rf_mem_peak_rss(void); /* bytes; 0 = unknown */
 /* Directory of the running executable, without trailing slash; empty when unknown. */
 void rf_exe_dir(char *out, size_t cap);
 
 /* Levels of instruction set that the CPU backend has kernels for on this kind of processor, lowest
- * first.  AVX2 means avx2+fma+f16c, AVX512 means avx512f+bw+vl+dq+vnni; NEON means asimd+dotprod,
+ * first.  AVX2 means avx2+fma+f16c, AVXVNNI adds avxvnni (some processors
+ * with AVX512 lack it: there the level is AVX2's), AVX512 means avx512f+bw+vl+dq+vnni; NEON means asimd+dotprod,
  * I8MM adds the matrix products of 8-bit integers. */
 typedef enum rf_isa {
     RF_ISA_SCALAR,
@@ -46,13 +48,15 @@ typedef enum rf_isa {
     RF_ISA_I8MM,
 #else
     RF_ISA_AVX2,
+    RF_ISA_AVXVNNI,
     RF_ISA_AVX512,
 #endif
     RF_ISA_COUNT
 } rf_isa;
-const char *rf_isa_name(rf_isa isa); /* "scalar", "avx2", "avx512", "neon", "i8mm" */
+const char *rf_isa_name(rf_isa isa); /* "scalar", "avx2", "avxvnni", ... */
 rf_isa rf_isa_best(void);            /* the best level that this CPU (and its OS) runs */
-/* The same, lowered by the environment variable RF_CPU=scalar|avx2|avx512|neon|i8mm.  Unknown names and levels
+bool rf_cpu_has_avxvnni(void);
+/* rf_isa_best, lowered by the environment variable RF_CPU=scalar|avx2|avxvnni|avx512|neon|i8mm.  Unknown names and levels
  * that this CPU lacks are errors. */
 RF_CHECKED rf_status rf_isa_choose(rf_isa *out, rf_error *e);
 

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/cgroup.h"
+#include "base/topology.h"
 
 #if defined(__x86_64__)
 #include <cpuid.h>
@@ -46,17 +47,39 @@ static rf_cgroup_limits own_limits(void) {
     return rf_cgroup_read("/proc/self/cgroup", "/sys/fs/cgroup");
 }
 
-int rf_cpu_count(void) {
+/* The processors this process may run on; false when the system does not say. */
+static bool allowed_cpus(rf_cpu_mask *out) {
     union {
         cpu_set_t set;
-        unsigned char room[2048]; /* a kernel for more than 1024 processors wants a larger set */
-    } cpus = {.room = {0}};
-    long n = 0;
-    if (sched_getaffinity(0, sizeof cpus, &cpus.set) == 0) n = CPU_COUNT_S(sizeof cpus, &cpus.set);
+        rf_cpu_mask room; /* a kernel for more than 1024 processors wants a larger set */
+    } cpus = {.room = {{0}}};
+    *out = (rf_cpu_mask){{0}};
+    if (sched_getaffinity(0, sizeof cpus, &cpus.set) != 0) return false;
+    for (unsigned cpu = 0; cpu < RF_MAX_CPUS; cpu++)
+        if (CPU_ISSET_S(cpu, sizeof cpus, &cpus.set)) rf_cpu_mask_add(out, cpu);
+    return true;
+}
+
+/* n of them, 0 for unknown, within what the machine and the control groups give. */
+static int usable(long n) {
     if (n <= 0) n = sysconf(_SC_NPROCESSORS_ONLN);
     long quota = own_limits().cpus;
     if (quota < n) n = quota;
     return n < 1 ? 1 : (int)n;
+}
+
+int rf_cpu_count(void) {
+    rf_cpu_mask cpus;
+    long n = 0;
+    if (!allowed_cpus(&cpus)) return usable(0);
+    for (unsigned cpu = 0; cpu < RF_MAX_CPUS; cpu++)
+        n += rf_cpu_mask_has(&cpus, cpu);
+    return usable(n);
+}
+
+int rf_core_count(void) {
+    rf_cpu_mask cpus;
+    return usable(allowed_cpus(&cpus) ? rf_topology_cores(&cpus, "/sys/devices/system/cpu") : 0);
 }
 
 uint64_t rf_mem_total(void) {
@@ -99,11 +122,21 @@ void rf_exe_dir(char *out, size_t cap) {
 #if defined(__aarch64__)
 static const char *const isa_names[RF_ISA_COUNT] = {"scalar", "neon", "i8mm"};
 #else
-static const char *const isa_names[RF_ISA_COUNT] = {"scalar", "avx2", "avx512"};
+static const char *const isa_names[RF_ISA_COUNT] = {"scalar", "avx2", "avxvnni", "avx512"};
 #endif
 
 const char *rf_isa_name(rf_isa isa) {
     return (unsigned)isa < RF_ISA_COUNT ? isa_names[isa] : "unknown";
+}
+
+bool rf_cpu_has_avxvnni(void) {
+#if defined(__x86_64__)
+    unsigned a, b, c, d;
+    return __builtin_cpu_supports("avx2") && __get_cpuid_count(7, 1, &a, &b, &c, &d) &&
+           (a & 1u << 4);
+#else
+    return false;
+#endif
 }
 
 rf_isa rf_isa_best(void) {
@@ -119,7 +152,7 @@ rf_isa rf_isa_best(void) {
         __builtin_cpu_supports("avx512vnni")) {
         return RF_ISA_AVX512;
     }
-    return RF_ISA_AVX2;
+    return rf_cpu_has_avxvnni() ? RF_ISA_AVXVNNI : RF_ISA_AVX2;
 #elif defined(__aarch64__)
     if (!(getauxval(AT_HWCAP) & HWCAP_ASIMDDP)) return RF_ISA_SCALAR;
     return getauxval(AT_HWCAP2) & HWCAP2_I8MM ? RF_ISA_I8MM : RF_ISA_NEON;

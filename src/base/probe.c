@@ -59,6 +59,10 @@ static void choose(rf_isa isa, rf_probe_fn work[2]) {
     work[1] = f32_plain;
 #if defined(__x86_64__)
     if (isa == RF_ISA_AVX2) work[0] = rf_probe_int8_avx2, work[1] = rf_probe_f32_avx2;
+    if (isa == RF_ISA_AVXVNNI) {
+        work[0] = rf_cpu_has_avxvnni() ? rf_probe_int8_avxvnni : rf_probe_int8_avx2;
+        work[1] = rf_probe_f32_avx2;
+    }
     if (isa == RF_ISA_AVX512) work[0] = rf_probe_int8_avx512, work[1] = rf_probe_f32_avx512;
 #elif defined(__aarch64__)
     if (isa != RF_ISA_SCALAR) work[0] = rf_probe_int8_neon, work[1] = rf_probe_f32_neon;

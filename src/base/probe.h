@@ -19,6 +19,7 @@ RF_CHECKED rf_status rf_probe_machine(rf_isa isa, int n_threads, rf_probe *out, 
  * number of operations done.  Private to probe*.c. */
 typedef uint64_t (*rf_probe_fn)(uint32_t steps);
 uint64_t rf_probe_int8_avx2(uint32_t steps), rf_probe_f32_avx2(uint32_t steps);
+uint64_t rf_probe_int8_avxvnni(uint32_t steps);
 uint64_t rf_probe_int8_avx512(uint32_t steps), rf_probe_f32_avx512(uint32_t steps);
 uint64_t rf_probe_int8_neon(uint32_t steps), rf_probe_f32_neon(uint32_t steps);
 /* A use of v that the compiler cannot see through, in a vector register. */

@@ -238,7 +238,7 @@ static rf_status add_test(rf_bench *b, bool is_prompt, uint32_t n, uint32_t dept
                                              .n = n,
                                              .depth = depth,
                                              .streams = streams,
-                                             .threads = threads ? (int)threads : rf_cpu_count()};
+                                             .threads = threads ? (int)threads : rf_core_count()};
     return RF_OK;
 }
 

@@ -48,7 +48,7 @@ static void check_cpu(report *r) {
     else
         find(r, "instructions", true, "%s kernels%s", rf_isa_name(isa),
              isa == rf_isa_best() ? "" : " (lowered by RF_CPU)");
-    find(r, "processors", true, "%d", rf_cpu_count());
+    find(r, "processors", true, "%d, %d cores", rf_cpu_count(), rf_core_count());
 }
 
 static void check_memory(report *r) {

@@ -316,7 +316,7 @@ static rf_status write_all(job *j, rf_gguf_writer *w, rf_error *e) {
 static rf_status write_file(job *j, const char *path, rf_error *e) {
     rf_gguf_writer *w;
     int n_threads = (int)rf_cli_int(j->c, RF_F_THREADS);
-    RF_TRY(rf_pool_create(&j->pool, n_threads ? n_threads : rf_cpu_count(), e));
+    RF_TRY(rf_pool_create(&j->pool, n_threads ? n_threads : rf_core_count(), e));
     RF_TRY(rf_gguf_writer_open(&w, path, rf_gguf_alignment(j->in), e));
     rf_progress_start(&j->progress, j->c, "quantising", j->old_bytes);
     rf_status s = rf_gguf_copy_split(j->c, w, e);

@@ -546,6 +546,7 @@ static void the_processor_count_follows_the_affinity(void **state) {
     }
     assert_int_equal(sched_setaffinity(0, sizeof one, &one), 0);
     assert_int_equal(rf_cpu_count(), 1);
+    assert_int_equal(rf_core_count(), 1);
     assert_int_equal(sched_setaffinity(0, sizeof all, &all), 0);
 }
 
@@ -557,6 +558,7 @@ static void the_instruction_set_can_be_lowered(void **state) {
     assert_string_equal(rf_isa_name(RF_ISA_I8MM), "i8mm");
 #else
     assert_string_equal(rf_isa_name(RF_ISA_AVX2), "avx2");
+    assert_string_equal(rf_isa_name(RF_ISA_AVXVNNI), "avxvnni");
     assert_string_equal(rf_isa_name(RF_ISA_AVX512), "avx512");
 #endif
     assert_string_equal(rf_isa_name(RF_ISA_COUNT), "unknown");

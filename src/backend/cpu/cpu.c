@@ -17,7 +17,7 @@ static void cpu_close(rf_backend *b) {
 static rf_status cpu_open(rf_backend **out, const rf_backend_opts *o, rf_error *e) {
     *out = NULL;
     rf_isa isa;
-    int n_threads = o && o->n_threads ? o->n_threads : rf_cpu_count();
+    int n_threads = o && o->n_threads ? o->n_threads : rf_core_count();
     RF_TRY(rf_isa_choose(&isa, e));
     rf_backend *b = rf_alloc(1, sizeof *b);
     if (!b) return rf_fail_nomem(e, sizeof *b);
@@ -83,7 +83,7 @@ static rf_status cpu_compile(rf_exec **out, rf_backend *b, const rf_plan *p, con
 static rf_status cpu_measure(rf_need *out, const rf_plan *p, const rf_limits *l,
                              const rf_backend_opts *o, rf_error *e) {
     rf_exec *x;
-    int n_threads = o && o->n_threads ? o->n_threads : rf_cpu_count();
+    int n_threads = o && o->n_threads ? o->n_threads : rf_core_count();
     *out = (rf_need){0};
     RF_TRY(make_exec(&x, NULL, n_threads, p, l, out, e));
     out->weights = p->model->weight_bytes;

@@ -21,6 +21,10 @@ static void fill_tables(void) {
     rf_cpu_mm_avx2(&k);
     rf_cpu_vec_avx2(&k);
     tables[RF_ISA_AVX2] = k;
+    if (rf_isa_best() < RF_ISA_AVXVNNI) return;
+    k.isa = RF_ISA_AVXVNNI;
+    if (rf_cpu_has_avxvnni()) rf_cpu_mm_avxvnni(&k); /* some with AVX-512 lack it */
+    tables[RF_ISA_AVXVNNI] = k;
     if (rf_isa_best() < RF_ISA_AVX512) return;
     k.isa = RF_ISA_AVX512;
     rf_cpu_mm_avx512(&k);

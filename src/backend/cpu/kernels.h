@@ -28,6 +28,7 @@ typedef struct rf_mm {
     const rf_mm_input *act;
     float *dst;
     size_t dst_stride; /* floats */
+    const void *next;  /* weights probably wanted behind these, fetched meanwhile; or NULL */
 } rf_mm;
 
 /* One query head group of attention: the n_q query heads that share one KV head, of one row. */
@@ -81,6 +82,7 @@ size_t rf_mm_scratch_bytes(uint32_t max_act_rows, uint32_t max_cols);
 /* Overrides, one function per file and instruction set (absent on other processors). */
 void rf_cpu_mm_scalar(rf_cpu_kernels *k); /* quant_32, quant_256, matmul */
 void rf_cpu_mm_avx2(rf_cpu_kernels *k);
+void rf_cpu_mm_avxvnni(rf_cpu_kernels *k);
 void rf_cpu_mm_avx512(rf_cpu_kernels *k);
 void rf_cpu_mm_neon(rf_cpu_kernels *k);
 void rf_cpu_mm_i8mm(rf_cpu_kernels *k);

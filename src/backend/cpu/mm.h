@@ -1,10 +1,10 @@
 /* mm.h - what the matrix-product kernels share; private to src/backend/cpu/mm_*.c.
  *
- * Few activation rows (T < RF_MM_TILE_MIN) stream the weights once, straight from the packed
- * blocks (mm_rows_avx2.c).  More rows go through a panel: a stretch of some output rows is
- * unpacked once, transposed so that output rows lie in vector lanes (mm_pack_avx2.c), and
- * multiplied with all activation rows in register tiles (mm_avx2.c, mm_avx512.c).  Both give the
- * bits of mm_scalar.c.  NEON does the same with a panel of its own (mm_neon.c). */
+ * One to three activation rows stream the weights once, straight from the packed blocks
+ * (mm_rows_avx2.c).  More rows go through a panel: a stretch of some output rows is unpacked once
+ * with output rows in vector lanes (mm_quads.h, or mm_pack_avx2.c row by row) and multiplied with
+ * all activation rows in register tiles (mm_avx2.c, mm_avx512.c).  Both give the bits of
+ * mm_scalar.c.  NEON does the same with a panel of its own (mm_neon.c). */
 #pragma once
 #include "backend/cpu/kernels.h"
 
@@ -29,6 +29,8 @@ extern "C" {
 
 enum {
     RF_MM_TILE_MIN = 4,            /* activation rows from which unpacking a panel pays */
+    RF_MM_TILE_FEW = 7,            /* up to so many, panels are one vector high and not two */
+    RF_MM_TILE_WIDTH = 6,          /* most activation rows of a register tile of integers */
     RF_MM_FLOAT_ROWS = 32,         /* most weight rows held decoded to f32 at a time */
     RF_MM_FLOAT_NR = 4,            /* weight rows of a register tile of floats */
     RF_MM_FLOAT_NT = 6,            /* activation rows that go through a panel at a time */
@@ -40,6 +42,12 @@ enum {
 static inline size_t rf_mm_round16(size_t n) { return (n + 15) & ~(size_t)15; }
 static inline const uint8_t *rf_mm_row(const rf_tensor *w, uint32_t r) {
     return (const uint8_t *)w->data + (size_t)r * w->row_bytes;
+}
+
+/* What to fetch while the rows before `row` are multiplied: that row, or what comes behind `end`. */
+static inline const uint8_t *rf_mm_next_row(const rf_mm *mm, uint32_t row, uint32_t end) {
+    if (row < end) return rf_mm_row(mm->w, row);
+    return mm->next ? (const uint8_t *)mm->next : rf_mm_row(mm->w, end - 1);
 }
 
 /* Weight rows in a panel of floats: whole tiles, at least one. */
@@ -67,7 +75,7 @@ void rf_mm_scalar(const rf_mm *mm, uint32_t begin, uint32_t end, void *scratch);
  * and one of RF_INT_256 is
  *   f32 d[lanes], m[lanes]; i16 scale[16][lanes][2] (twice the same, or one and a 0),
  *   scales[8][lanes][2], mins[8][lanes][2] (two neighbours); u8 q[64][lanes][4].
- * Rows beyond the range have d = m = 0. */
+ * Rows beyond the range repeat the last. */
 #define RF_MM_RECORD_32(lanes)  ((size_t)(lanes) * (8 + 32))
 #define RF_MM_RECORD_256(lanes) ((size_t)(lanes) * (8 + 64 + 32 + 32 + 256))
 #define RF_MM_AT_M(lanes)       ((size_t)(lanes)*4)
@@ -77,6 +85,18 @@ void rf_mm_scalar(const rf_mm *mm, uint32_t begin, uint32_t end, void *scratch);
 #define RF_MM_AT_MINS(lanes)    ((size_t)(lanes) * (8 + 64 + 32))
 #define RF_MM_AT_Q_256(lanes)   ((size_t)(lanes) * (8 + 64 + 32 + 32))
 
+/* Packed weights that are wanted soon are fetched little by little, so that memory never rests:
+ * [next, due) lies before us. */
+typedef struct rf_mm_ahead {
+    const uint8_t *next, *due;
+    size_t step; /* by how many bytes each look moves due */
+} rf_mm_ahead;
+static inline void rf_mm_look_ahead(rf_mm_ahead *a) {
+    a->due += a->step;
+    for (; a->next < a->due; a->next += 64)
+        __builtin_prefetch(a->next, 0, 2);
+}
+
 typedef struct rf_mm_pack {
     const rf_tensor *w;
     uint32_t row, n_rows; /* 1 to n_vecs * lanes rows */
@@ -85,18 +105,22 @@ typedef struct rf_mm_pack {
     uint8_t add;      /* added to every q: the format's off, or 0 to keep the signs */
     bool scale_twice; /* RF_INT_256: the scale in both halves, for sums of i16 pairs */
     uint8_t *panel;   /* 64-byte aligned */
+    rf_mm_ahead *ahead;
 } rf_mm_pack;
-void rf_mm_pack_avx2(const rf_mm_pack *p);
+void rf_mm_pack_avx2(const rf_mm_pack *p);   /* 8 lanes */
+void rf_mm_pack_avx512(const rf_mm_pack *p); /* 16 */
+void rf_mm_pack_rows(const rf_mm_pack *p);   /* either: formats that are unpacked row by row */
 
 /* One register tile: n_vecs vectors of weight rows times a few activation rows over the panel's
  * stretch.  Pointers are at the tile's first row and group. */
 typedef struct rf_mm_tile {
     const uint8_t *panel;
     size_t vec_bytes, n_groups;
-    const int8_t *q;     /* [T][q_stride] */
-    const float *d;      /* [T][group_stride] */
-    const int32_t *sum;  /* RF_INT_32: [T][group_stride] */
-    const int16_t *sums; /* RF_INT_256: [T][group_stride * 16] */
+    const int8_t *q;      /* [T][q_stride] */
+    const float *d;       /* [T][group_stride] */
+    const int32_t *sum;   /* RF_INT_32: [T][group_stride] */
+    const int32_t *start; /* RF_INT_32: [T][group_stride], -off * sum: where integer sums start */
+    const int16_t *sums;  /* RF_INT_256: [T][group_stride * 16] */
     size_t q_stride, group_stride;
     int32_t off;
     bool has_min, first; /* first: the sums start at 0 and not at dst */
@@ -104,14 +128,17 @@ typedef struct rf_mm_tile {
     size_t dst_stride;
     uint32_t n_rows;   /* of dst: 1 to n_vecs * lanes */
     const float *bias; /* [n_rows], on the last stretch; or NULL */
+    rf_mm_ahead *ahead;
 } rf_mm_tile;
 typedef void (*rf_mm_tile_fn)(const rf_mm_tile *t);
 
 /* The register tiles of an instruction set for one kind of integers. */
 typedef struct rf_mm_tiles {
-    uint32_t lanes, vecs, widths[4]; /* widths in activation rows, widest first; the last is 1 */
-    bool keep_sign, scale_twice;     /* how to pack */
-    rf_mm_tile_fn one[4], full[4];   /* per width: one vector of weight rows, all of them */
+    uint32_t lanes, vecs, width; /* at most 2 vectors, RF_MM_TILE_WIDTH activation rows */
+    void (*pack)(const rf_mm_pack *p);
+    bool keep_sign, scale_twice; /* how to pack */
+    /* [activation rows - 1]: one vector of weight rows, two */
+    rf_mm_tile_fn one[RF_MM_TILE_WIDTH], two[RF_MM_TILE_WIDTH];
 } rf_mm_tiles;
 /* Integer formats over panels; scratch as for matmul. */
 void rf_mm_panels_avx2(const rf_mm *mm, uint32_t begin, uint32_t end, void *scratch,

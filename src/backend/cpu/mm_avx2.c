@@ -74,8 +74,7 @@ enum {
     LANES = 8,
     VECS = 2,
     WIDTH = 4,
-    TILE_MIN_32 = 9, /* activation rows from which unpacking a panel pays */
-    TILE_MIN_256 = RF_MM_TILE_MIN,
+    TILE_MIN_SIGNED = 9, /* activation rows from which a panel pays for groups of 32 with a sign */
 };
 
 /* Products of k in fours that are added as i16 before they are widened. */
@@ -170,13 +169,14 @@ RF_INLINE void tile_32(tile_mode mode, int nv, int nt, const rf_mm_tile *a) {
     lane_floats acc;
     load_acc(a, nv, nt, &acc);
     for (size_t g = 0; g < a->n_groups; g++) {
+        rf_mm_look_ahead(a->ahead);
         const uint8_t *record = a->panel + g * RF_MM_RECORD_32(LANES);
         lane_ints i;
         RF_UNROLL
         for (int t = 0; t < nt; t++) {
-            int32_t off = a->off * a->sum[(size_t)t * a->group_stride + g];
+            __m256i start = _mm256_set1_epi32(a->start[(size_t)t * a->group_stride + g]);
             for (int v = 0; v < nv; v++)
-                i.v[v][t] = mode == TILE_SIGNED ? _mm256_setzero_si256() : _mm256_set1_epi32(-off);
+                i.v[v][t] = mode == TILE_SIGNED ? _mm256_setzero_si256() : start;
         }
         add_products(mode, nv, nt, 8, a, record + RF_MM_AT_Q_32(LANES), a->q + 32 * g, ones, &i);
         add_scaled(a, nv, nt, record, g, &i, &acc);
@@ -216,6 +216,7 @@ RF_INLINE void tile_256(tile_mode mode, int nv, int nt, const rf_mm_tile *a) {
     lane_floats acc;
     load_acc(a, nv, nt, &acc);
     for (size_t g = 0; g < a->n_groups; g++) {
+        rf_mm_look_ahead(a->ahead);
         const uint8_t *record = a->panel + g * RF_MM_RECORD_256(LANES);
         const uint8_t *q = record + RF_MM_AT_Q_256(LANES);
         lane_ints i;
@@ -253,9 +254,11 @@ RF_INLINE void tile_256(tile_mode mode, int nv, int nt, const rf_mm_tile *a) {
 #define TILE_SET(size, mode) \
     TILE(size, mode, 1, 1)   \
     TILE(size, mode, 1, 2)   \
+    TILE(size, mode, 1, 3)   \
     TILE(size, mode, 1, 4)   \
     TILE(size, mode, 2, 1)   \
     TILE(size, mode, 2, 2)   \
+    TILE(size, mode, 2, 3)   \
     TILE(size, mode, 2, 4)
 TILE_SET(32, TILE_SIGNED)
 TILE_SET(32, TILE_1)
@@ -266,14 +269,14 @@ TILE_SET(256, TILE_1)
 TILE_SET(256, TILE_2)
 TILE_SET(256, TILE_4)
 
-#define TILES(size, mode)                                                                      \
-    {                                                                                          \
-        .lanes = LANES, .vecs = VECS, .widths = {4, 2, 1}, .keep_sign = (mode) == TILE_SIGNED, \
-        .scale_twice = true,                                                                   \
-        .one = {tile_##size##_##mode##_1_4, tile_##size##_##mode##_1_2,                        \
-                tile_##size##_##mode##_1_1},                                                   \
-        .full = {tile_##size##_##mode##_2_4, tile_##size##_##mode##_2_2,                       \
-                 tile_##size##_##mode##_2_1},                                                  \
+#define TILES(size, mode)                                                      \
+    {                                                                          \
+        .lanes = LANES, .vecs = VECS, .width = WIDTH, .pack = rf_mm_pack_avx2, \
+        .keep_sign = (mode) == TILE_SIGNED, .scale_twice = true,               \
+        .one = {tile_##size##_##mode##_1_1, tile_##size##_##mode##_1_2,        \
+                tile_##size##_##mode##_1_3, tile_##size##_##mode##_1_4},       \
+        .two = {tile_##size##_##mode##_2_1, tile_##size##_##mode##_2_2,        \
+                tile_##size##_##mode##_2_3, tile_##size##_##mode##_2_4},       \
     }
 static const rf_mm_tiles tiles_32[4] = {TILES(32, TILE_SIGNED), TILES(32, TILE_1),
                                         TILES(32, TILE_2), TILES(32, TILE_4)};
@@ -282,30 +285,51 @@ static const rf_mm_tiles tiles_256[4] = {TILES(256, TILE_SIGNED), TILES(256, TIL
 
 /* ---- panels ---- */
 
-/* All activation rows times one packed stretch. */
-static void run_tiles(const rf_mm_tiles *tiles, const rf_mm *mm, rf_mm_tile tile, uint32_t n_vecs) {
+/* All activation rows times one packed stretch, in parts of about the same size. */
+static void run_tiles(const rf_mm_tiles *tiles, uint32_t n_act, rf_mm_tile tile, uint32_t n_vecs) {
     const rf_mm_tile start = tile;
-    bool full = n_vecs == tiles->vecs;
-    for (uint32_t v = 0; v < n_vecs; v += full ? tiles->vecs : 1) {
+    const uint32_t step = n_vecs == tiles->vecs ? n_vecs : 1;
+    for (uint32_t v = 0; v < n_vecs; v += step) {
+        const rf_mm_tile_fn *run = step == 1 ? tiles->one : tiles->two;
         uint32_t row = v * tiles->lanes, left = start.n_rows - row;
         tile = start;
         tile.panel += v * start.vec_bytes;
         tile.dst += row;
         if (tile.bias) tile.bias += row;
-        tile.n_rows = full || left < tiles->lanes ? left : tiles->lanes;
-        uint32_t t = 0;
-        for (int i = 0; t < mm->act->n_rows; i++) {
-            uint32_t width = tiles->widths[i];
-            for (; t + width <= mm->act->n_rows; t += width) {
-                (full ? tiles->full : tiles->one)[i](&tile);
-                tile.q += width * tile.q_stride;
-                tile.d += width * tile.group_stride;
-                tile.sum += width * tile.group_stride;
-                tile.sums += width * tile.group_stride * 16;
-                tile.dst += width * tile.dst_stride;
-            }
+        tile.n_rows = left < step * tiles->lanes ? left : step * tiles->lanes;
+        uint32_t n_parts = (n_act + tiles->width - 1) / tiles->width;
+        for (uint32_t t = 0, width; t < n_act; t += width, n_parts--) {
+            width = (n_act - t + n_parts - 1) / n_parts;
+            run[width - 1](&tile);
+            tile.q += width * tile.q_stride;
+            tile.d += width * tile.group_stride;
+            tile.sum += width * tile.group_stride;
+            tile.start += width * tile.group_stride;
+            tile.sums += width * tile.group_stride * 16;
+            tile.dst += width * tile.dst_stride;
         }
     }
+}
+
+/* Turns to the memory of the up to `most` rows from `row` on, or of what comes behind them; returns
+ * its bytes. */
+static size_t look_at_rows(const rf_mm *mm, uint32_t row, uint32_t end, uint32_t most,
+                           rf_mm_ahead *ahead) {
+    uint32_t n = row == end && mm->next ? most : end - row < most ? end - row : most;
+    ahead->next = ahead->due = rf_mm_next_row(mm, row, end);
+    return n * mm->w->row_bytes;
+}
+
+/* Packs a stretch and multiplies it with all activation rows; meanwhile `fetch` bytes of the next
+ * weights are fetched. */
+static void run_stretch(const rf_mm_tiles *tiles, rf_mm_pack *pack, const rf_mm_tile *tile,
+                        uint32_t n_act, size_t fetch) {
+    const uint32_t n_parts = (n_act + tiles->width - 1) / tiles->width;
+    const uint32_t n_rounds = pack->n_vecs == tiles->vecs ? 1 : pack->n_vecs;
+    pack->ahead->step = fetch / 2 / (pack->n_vecs * pack->n_groups);
+    tiles->pack(pack);
+    pack->ahead->step = fetch / 2 / ((size_t)n_parts * n_rounds * pack->n_groups);
+    run_tiles(tiles, n_act, *tile, pack->n_vecs);
 }
 
 void rf_mm_panels_avx2(const rf_mm *mm, uint32_t begin, uint32_t end, void *scratch,
@@ -313,15 +337,24 @@ void rf_mm_panels_avx2(const rf_mm *mm, uint32_t begin, uint32_t end, void *scra
     const rf_mm_input *a = mm->act;
     const rf_dtype_info *info = rf_dtype_get(mm->w->type);
     const bool is_256 = info->view == RF_INT_256;
-    const uint32_t lanes = tiles->lanes, per_panel = lanes * tiles->vecs;
+    const uint32_t lanes = tiles->lanes;
+    const uint32_t per_panel = a->n_rows > RF_MM_TILE_FEW ? lanes * tiles->vecs : lanes;
     const size_t group = is_256 ? 256 : 32, n_groups = a->n_cols / group;
     const size_t record = is_256 ? RF_MM_RECORD_256(lanes) : RF_MM_RECORD_32(lanes);
     const size_t stretch = 8192 / lanes / group; /* groups that fit into the first-level cache */
     const uint8_t off = rf_mm_range_of(mm->w->type).off;
-    int16_t *sums = (int16_t *)(void *)((uint8_t *)scratch + RF_MM_PANEL_BYTES);
+    void *more = (uint8_t *)scratch + RF_MM_PANEL_BYTES;
+    int16_t *sums = more;  /* RF_INT_256 */
+    int32_t *start = more; /* RF_INT_32 */
+    rf_mm_ahead ahead;
+    ahead.step = look_at_rows(mm, begin, end, per_panel, &ahead);
+    rf_mm_look_ahead(&ahead);
     if (is_256) rf_mm_sums16_avx2(a, sums);
+    for (size_t i = 0; !is_256 && i < a->n_rows * n_groups; i++)
+        start[i] = -(int32_t)off * a->sum[i];
     for (uint32_t row = begin; row < end; row += per_panel) {
         uint32_t n_rows = end - row < per_panel ? end - row : per_panel;
+        size_t fetch = look_at_rows(mm, row + n_rows, end, per_panel, &ahead);
         for (size_t g = 0; g < n_groups; g += stretch) {
             size_t n = n_groups - g < stretch ? n_groups - g : stretch;
             rf_mm_pack pack = {.w = mm->w,
@@ -333,15 +366,16 @@ void rf_mm_panels_avx2(const rf_mm *mm, uint32_t begin, uint32_t end, void *scra
                                .n_vecs = (n_rows + lanes - 1) / lanes,
                                .add = tiles->keep_sign ? 0 : off,
                                .scale_twice = tiles->scale_twice,
-                               .panel = scratch};
-            rf_mm_pack_avx2(&pack);
+                               .panel = scratch,
+                               .ahead = &ahead};
             rf_mm_tile tile = {.panel = scratch,
                                .vec_bytes = record * n,
                                .n_groups = n,
                                .q = a->q + g * group,
                                .d = a->d + g,
                                .sum = a->sum + (is_256 ? 0 : g),
-                               .sums = sums + 16 * g,
+                               .start = start + (is_256 ? 0 : g),
+                               .sums = sums + (is_256 ? 16 * g : 0),
                                .q_stride = a->n_cols,
                                .group_stride = n_groups,
                                .off = off,
@@ -350,8 +384,9 @@ void rf_mm_panels_avx2(const rf_mm *mm, uint32_t begin, uint32_t end, void *scra
                                .dst = mm->dst + row,
                                .dst_stride = mm->dst_stride,
                                .n_rows = n_rows,
-                               .bias = mm->bias && g + n == n_groups ? mm->bias + row : NULL};
-            run_tiles(tiles, mm, tile, pack.n_vecs);
+                               .bias = mm->bias && g + n == n_groups ? mm->bias + row : NULL,
+                               .ahead = &ahead};
+            run_stretch(tiles, &pack, &tile, a->n_rows, fetch / n_groups * n);
         }
     }
 }
@@ -362,14 +397,15 @@ static void matmul(const rf_mm *mm, uint32_t begin, uint32_t end, void *scratch)
     if (begin >= end || mm->act->n_rows == 0) return;
     if (mm->act->view == RF_INT_NONE) {
         rf_mm_float_avx2(mm, begin, end, scratch);
-    } else if (mm->act->n_rows < (mm->act->view == RF_INT_32 ? TILE_MIN_32 : TILE_MIN_256)) {
-        rf_mm_rows_avx2(mm, begin, end, scratch);
-    } else {
-        uint8_t u_max = rf_mm_range_of(mm->w->type).u_max;
-        int mode = u_max <= 32 ? 3 : u_max <= 64 ? 2 : u_max <= 128 ? 1 : 0;
-        rf_mm_panels_avx2(mm, begin, end, scratch,
-                          mm->act->view == RF_INT_32 ? &tiles_32[mode] : &tiles_256[mode]);
+        return;
     }
+    const bool is_32 = mm->act->view == RF_INT_32;
+    const uint8_t u_max = rf_mm_range_of(mm->w->type).u_max;
+    const int mode = u_max <= 32 ? 3 : u_max <= 64 ? 2 : u_max <= 128 ? 1 : 0;
+    if (mm->act->n_rows < (is_32 && mode == 0 ? TILE_MIN_SIGNED : RF_MM_TILE_MIN))
+        rf_mm_rows_avx2(mm, begin, end, scratch);
+    else
+        rf_mm_panels_avx2(mm, begin, end, scratch, is_32 ? &tiles_32[mode] : &tiles_256[mode]);
 }
 
 void rf_cpu_mm_avx2(rf_cpu_kernels *k) {

@@ -58,6 +58,60 @@ static inline rf_mm_format rf_mm_format_of(rf_dtype t) {
     return rf_dtype_get(t)->view == RF_INT_32 ? RF_MM_ANY_32 : RF_MM_ANY_256;
 }
 
+/* Of the formats whose blocks are read in place. */
+RF_INLINE size_t rf_mm_block_bytes(rf_mm_format f) {
+    switch (f) {
+    case RF_MM_Q4_0:
+        return sizeof(rf_block_q4_0);
+    case RF_MM_Q4_1:
+        return sizeof(rf_block_q4_1);
+    case RF_MM_Q5_0:
+        return sizeof(rf_block_q5_0);
+    case RF_MM_Q5_1:
+        return sizeof(rf_block_q5_1);
+    case RF_MM_Q8_0:
+        return sizeof(rf_block_q8_0);
+    case RF_MM_IQ4_NL:
+        return sizeof(rf_block_iq4_nl);
+    case RF_MM_MXFP4:
+        return sizeof(rf_block_mxfp4);
+    case RF_MM_Q4_K:
+        return sizeof(rf_block_q4_k);
+    case RF_MM_Q5_K:
+        return sizeof(rf_block_q5_k);
+    case RF_MM_Q6_K:
+        return sizeof(rf_block_q6_k);
+    case RF_MM_IQ4_XS:
+        return sizeof(rf_block_iq4_xs);
+    case RF_MM_Q2_K:
+        return sizeof(rf_block_q2_k);
+    case RF_MM_Q3_K:
+        return sizeof(rf_block_q3_k);
+    case RF_MM_IQ2_XXS:
+        return sizeof(rf_block_iq2_xxs);
+    case RF_MM_IQ2_XS:
+        return sizeof(rf_block_iq2_xs);
+    case RF_MM_IQ2_S:
+        return sizeof(rf_block_iq2_s);
+    case RF_MM_IQ3_XXS:
+        return sizeof(rf_block_iq3_xxs);
+    case RF_MM_IQ3_S:
+        return sizeof(rf_block_iq3_s);
+    case RF_MM_IQ1_S:
+        return sizeof(rf_block_iq1_s);
+    case RF_MM_IQ1_M:
+        return sizeof(rf_block_iq1_m);
+    case RF_MM_TQ1_0:
+        return sizeof(rf_block_tq1_0);
+    case RF_MM_TQ2_0:
+        return sizeof(rf_block_tq2_0);
+    case RF_MM_ANY_32:
+    case RF_MM_ANY_256:
+        break;
+    }
+    return 0;
+}
+
 /* Code books and ternary formats. */
 RF_INLINE bool rf_is_grid(rf_mm_format f) { return f >= RF_MM_IQ2_XXS && f <= RF_MM_TQ2_0; }
 
@@ -90,14 +144,6 @@ RF_INLINE uint16_t rf_get_u16(const void *p) {
 }
 RF_INLINE float rf_get_f16(const void *p) { return _cvtsh_ss(rf_get_u16(p)); }
 
-/* 2^(e - 128): bits of f32, subnormal for e < 2. */
-RF_INLINE float rf_e8m0_half(uint8_t e) {
-    uint32_t bits = e >= 2 ? (uint32_t)(e - 1) << 23 : 0x00200000u << e;
-    float f;
-    memcpy(&f, &bits, sizeof f);
-    return f;
-}
-
 /* Two unaligned 16-byte loads side by side. */
 RF_INLINE __m256i rf_two_128(const void *low, const void *high) {
     return _mm256_inserti128_si256(_mm256_castsi128_si256(rf_load_128(low)), rf_load_128(high), 1);
@@ -112,14 +158,19 @@ RF_INLINE __m256i rf_code_book(rf_mm_format f) {
         _mm_setr_epi8(-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113));
 }
 
-/* 16 fifth bits of two rows (low halves of a and b) as bytes of 0 or 16. */
-RF_INLINE __m256i rf_fifth_bits(uint32_t a, uint32_t b) {
+/* The fifth bits of two rows, 32 of each in a dword: of elements 0..15 as bytes of 0 or 16 in *low,
+ * of elements 16..31 in *high. */
+RF_INLINE void rf_fifth_bits(const uint8_t *a, const uint8_t *b, __m256i *low, __m256i *high) {
     const __m256i spread = _mm256_setr_epi8(0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 0, 0, 0,
                                             0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1);
     const __m256i bit = _mm256_set1_epi64x((long long)0x8040201008040201u);
-    __m256i v = _mm256_setr_m128i(_mm_cvtsi32_si128((int)a), _mm_cvtsi32_si128((int)b));
-    v = _mm256_and_si256(_mm256_shuffle_epi8(v, spread), bit);
-    return _mm256_and_si256(_mm256_cmpeq_epi8(v, bit), _mm256_set1_epi8(16));
+    const __m256i sixteen = _mm256_set1_epi8(16), two = _mm256_set1_epi8(2);
+    __m256i v = _mm256_setr_m128i(_mm_cvtsi32_si128((int)rf_get_u32(a)),
+                                  _mm_cvtsi32_si128((int)rf_get_u32(b)));
+    *low = _mm256_and_si256(_mm256_shuffle_epi8(v, spread), bit);
+    *high = _mm256_and_si256(_mm256_shuffle_epi8(v, _mm256_or_si256(spread, two)), bit);
+    *low = _mm256_and_si256(_mm256_cmpeq_epi8(*low, bit), sixteen);
+    *high = _mm256_and_si256(_mm256_cmpeq_epi8(*high, bit), sixteen);
 }
 
 /* A group of 32 of two rows: *low = elements 0..15 of a and of b, *high = elements 16..31.
@@ -142,9 +193,10 @@ RF_INLINE void rf_load_pair(rf_mm_format f, const uint8_t *a, const uint8_t *b, 
     *low = _mm256_and_si256(v, mask);
     *high = _mm256_and_si256(_mm256_srli_epi16(v, 4), mask);
     if (f == RF_MM_Q5_0 || f == RF_MM_Q5_1) {
-        uint32_t ha = rf_get_u32(a + at - 4), hb = rf_get_u32(b + at - 4);
-        *low = _mm256_or_si256(*low, rf_fifth_bits(ha, hb));
-        *high = _mm256_or_si256(*high, rf_fifth_bits(ha >> 16, hb >> 16));
+        __m256i fifth_low, fifth_high;
+        rf_fifth_bits(a + at - 4, b + at - 4, &fifth_low, &fifth_high);
+        *low = _mm256_or_si256(*low, fifth_low);
+        *high = _mm256_or_si256(*high, fifth_high);
     }
     if (f == RF_MM_IQ4_NL || f == RF_MM_MXFP4) {
         *low = _mm256_shuffle_epi8(rf_code_book(f), *low);

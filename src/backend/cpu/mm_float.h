@@ -27,7 +27,11 @@ RF_INLINE lanes load_w(float_kind kind, const uint8_t *p) {
 
 /* ---- few activation rows ---- */
 
-enum { FEW_NR = 4, FEW_NT = RF_MM_TILE_MIN - 1 };
+enum {
+    FEW_NR = 4,
+    FEW_NT = RF_MM_TILE_MIN - 1,
+    FEW_SHORT = 4096, /* bytes: of shorter rows one at a time keeps memory busier than four */
+};
 
 /* The lanes of nr x nt outputs. */
 typedef struct few_lanes {
@@ -109,7 +113,11 @@ RF_INLINE void few_rows(float_kind kind, int nr, int nt, const rf_mm *mm, const 
         float out[FEW_NT * FEW_NR];
         for (uint32_t r = 0; r < (uint32_t)nr; r++)
             wr[r] = w + (r0 + r < n_rows ? r0 + r : n_rows - 1) * stride;
-        const uint8_t *next = n_rows - r0 > (uint32_t)nr ? wr[0] + (size_t)nr * stride : wr[0];
+        const uint8_t *next = wr[0];
+        if (n_rows - r0 > (uint32_t)nr)
+            next += (size_t)nr * stride;
+        else if (mm->next)
+            next = mm->next;
         few_outputs(kind, nr, nt, wr, next, x, a->n_cols, out);
         for (uint32_t r = 0; r < (uint32_t)nr && r0 + r < n_rows; r++)
             for (int t = 0; t < nt; t++) {
@@ -124,7 +132,10 @@ RF_INLINE void few_of_kind(float_kind kind, const rf_mm *mm, const uint8_t *w, s
                            uint32_t row, uint32_t n_rows) {
     switch (mm->act->n_rows) {
     case 1:
-        few_rows(kind, 4, 1, mm, w, stride, row, n_rows);
+        if (stride < FEW_SHORT)
+            few_rows(kind, 1, 1, mm, w, stride, row, n_rows);
+        else
+            few_rows(kind, 4, 1, mm, w, stride, row, n_rows);
         break;
     case 2:
         few_rows(kind, 3, 2, mm, w, stride, row, n_rows);

@@ -1,8 +1,11 @@
 /* mm_pack_avx2.c - unpacks a stretch of some weight rows into a panel, rows in lanes (mm.h).
  *
- * Each lane's group is first unpacked in order of k, then 8 rows by 8 dwords are transposed at a
- * time. Hot formats use the vector loaders of mm_avx2.h, the others their unpack(). */
-#include "backend/cpu/mm_avx2.h"
+ * Most formats are gathered with rows in lanes and then unpacked (mm_quads.h).  Code books, and
+ * formats that only have their unpack(), go row by row: each lane's group is unpacked in order of
+ * k, then 8 rows by 8 dwords are transposed at a time. */
+#include "backend/cpu/mm_vec_avx2.h"
+
+#include "backend/cpu/mm_quads.h"
 
 enum { MAX_LANES = 16 };
 
@@ -50,36 +53,14 @@ RF_INLINE void transpose_8x8(const void *src, size_t src_stride, uint8_t add, ui
     }
 }
 
-RF_INLINE void read_32(rf_mm_format f, const rf_mm_pack *p, const uint8_t *const *rows, size_t g,
-                       lane_group *out) {
+static void read_32(const rf_mm_pack *p, const uint8_t *const *rows, size_t g, lane_group *out) {
     const rf_dtype_info *info = rf_dtype_get(p->w->type);
-    for (uint32_t l = 0; l < p->lanes; l += 2) {
-        const uint8_t *a = rows[l], *b = rows[l + 1];
-        __m256i low, high;
-        if (f == RF_MM_ANY_32) {
-            rf_int_group any[2];
-            info->unpack(a, g, &any[0]);
-            info->unpack(b, g, &any[1]);
-            rf_load_pair(f, (const uint8_t *)any[0].q, (const uint8_t *)any[1].q, &low, &high);
-            for (uint32_t i = 0; i < 2; i++) {
-                out->d[l + i] = any[i].d;
-                out->m[l + i] = any[i].m;
-            }
-        } else {
-            a += g * info->block_bytes;
-            b += g * info->block_bytes;
-            rf_load_pair(f, a, b, &low, &high);
-            out->d[l] = f == RF_MM_MXFP4 ? rf_e8m0_half(*a) : rf_get_f16(a);
-            out->d[l + 1] = f == RF_MM_MXFP4 ? rf_e8m0_half(*b) : rf_get_f16(b);
-            if (info->has_min) {
-                out->m[l] = rf_get_f16(a + 2);
-                out->m[l + 1] = rf_get_f16(b + 2);
-            }
-        }
-        _mm_storeu_si128((__m128i *)out->q[l], _mm256_castsi256_si128(low));
-        _mm_storeu_si128((__m128i *)(out->q[l] + 16), _mm256_castsi256_si128(high));
-        _mm_storeu_si128((__m128i *)out->q[l + 1], _mm256_extracti128_si256(low, 1));
-        _mm_storeu_si128((__m128i *)(out->q[l + 1] + 16), _mm256_extracti128_si256(high, 1));
+    for (uint32_t l = 0; l < p->lanes; l++) {
+        rf_int_group any;
+        info->unpack(rows[l], g, &any);
+        memcpy(out->q[l], any.q, 32);
+        out->d[l] = any.d;
+        out->m[l] = any.m;
     }
 }
 
@@ -94,12 +75,8 @@ RF_INLINE void read_256(rf_mm_format f, const rf_mm_pack *p, const uint8_t *cons
             src = &any;
             out->d[l] = any.d;
             out->m[l] = any.m;
-        } else if (rf_is_grid(f)) {
-            out->d[l] = rf_grid_d(f, src);
         } else {
-            const uint8_t *d = (const uint8_t *)src + rf_d_offset(f);
-            out->d[l] = rf_get_f16(d);
-            if (rf_mm_has_dmin(f)) out->m[l] = -rf_get_f16(d + 2);
+            out->d[l] = rf_grid_d(f, src);
         }
         __m256i w[8];
         rf_load_group(f, src, w);
@@ -129,8 +106,8 @@ static void split_scales(const rf_mm_pack *p, const uint8_t *pairs, uint8_t *sin
 }
 
 /* Writes the record of one vector and group. */
-static void write_record(const rf_mm_pack *p, bool is_256, uint8_t add, const lane_group *in,
-                         uint8_t *record) {
+static void write_rows(const rf_mm_pack *p, bool is_256, uint8_t add, const lane_group *in,
+                       uint8_t *record) {
     size_t lanes = p->lanes, row = 4 * lanes;
     memcpy(record, in->d, row);
     memcpy(record + RF_MM_AT_M(lanes), in->m, row);
@@ -148,107 +125,53 @@ static void write_record(const rf_mm_pack *p, bool is_256, uint8_t add, const la
     if (is_256) split_scales(p, record + RF_MM_AT_SCALES(lanes), record + RF_MM_AT_SCALE(lanes));
 }
 
-RF_INLINE void pack(rf_mm_format f, const rf_mm_pack *p) {
+RF_INLINE void pack_rows(rf_mm_format f, const rf_mm_pack *p) {
     const bool is_256 = f >= RF_MM_Q4_K;
     size_t record_bytes = is_256 ? RF_MM_RECORD_256(p->lanes) : RF_MM_RECORD_32(p->lanes);
     uint8_t add = rf_mm_is_signed(f) ? p->add : 0; /* the other loaders have added it */
     uint8_t *record = p->panel;
     for (uint32_t v = 0; v < p->n_vecs; v++) {
         const uint8_t *rows[MAX_LANES];
-        uint32_t first = v * p->lanes, n = 0; /* n: rows of this vector that exist */
         for (uint32_t l = 0; l < p->lanes; l++) {
-            bool exists = first + l < p->n_rows;
-            n += exists;
-            rows[l] = rf_mm_row(p->w, p->row + (exists ? first + l : p->n_rows - 1));
+            uint32_t row = v * p->lanes + l;
+            rows[l] = rf_mm_row(p->w, p->row + (row < p->n_rows ? row : p->n_rows - 1));
         }
         for (size_t g = p->group; g < p->group + p->n_groups; g++) {
             lane_group in;
             memset(in.m, 0, sizeof in.m);
+            rf_mm_look_ahead(p->ahead);
             if (is_256)
                 read_256(f, p, rows, g, &in);
             else
-                read_32(f, p, rows, g, &in);
-            for (uint32_t l = n; l < p->lanes; l++)
-                in.d[l] = in.m[l] = 0;
-            write_record(p, is_256, add, &in, record);
+                read_32(p, rows, g, &in);
+            write_rows(p, is_256, add, &in, record);
             record += record_bytes;
         }
     }
 }
 
-void rf_mm_pack_avx2(const rf_mm_pack *p) {
-    switch (rf_mm_format_of(p->w->type)) {
-    case RF_MM_Q4_0:
-        pack(RF_MM_Q4_0, p);
-        break;
-    case RF_MM_Q4_1:
-        pack(RF_MM_Q4_1, p);
-        break;
-    case RF_MM_Q5_0:
-        pack(RF_MM_Q5_0, p);
-        break;
-    case RF_MM_Q5_1:
-        pack(RF_MM_Q5_1, p);
-        break;
-    case RF_MM_Q8_0:
-        pack(RF_MM_Q8_0, p);
-        break;
-    case RF_MM_IQ4_NL:
-        pack(RF_MM_IQ4_NL, p);
-        break;
-    case RF_MM_MXFP4:
-        pack(RF_MM_MXFP4, p);
-        break;
-    case RF_MM_ANY_32:
-        pack(RF_MM_ANY_32, p);
-        break;
-    case RF_MM_Q4_K:
-        pack(RF_MM_Q4_K, p);
-        break;
-    case RF_MM_Q5_K:
-        pack(RF_MM_Q5_K, p);
-        break;
-    case RF_MM_Q6_K:
-        pack(RF_MM_Q6_K, p);
-        break;
-    case RF_MM_IQ4_XS:
-        pack(RF_MM_IQ4_XS, p);
-        break;
-    case RF_MM_Q2_K:
-        pack(RF_MM_Q2_K, p);
-        break;
-    case RF_MM_Q3_K:
-        pack(RF_MM_Q3_K, p);
-        break;
-    case RF_MM_IQ2_XXS:
-        pack(RF_MM_IQ2_XXS, p);
-        break;
-    case RF_MM_IQ2_XS:
-        pack(RF_MM_IQ2_XS, p);
-        break;
-    case RF_MM_IQ2_S:
-        pack(RF_MM_IQ2_S, p);
-        break;
-    case RF_MM_IQ3_XXS:
-        pack(RF_MM_IQ3_XXS, p);
-        break;
-    case RF_MM_IQ3_S:
-        pack(RF_MM_IQ3_S, p);
-        break;
-    case RF_MM_IQ1_S:
-        pack(RF_MM_IQ1_S, p);
-        break;
-    case RF_MM_IQ1_M:
-        pack(RF_MM_IQ1_M, p);
-        break;
-    case RF_MM_TQ1_0:
-        pack(RF_MM_TQ1_0, p);
-        break;
-    case RF_MM_TQ2_0:
-        pack(RF_MM_TQ2_0, p);
-        break;
-    case RF_MM_ANY_256:
-        pack(RF_MM_ANY_256, p);
-        break;
-    }
+void rf_mm_pack_rows(const rf_mm_pack *p) {
+    rf_mm_format f = rf_mm_format_of(p->w->type);
+    if (f == RF_MM_ANY_32)
+        pack_rows(RF_MM_ANY_32, p);
+    else if (f == RF_MM_IQ2_XXS)
+        pack_rows(RF_MM_IQ2_XXS, p);
+    else if (f == RF_MM_IQ2_XS)
+        pack_rows(RF_MM_IQ2_XS, p);
+    else if (f == RF_MM_IQ2_S)
+        pack_rows(RF_MM_IQ2_S, p);
+    else if (f == RF_MM_IQ3_XXS)
+        pack_rows(RF_MM_IQ3_XXS, p);
+    else if (f == RF_MM_IQ3_S)
+        pack_rows(RF_MM_IQ3_S, p);
+    else if (f == RF_MM_IQ1_S)
+        pack_rows(RF_MM_IQ1_S, p);
+    else if (f == RF_MM_IQ1_M)
+        pack_rows(RF_MM_IQ1_M, p);
+    else if (f == RF_MM_TQ1_0)
+        pack_rows(RF_MM_TQ1_0, p);
+    else
+        pack_rows(RF_MM_ANY_256, p);
 }
+
+void rf_mm_pack_avx2(const rf_mm_pack *p) { pack_panel(p); }

@@ -65,60 +65,6 @@ RF_INLINE void store_rows(const rf_mm *mm, uint32_t row, uint32_t n, size_t t, c
         dst[r] = mm->bias ? acc[r] + mm->bias[row + r] : acc[r];
 }
 
-/* Of the formats that are read in place. */
-RF_INLINE size_t block_bytes(rf_mm_format f) {
-    switch (f) {
-    case RF_MM_Q4_0:
-        return sizeof(rf_block_q4_0);
-    case RF_MM_Q4_1:
-        return sizeof(rf_block_q4_1);
-    case RF_MM_Q5_0:
-        return sizeof(rf_block_q5_0);
-    case RF_MM_Q5_1:
-        return sizeof(rf_block_q5_1);
-    case RF_MM_Q8_0:
-        return sizeof(rf_block_q8_0);
-    case RF_MM_IQ4_NL:
-        return sizeof(rf_block_iq4_nl);
-    case RF_MM_MXFP4:
-        return sizeof(rf_block_mxfp4);
-    case RF_MM_Q4_K:
-        return sizeof(rf_block_q4_k);
-    case RF_MM_Q5_K:
-        return sizeof(rf_block_q5_k);
-    case RF_MM_Q6_K:
-        return sizeof(rf_block_q6_k);
-    case RF_MM_IQ4_XS:
-        return sizeof(rf_block_iq4_xs);
-    case RF_MM_Q2_K:
-        return sizeof(rf_block_q2_k);
-    case RF_MM_Q3_K:
-        return sizeof(rf_block_q3_k);
-    case RF_MM_IQ2_XXS:
-        return sizeof(rf_block_iq2_xxs);
-    case RF_MM_IQ2_XS:
-        return sizeof(rf_block_iq2_xs);
-    case RF_MM_IQ2_S:
-        return sizeof(rf_block_iq2_s);
-    case RF_MM_IQ3_XXS:
-        return sizeof(rf_block_iq3_xxs);
-    case RF_MM_IQ3_S:
-        return sizeof(rf_block_iq3_s);
-    case RF_MM_IQ1_S:
-        return sizeof(rf_block_iq1_s);
-    case RF_MM_IQ1_M:
-        return sizeof(rf_block_iq1_m);
-    case RF_MM_TQ1_0:
-        return sizeof(rf_block_tq1_0);
-    case RF_MM_TQ2_0:
-        return sizeof(rf_block_tq2_0);
-    case RF_MM_ANY_32:
-    case RF_MM_ANY_256:
-        break;
-    }
-    return 0;
-}
-
 typedef struct eight_rows {
     const uint8_t *p[ROWS_32]; /* the blocks of this step */
     rf_int_group any[ROWS_32]; /* RF_MM_ANY_32 */
@@ -192,7 +138,7 @@ RF_INLINE void rows_32(rf_mm_format f, int nt, const rf_mm *mm, uint32_t begin, 
         __m256 acc[MAX_T];
         for (int t = 0; t < nt; t++)
             acc[t] = _mm256_setzero_ps();
-        const uint8_t *next = rf_mm_row(mm->w, end - row > ROWS_32 ? row + ROWS_32 : row);
+        const uint8_t *next = rf_mm_next_row(mm, row + ROWS_32, end);
         for (size_t g = 0; g < a->n_cols / 32; g++) {
             if (f == RF_MM_ANY_32) {
                 for (int r = 0; r < ROWS_32; r++)
@@ -200,9 +146,9 @@ RF_INLINE void rows_32(rf_mm_format f, int nt, const rf_mm *mm, uint32_t begin, 
                 group_32(f, nt, a, g, &e, off, acc);
             } else {
                 group_32(f, nt, a, g, &e, off, acc);
-                prefetch(next + g * ROWS_32 * block_bytes(f), ROWS_32 * block_bytes(f));
+                prefetch(next + g * ROWS_32 * rf_mm_block_bytes(f), ROWS_32 * rf_mm_block_bytes(f));
                 for (int r = 0; r < ROWS_32; r++)
-                    e.p[r] += block_bytes(f);
+                    e.p[r] += rf_mm_block_bytes(f);
             }
         }
         for (int t = 0; t < nt; t++) {
@@ -302,9 +248,9 @@ RF_INLINE void four_rows_256(rf_mm_format f, int nt, const rf_mm *mm, const uint
             acc[t] = _mm_fmadd_ps(value, _mm_mul_ps(m, xd), acc[t]);
         }
         if (f == RF_MM_ANY_256) continue;
-        prefetch(next + g * ROWS_256 * block_bytes(f), ROWS_256 * block_bytes(f));
+        prefetch(next + g * ROWS_256 * rf_mm_block_bytes(f), ROWS_256 * rf_mm_block_bytes(f));
         for (int r = 0; r < ROWS_256; r++)
-            p[r] += block_bytes(f);
+            p[r] += rf_mm_block_bytes(f);
     }
 }
 
@@ -318,7 +264,7 @@ RF_INLINE void rows_256(rf_mm_format f, int nt, const rf_mm *mm, uint32_t begin,
         __m128 acc[MAX_T];
         for (int t = 0; t < nt; t++)
             acc[t] = _mm_setzero_ps();
-        const uint8_t *next = rf_mm_row(mm->w, end - row > ROWS_256 ? row + ROWS_256 : row);
+        const uint8_t *next = rf_mm_next_row(mm, row + ROWS_256, end);
         four_rows_256(f, nt, mm, p, next, sums, acc);
         for (int t = 0; t < nt; t++) {
             float out[ROWS_256];
@@ -373,9 +319,9 @@ static const rows_fn variants[][MAX_T] = {
     ENTRY(IQ3_S), ENTRY(IQ1_S),  ENTRY(IQ1_M),   ENTRY(TQ1_0),  ENTRY(TQ2_0), ENTRY(ANY_256),
 };
 
-/* Rows [begin, end) for activation rows [t, t + n). */
-static void some_rows(const rf_mm *mm, uint32_t begin, uint32_t end, const int16_t *sums,
-                      uint32_t t, uint32_t n) {
+/* Rows [begin, end) for activation rows [t, t + n); next: see rf_mm. */
+static void some_rows(const rf_mm *mm, uint32_t begin, uint32_t end, const void *next,
+                      const int16_t *sums, uint32_t t, uint32_t n) {
     const size_t cols = mm->act->n_cols, group = mm->act->view == RF_INT_256 ? 256 : 32;
     rf_mm_input a = *mm->act;
     rf_mm part = *mm;
@@ -384,6 +330,7 @@ static void some_rows(const rf_mm *mm, uint32_t begin, uint32_t end, const int16
     a.d += t * (cols / group);
     if (group == 32) a.sum += t * (cols / group);
     part.act = &a;
+    part.next = next;
     part.dst += t * mm->dst_stride;
     variants[rf_mm_format_of(mm->w->type)][n - 1](&part, begin, end, sums + t * (cols / 16));
 }
@@ -395,9 +342,10 @@ void rf_mm_rows_avx2(const rf_mm *mm, uint32_t begin, uint32_t end, void *scratc
     if (mm->act->view == RF_INT_256) rf_mm_sums16_avx2(mm->act, sums);
     for (uint32_t row = begin; row < end; row += step) {
         uint32_t last = end - row < step ? end : row + step, left = n_parts;
+        const void *next = rf_mm_next_row(mm, last, end);
         for (uint32_t t = 0, n; t < n_act; t += n, left--) {
             n = (n_act - t + left - 1) / left; /* parts of about the same size */
-            some_rows(mm, row, last, sums, t, n);
+            some_rows(mm, row, last, next, sums, t, n);
         }
     }
 }

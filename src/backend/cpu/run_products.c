@@ -147,9 +147,9 @@ static rf_mm_input rows_at(const rf_mm_input *a, size_t first, uint32_t n) {
 
 /* One matrix, or one per head ------------------------------------------------------------------*/
 
-/* Columns [begin, end) of product m for plane number plane. */
+/* Columns [begin, end) of product m for plane number plane; next: see rf_mm. */
 static void multiply(const runner *r, const rf_cpu_product *m, const rf_mm_input act[3],
-                     uint32_t plane, uint32_t begin, uint32_t end) {
+                     uint32_t plane, uint32_t begin, uint32_t end, const void *next) {
     uint32_t n_rows = rf_cpu_rows_of(r->x, r->t);
     rf_tensor w = *m->w;
     rf_mm_input in = act[rf_dtype_get(w.type)->view];
@@ -163,14 +163,21 @@ static void multiply(const runner *r, const rf_cpu_product *m, const rf_mm_input
         .act = &in,
         .dst = r->x->val[m->dst] + (size_t)plane * w.rows,
         .dst_stride = r->x->plan->vals[m->dst].cols,
+        .next = next,
     };
     r->k->matmul(&mm, begin, end, r->own->mm);
 }
 
+/* Where a product's weights of an output column begin. */
+static const uint8_t *weights_at(const rf_cpu_product *m, uint32_t plane, uint32_t column) {
+    size_t row = (size_t)plane * m->w->rows + column;
+    return (const uint8_t *)m->w->data + row * m->w->row_bytes;
+}
+
 static void product_piece(const runner *r, const rf_cpu_product *m, const rf_mm_input act[3],
-                          uint32_t plane, uint32_t begin, uint32_t end) {
-    multiply(r, m, act, plane, begin, end);
-    if (m->up) multiply(r, m->up, act, plane, begin, end);
+                          uint32_t plane, uint32_t begin, uint32_t end, const void *next) {
+    multiply(r, m, act, plane, begin, end, m->up ? weights_at(m->up, plane, begin) : next);
+    if (m->up) multiply(r, m->up, act, plane, begin, end, next);
     if (!m->n_chain) return;
     uint32_t first = plane * m->w->rows + begin;
     for (uint32_t row = 0; row < rf_cpu_rows_of(r->x, r->t); row++) {
@@ -272,44 +279,84 @@ static void expert_piece(const runner *r, const rf_cpu_product *m, const rf_mm_i
 
 /* Pieces ---------------------------------------------------------------------------------------*/
 
+/* How a task is cut: product by product, plane by plane, piece by piece. */
+typedef struct cut {
+    uint32_t columns; /* in a piece */
+    uint32_t n_planes, n_pieces, pieces_of[RF_CPU_MAX_PRODUCTS];
+} cut;
+
+typedef struct piece {
+    const rf_cpu_product *product;
+    uint32_t plane, begin, end;
+} piece;
+
 /* Output columns in a piece: a multiple of 16, small enough that the last piece does not keep the
  * other threads waiting. */
-static uint32_t piece_columns(const runner *r, uint32_t n_planes) {
-    const rf_cpu_task *t = r->t;
-    int n_threads = r->x->n_threads;
+static uint32_t piece_columns(const rf_cpu_task *t, uint32_t n_planes, int n_threads) {
     uint64_t rows = 0;
     for (uint32_t i = 0; i < t->n_products; i++)
         if (!t->product[i].is_up) rows += (uint64_t)t->product[i].w->rows * n_planes;
     uint32_t most = t->kind == RF_CPU_EXPERTS ? RF_CPU_EXPERT_PIECE : 256;
-    uint64_t piece = n_threads == 1 ? most : rows / ((uint64_t)n_threads * 8);
-    piece = (piece + 15) / 16 * 16;
-    return piece < 16 ? 16 : piece > most ? most : (uint32_t)piece;
+    uint64_t columns = n_threads == 1 ? most : rows / ((uint64_t)n_threads * 8);
+    columns = (columns + 15) / 16 * 16;
+    return columns < 16 ? 16 : columns > most ? most : (uint32_t)columns;
 }
 
-/* Work is handed out product by product, plane by plane, piece by piece. */
+static cut cut_task(const rf_cpu_task *t, uint32_t n_planes, int n_threads) {
+    cut c = {.columns = piece_columns(t, n_planes, n_threads), .n_planes = n_planes};
+    for (uint32_t i = 0; i < t->n_products; i++) {
+        uint32_t rows = t->product[i].is_up ? 0 : t->product[i].w->rows;
+        c.pieces_of[i] = (rows + c.columns - 1) / c.columns;
+        c.n_pieces += c.pieces_of[i] * n_planes;
+    }
+    return c;
+}
+
+static piece piece_at(const rf_cpu_task *t, const cut *c, uint32_t at) {
+    uint32_t i = 0;
+    for (; at >= c->pieces_of[i] * c->n_planes; i++)
+        at -= c->pieces_of[i] * c->n_planes;
+    piece p = {.product = &t->product[i],
+               .plane = at / c->pieces_of[i],
+               .begin = at % c->pieces_of[i] * c->columns};
+    uint32_t rows = p.product->w->rows;
+    p.end = rows - p.begin < c->columns ? rows : p.begin + c->columns;
+    return p;
+}
+
+/* The weights this thread will probably read behind piece number at: threads take pieces in turns,
+ * and the next task that multiplies begins alike. */
+static const void *next_weights(const runner *r, const cut *c, uint32_t at) {
+    const rf_cpu_task *t = r->t, *last = r->x->tasks + r->x->n_tasks - 1;
+    uint32_t next = at + (uint32_t)r->x->n_threads;
+    cut other;
+    if (next >= c->n_pieces) {
+        do {
+            if (t == last) return NULL;
+            t++;
+        } while (t->kind != RF_CPU_PRODUCTS);
+        other = cut_task(t, 1, r->x->n_threads);
+        c = &other;
+        next = (uint32_t)r->ith;
+        if (next >= c->n_pieces) return NULL;
+    }
+    piece p = piece_at(t, c, next);
+    return weights_at(p.product, p.plane, p.begin);
+}
+
 void rf_cpu_run_products(const rf_cpu_runner *r) {
     const rf_cpu_task *t = r->t;
-    uint32_t n_rows = rf_cpu_rows_of(r->x, t), n_planes = 1, n_pieces = 0, at;
+    uint32_t n_rows = rf_cpu_rows_of(r->x, t), n_planes = 1, at;
     rf_mm_input act[3];
     prepare(r, n_rows, act);
     if (t->kind == RF_CPU_HEADS) n_planes = t->n_inputs;
     if (t->kind == RF_CPU_EXPERTS) n_planes = order_slots(r, n_rows);
-    uint32_t piece = piece_columns(r, n_planes), pieces_of[RF_CPU_MAX_PRODUCTS];
-    for (uint32_t i = 0; i < t->n_products; i++) {
-        uint32_t rows = t->product[i].is_up ? 0 : t->product[i].w->rows;
-        pieces_of[i] = (rows + piece - 1) / piece;
-        n_pieces += pieces_of[i] * n_planes;
-    }
-    while (rf_cpu_next_piece(&r->counter[1], n_pieces, &at)) {
-        uint32_t i = 0;
-        for (; at >= pieces_of[i] * n_planes; i++)
-            at -= pieces_of[i] * n_planes;
-        const rf_cpu_product *m = &t->product[i];
-        uint32_t plane = at / pieces_of[i], begin = at % pieces_of[i] * piece;
-        uint32_t end = m->w->rows - begin < piece ? m->w->rows : begin + piece;
+    cut c = cut_task(t, n_planes, r->x->n_threads);
+    while (rf_cpu_next_piece(&r->counter[1], c.n_pieces, &at)) {
+        piece p = piece_at(t, &c, at);
         if (t->kind == RF_CPU_EXPERTS)
-            expert_piece(r, m, act, r->own->active[plane], begin, end);
+            expert_piece(r, p.product, act, r->own->active[p.plane], p.begin, p.end);
         else
-            product_piece(r, m, act, plane, begin, end);
+            product_piece(r, p.product, act, p.plane, p.begin, p.end, next_weights(r, &c, at));
     }
 }

@@ -20,7 +20,7 @@ static void gpu_close(rf_backend *b) {
 static rf_status open_device(rf_backend *b, const rf_backend_opts *o, rf_error *e) {
     const rf_gpu_driver *driver;
     const char *target;
-    int n_threads = o && o->n_threads ? o->n_threads : rf_cpu_count();
+    int n_threads = o && o->n_threads ? o->n_threads : rf_core_count();
     RF_TRY(rf_gpu_driver_get(&driver, e));
     RF_TRY(rf_gpu_open(&b->queue, driver, o ? o->device : 0, e));
     RF_TRY(rf_gpu_code_load(&b->queue, &target, e));

@@ -1,0 +1,6 @@
+/* mm_pack_avx512.c - panels of sixteen rows in lanes; see mm_quads.h and mm_pack_avx2.c. */
+#include "backend/cpu/mm_vec_avx512.h"
+
+#include "backend/cpu/mm_quads.h"
+
+void rf_mm_pack_avx512(const rf_mm_pack *p) { pack_panel(p); }

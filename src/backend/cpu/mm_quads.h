@@ -1,0 +1,368 @@
+/* mm_quads.h - writes records of a panel (mm.h) straight from packed blocks: each row's bytes are
+ * gathered with rows in lanes first and unpacked afterwards, a row's scales too; private to
+ * mm_pack_*.c.
+ *
+ * Written over `vec`, which mm_vec_avx2.h and mm_vec_avx512.h bring.  For the legacy and K formats
+ * and those alike; code books are unpacked row by row (mm_pack_avx2.c). */
+#pragma once
+#include "backend/cpu/mm_avx2.h"
+
+RF_INLINE vec nibbles(vec v, bool high) { return vec_and(high ? vec_shr(v, 4) : v, vec_bytes(15)); }
+
+/* Bit n of each byte as bit 4 or, for to = 2, as bit 2. */
+RF_INLINE vec bit_moved(vec v, int n, int to) {
+    v = n < to ? vec_shl(v, to - n) : vec_shr(v, n - to);
+    return vec_and(v, vec_bytes((uint8_t)(1u << to)));
+}
+
+/* What nibbles stand for; add: to signed integers. */
+RF_INLINE __m128i book_of(rf_mm_format f, uint8_t add) {
+    __m128i book = _mm256_castsi256_si128(rf_code_book(f));
+    return f == RF_MM_MXFP4 ? book : _mm_add_epi8(book, _mm_set1_epi8((char)add));
+}
+
+/* ---- groups of 32 ---- */
+
+/* d, m where the format has one, and the fifth bits of Q5 in *fifth. */
+RF_INLINE void head_32(rf_mm_format f, const uint8_t *const p[VEC_ROWS], uint8_t *record,
+                       vec *fifth) {
+    vec head, v[4];
+    *fifth = vec_set(0);
+    if (f == RF_MM_Q5_0 || f == RF_MM_Q5_1) {
+        vec_gather_4(p, 0, v);
+        head = v[0];
+        *fifth = f == RF_MM_Q5_1 ? v[1] : vec_or(vec_shr(v[0], 16), vec_shl(v[1], 16));
+    } else {
+        head = vec_gather(p, 0);
+    }
+    vec_store_floats(record, f == RF_MM_MXFP4 ? vec_e8m0_half(head) : vec_low_halves(head));
+    if (f == RF_MM_Q4_1 || f == RF_MM_Q5_1)
+        vec_store_floats(record + RF_MM_AT_M(VEC_ROWS), vec_low_halves(vec_shr(head, 16)));
+}
+
+RF_INLINE void write_record_32(rf_mm_format f, uint8_t add, const uint8_t *const p[VEC_ROWS],
+                               uint8_t *record) {
+    uint8_t *q = record + RF_MM_AT_Q_32(VEC_ROWS);
+    vec fifth, v[4];
+    head_32(f, p, record, &fifth);
+    if (f == RF_MM_Q8_0) {
+        RF_UNROLL
+        for (size_t i = 0; i < 8; i++) {
+            if (i % 4 == 0) vec_gather_4(p, offsetof(rf_block_q8_0, qs) + 4 * i, v);
+            vec_store(q + i * VEC_ROWS * 4, vec_xor(v[i % 4], vec_bytes(add))); /* add: 0 or 128 */
+        }
+        return;
+    }
+    const size_t at = f == RF_MM_Q4_0 || f == RF_MM_IQ4_NL ? offsetof(rf_block_q4_0, qs)
+                      : f == RF_MM_Q4_1                    ? offsetof(rf_block_q4_1, qs)
+                      : f == RF_MM_Q5_0                    ? offsetof(rf_block_q5_0, qs)
+                      : f == RF_MM_Q5_1                    ? offsetof(rf_block_q5_1, qs)
+                                                           : offsetof(rf_block_mxfp4, qs);
+    const __m128i book = book_of(f, add);
+    vec_gather_4(p, at, v);
+    RF_UNROLL
+    for (int i = 0; i < 8; i++) {
+        vec w = nibbles(v[i % 4], i >= 4);
+        if (f == RF_MM_Q5_0 || f == RF_MM_Q5_1) w = vec_or(w, vec_four_bits(fifth, i));
+        if (f == RF_MM_IQ4_NL || f == RF_MM_MXFP4) w = vec_look_up(book, w);
+        vec_store(q + (size_t)i * VEC_ROWS * 4, w);
+    }
+}
+
+/* ---- groups of 256: scales ---- */
+
+/* Bytes: four scales (signed) and minimums (unsigned) in a dword; n of them, for 256 / n elements. */
+typedef struct scale_bytes {
+    vec scale[4], min[4];
+    int n;
+} scale_bytes;
+
+/* Q4_K and Q5_K: 6 bits each; v: the three dwords of the block's scales. */
+RF_INLINE void scales_six_bits(const vec v[3], scale_bytes *s) {
+    const vec low6 = vec_bytes(0x3f), low4 = vec_bytes(0x0f), high2 = vec_bytes(0x30);
+    s->n = 8;
+    s->scale[0] = vec_and(v[0], low6);
+    s->min[0] = vec_and(v[1], low6);
+    s->scale[1] = vec_or(vec_and(v[2], low4), vec_and(vec_shr(v[0], 2), high2));
+    s->min[1] = vec_or(vec_and(vec_shr(v[2], 4), low4), vec_and(vec_shr(v[1], 2), high2));
+}
+
+/* Q3_K: sixteen of 6 bits, less 32. */
+RF_INLINE void scales_q3_k(const vec v[3], scale_bytes *s) {
+    s->n = 16;
+    RF_UNROLL
+    for (int i = 0; i < 4; i++) {
+        vec top = vec_and(i == 0   ? vec_shl(v[2], 4)
+                          : i == 1 ? vec_shl(v[2], 2)
+                          : i == 2 ? v[2]
+                                   : vec_shr(v[2], 2),
+                          vec_bytes(0x30));
+        s->scale[i] = vec_sub_bytes(vec_or(nibbles(v[i % 2], i >= 2), top), vec_bytes(32));
+    }
+}
+
+/* IQ4_XS: eight of 6 bits, less 32: the low four of them in v[1], the high two in the upper half
+ * of v[0]. */
+RF_INLINE void scales_iq4_xs(const vec v[2], scale_bytes *s) {
+    s->n = 8;
+    RF_UNROLL
+    for (int i = 0; i < 2; i++) {
+        vec scale = vec_set(0);
+        RF_UNROLL
+        for (int b = 0; b < 4; b++) { /* byte b: field j */
+            const int j = 4 * i + b, low = 4 * j - 8 * b, high = 16 + 2 * j - 4 - 8 * b;
+            vec l = low < 0 ? vec_shl(v[1], -low) : vec_shr(v[1], low);
+            vec h = high < 0 ? vec_shl(v[0], -high) : vec_shr(v[0], high);
+            scale = vec_or(scale, vec_and(l, vec_set(0x0fu << 8 * b)));
+            scale = vec_or(scale, vec_and(h, vec_set(0x30u << 8 * b)));
+        }
+        s->scale[i] = vec_sub_bytes(scale, vec_bytes(32));
+    }
+}
+
+/* d, m where the format has one, and the scales. */
+RF_INLINE void head_256(rf_mm_format f, const uint8_t *const p[VEC_ROWS], uint8_t *record,
+                        scale_bytes *s) {
+    vec d, v[4];
+    if (f == RF_MM_Q4_K || f == RF_MM_Q5_K) {
+        vec_gather_4(p, 0, v);
+        d = v[0];
+        scales_six_bits(v + 1, s);
+    } else if (f == RF_MM_IQ4_XS) {
+        vec_gather_4(p, 0, v);
+        d = v[0];
+        scales_iq4_xs(v, s);
+    } else if (f == RF_MM_Q6_K) {
+        s->n = 16;
+        vec_gather_4(p, offsetof(rf_block_q6_k, scales), s->scale);
+        d = vec_shr(vec_gather(p, offsetof(rf_block_q6_k, d) - 2), 16);
+    } else if (f == RF_MM_Q3_K) { /* scales and d are the block's last 14 bytes */
+        vec_gather_4(p, offsetof(rf_block_q3_k, scales) - 2, v);
+        RF_UNROLL
+        for (int i = 0; i < 3; i++)
+            v[i] = vec_or(vec_shr(v[i], 16), vec_shl(v[i + 1], 16));
+        d = vec_shr(v[3], 16);
+        scales_q3_k(v, s);
+    } else if (f == RF_MM_Q2_K) {
+        s->n = 16;
+        vec_gather_4(p, offsetof(rf_block_q2_k, scales), v);
+        RF_UNROLL
+        for (int i = 0; i < 4; i++) {
+            s->scale[i] = nibbles(v[i], false);
+            s->min[i] = nibbles(v[i], true);
+        }
+        d = vec_gather(p, offsetof(rf_block_q2_k, d));
+    } else { /* TQ2_0 */
+        s->n = 8;
+        s->scale[0] = s->scale[1] = vec_bytes(1);
+        d = vec_shr(vec_gather(p, offsetof(rf_block_tq2_0, d) - 2), 16);
+    }
+    vec_store_floats(record, vec_low_halves(d));
+    if (rf_mm_has_dmin(f))
+        vec_store_floats(record + RF_MM_AT_M(VEC_ROWS),
+                         vec_negative(vec_low_halves(vec_shr(d, 16))));
+}
+
+/* Byte i of each dword, sign-extended or not. */
+RF_INLINE vec byte_of(vec v, int i, bool is_signed) {
+    v = vec_shl(v, 24 - 8 * i);
+    return is_signed ? vec_sar(v, 24) : vec_shr(v, 24);
+}
+
+/* Two i16 side by side. */
+RF_INLINE vec pair_of(vec low, vec high) {
+    return vec_or(vec_and(low, vec_set(0xffff)), vec_shl(high, 16));
+}
+
+RF_INLINE void write_scales(rf_mm_format f, bool twice, const scale_bytes *s, uint8_t *record) {
+    const size_t row = VEC_ROWS * 4;
+    RF_UNROLL
+    for (int j = 0; j < 8; j++) { /* 32 elements */
+        const int a = s->n == 16 ? 2 * j : j, b = s->n == 16 ? 2 * j + 1 : j;
+        uint8_t *at = record + (size_t)j * row;
+        vec even = byte_of(s->scale[a / 4], a % 4, true);
+        vec odd = byte_of(s->scale[b / 4], b % 4, true);
+        uint8_t *single = record + RF_MM_AT_SCALE(VEC_ROWS) + (size_t)(2 * j) * row;
+        vec_store(single, twice ? pair_of(even, even) : vec_and(even, vec_set(0xffff)));
+        vec_store(single + row, twice ? pair_of(odd, odd) : vec_and(odd, vec_set(0xffff)));
+        if (f == RF_MM_IQ4_XS || rf_mm_off(f) > 0)
+            vec_store(at + RF_MM_AT_SCALES(VEC_ROWS), pair_of(even, odd));
+        if (!rf_mm_has_dmin(f)) continue;
+        even = byte_of(s->min[a / 4], a % 4, false);
+        odd = byte_of(s->min[b / 4], b % 4, false);
+        vec_store(at + RF_MM_AT_MINS(VEC_ROWS), pair_of(even, odd));
+    }
+}
+
+/* ---- groups of 256: integers ---- */
+
+/* Stores sixteen elements of each row, the first of them number `element`. */
+RF_INLINE void put_16(uint8_t *q, size_t element, const vec w[4]) {
+    RF_UNROLL
+    for (size_t i = 0; i < 4; i++)
+        vec_store(q + (element / 4 + i) * VEC_ROWS * 4, w[i]);
+}
+
+/* Q4_K; Q5_K with its fifth bits. */
+RF_INLINE void quads_nibbles(size_t at, size_t at_fifth, const uint8_t *const p[VEC_ROWS],
+                             uint8_t *q) {
+    RF_UNROLL
+    for (size_t c = 0; c < 2; c++) {
+        vec h[4], v[4], w[4];
+        if (at_fifth) vec_gather_4(p, at_fifth + 16 * c, h);
+        RF_UNROLL
+        for (size_t g = 0; g < 8; g++) {
+            if (g % 2 == 0) vec_gather_4(p, at + 16 * g + 16 * c, v);
+            RF_UNROLL
+            for (int i = 0; i < 4; i++) {
+                w[i] = nibbles(v[i], g % 2);
+                if (at_fifth) w[i] = vec_or(w[i], bit_moved(h[i], (int)g, 4));
+            }
+            put_16(q, 32 * g + 16 * c, w);
+        }
+    }
+}
+
+RF_INLINE void quads_q6_k(const uint8_t *const p[VEC_ROWS], uint8_t *q) {
+    RF_UNROLL
+    for (size_t k = 0; k < 4; k++) { /* half k / 2, sixteen columns of 32: k % 2 */
+        const size_t h = k / 2, c = 16 * (k % 2);
+        vec top[4], v[2][4], w[4];
+        vec_gather_4(p, offsetof(rf_block_q6_k, qh) + 32 * h + c, top);
+        vec_gather_4(p, 64 * h + c, v[0]);
+        vec_gather_4(p, 64 * h + 32 + c, v[1]);
+        RF_UNROLL
+        for (size_t s = 0; s < 4; s++) {
+            RF_UNROLL
+            for (int i = 0; i < 4; i++) {
+                vec t = s == 0   ? vec_shl(top[i], 4)
+                        : s == 1 ? vec_shl(top[i], 2)
+                        : s == 2 ? top[i]
+                                 : vec_shr(top[i], 2);
+                w[i] = vec_or(nibbles(v[s % 2][i], s >= 2), vec_and(t, vec_bytes(0x30)));
+            }
+            put_16(q, 128 * h + 32 * s + c, w);
+        }
+    }
+}
+
+RF_INLINE void quads_iq4_xs(uint8_t add, const uint8_t *const p[VEC_ROWS], uint8_t *q) {
+    const __m128i book = book_of(RF_MM_IQ4_XS, add);
+    RF_UNROLL
+    for (size_t j = 0; j < 8; j++) {
+        vec v[4], w[4];
+        vec_gather_4(p, offsetof(rf_block_iq4_xs, qs) + 16 * j, v);
+        RF_UNROLL
+        for (size_t half = 0; half < 2; half++) {
+            RF_UNROLL
+            for (int i = 0; i < 4; i++)
+                w[i] = vec_look_up(book, nibbles(v[i], half));
+            put_16(q, 32 * j + 16 * half, w);
+        }
+    }
+}
+
+/* Q2_K, TQ2_0; Q3_K with its third bits. */
+RF_INLINE void quads_two_bits(size_t at, bool third, size_t at_third,
+                              const uint8_t *const p[VEC_ROWS], uint8_t *q) {
+    RF_UNROLL
+    for (size_t c = 0; c < 2; c++) {
+        vec h[4], v[4], w[4];
+        if (third) vec_gather_4(p, at_third + 16 * c, h);
+        RF_UNROLL
+        for (int g = 0; g < 8; g++) {
+            if (g % 4 == 0) vec_gather_4(p, at + 32 * (size_t)(g / 4) + 16 * c, v);
+            RF_UNROLL
+            for (int i = 0; i < 4; i++) {
+                w[i] = vec_and(vec_shr(v[i], 2 * (g % 4)), vec_bytes(3));
+                if (third) w[i] = vec_or(w[i], bit_moved(h[i], g, 2));
+            }
+            put_16(q, 32 * (size_t)g + 16 * c, w);
+        }
+    }
+}
+
+RF_INLINE void write_record_256(rf_mm_format f, uint8_t add, bool scale_twice,
+                                const uint8_t *const p[VEC_ROWS], uint8_t *record) {
+    uint8_t *q = record + RF_MM_AT_Q_256(VEC_ROWS);
+    scale_bytes s;
+    head_256(f, p, record, &s);
+    write_scales(f, scale_twice, &s, record);
+    if (f == RF_MM_Q4_K)
+        quads_nibbles(offsetof(rf_block_q4_k, qs), 0, p, q);
+    else if (f == RF_MM_Q5_K)
+        quads_nibbles(offsetof(rf_block_q5_k, qs), offsetof(rf_block_q5_k, qh), p, q);
+    else if (f == RF_MM_Q6_K)
+        quads_q6_k(p, q);
+    else if (f == RF_MM_IQ4_XS)
+        quads_iq4_xs(add, p, q);
+    else if (f == RF_MM_Q2_K)
+        quads_two_bits(offsetof(rf_block_q2_k, qs), false, 0, p, q);
+    else if (f == RF_MM_Q3_K)
+        quads_two_bits(offsetof(rf_block_q3_k, qs), true, offsetof(rf_block_q3_k, hmask), p, q);
+    else
+        quads_two_bits(offsetof(rf_block_tq2_0, qs), false, 0, p, q);
+}
+
+/* ---- panels ---- */
+
+RF_INLINE void pack(rf_mm_format f, const rf_mm_pack *p) {
+    const bool is_256 = f >= RF_MM_Q4_K;
+    const size_t bytes = rf_mm_block_bytes(f);
+    uint8_t *record = p->panel;
+    for (uint32_t v = 0; v < p->n_vecs; v++) {
+        const uint8_t *rows[VEC_ROWS];
+        for (uint32_t l = 0; l < VEC_ROWS; l++) {
+            uint32_t row = v * VEC_ROWS + l;
+            rows[l] = rf_mm_row(p->w, p->row + (row < p->n_rows ? row : p->n_rows - 1));
+            rows[l] += p->group * bytes;
+        }
+        for (size_t g = 0; g < p->n_groups; g++) {
+            rf_mm_look_ahead(p->ahead);
+            if (is_256)
+                write_record_256(f, p->add, p->scale_twice, rows, record);
+            else
+                write_record_32(f, p->add, rows, record);
+            record += is_256 ? RF_MM_RECORD_256(VEC_ROWS) : RF_MM_RECORD_32(VEC_ROWS);
+            for (uint32_t l = 0; l < VEC_ROWS; l++)
+                rows[l] += bytes;
+        }
+    }
+}
+
+#define PACK(f)             \
+    case RF_MM_##f:         \
+        pack(RF_MM_##f, p); \
+        break;
+
+static void pack_panel(const rf_mm_pack *p) {
+    switch (rf_mm_format_of(p->w->type)) {
+        PACK(Q4_0)
+        PACK(Q4_1)
+        PACK(Q5_0)
+        PACK(Q5_1)
+        PACK(Q8_0)
+        PACK(IQ4_NL)
+        PACK(MXFP4)
+        PACK(Q4_K)
+        PACK(Q5_K)
+        PACK(Q6_K)
+        PACK(IQ4_XS)
+        PACK(Q2_K)
+        PACK(Q3_K)
+        PACK(TQ2_0)
+    case RF_MM_ANY_32:
+    case RF_MM_IQ2_XXS:
+    case RF_MM_IQ2_XS:
+    case RF_MM_IQ2_S:
+    case RF_MM_IQ3_XXS:
+    case RF_MM_IQ3_S:
+    case RF_MM_IQ1_S:
+    case RF_MM_IQ1_M:
+    case RF_MM_TQ1_0:
+    case RF_MM_ANY_256:
+        rf_mm_pack_rows(p);
+        break;
+    }
+}
+#undef PACK

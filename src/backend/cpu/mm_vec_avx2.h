@@ -1,0 +1,81 @@
+/* mm_vec_avx2.h - a dword of each of eight weight rows as one vector; private to mm_*avx*.c.
+ *
+ * mm_vec_avx512.h says the same of sixteen; a file includes one of them and then mm_quads.h, which
+ * is written over `vec`. */
+#pragma once
+#include "backend/cpu/mm_avx2.h"
+
+enum { VEC_ROWS = 8 };
+typedef __m256i vec;
+typedef __m256 vec_floats;
+
+RF_INLINE vec vec_set(uint32_t v) { return _mm256_set1_epi32((int)v); }
+RF_INLINE vec vec_bytes(uint8_t v) { return _mm256_set1_epi8((char)v); }
+RF_INLINE vec vec_and(vec a, vec b) { return _mm256_and_si256(a, b); }
+RF_INLINE vec vec_or(vec a, vec b) { return _mm256_or_si256(a, b); }
+RF_INLINE vec vec_xor(vec a, vec b) { return _mm256_xor_si256(a, b); }
+RF_INLINE vec vec_sub_bytes(vec a, vec b) { return _mm256_sub_epi8(a, b); }
+RF_INLINE vec vec_shl(vec v, int n) { return _mm256_slli_epi32(v, n); }
+RF_INLINE vec vec_shr(vec v, int n) { return _mm256_srli_epi32(v, n); }
+RF_INLINE vec vec_sar(vec v, int n) { return _mm256_srai_epi32(v, n); }
+RF_INLINE void vec_store(uint8_t *p, vec v) { _mm256_store_si256((__m256i *)p, v); }
+RF_INLINE void vec_store_floats(uint8_t *p, vec_floats v) {
+    _mm256_store_ps((float *)(void *)p, v);
+}
+RF_INLINE vec_floats vec_negative(vec_floats v) { return _mm256_xor_ps(v, _mm256_set1_ps(-0.0f)); }
+
+/* Bytes of a table of sixteen. */
+RF_INLINE vec vec_look_up(__m128i table, vec v) {
+    return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(table), v);
+}
+
+/* Bits 4i .. 4i+3 of each dword as bytes of 0 or 16. */
+RF_INLINE vec vec_four_bits(vec v, int i) {
+    const __m256i first = _mm256_setr_epi32(0, 0x04040404, 0x08080808, 0x0c0c0c0c, 0, 0x04040404,
+                                            0x08080808, 0x0c0c0c0c);
+    const __m256i bits = _mm256_set1_epi32(i % 2 ? (int)0x80402010u : 0x08040201);
+    v = _mm256_shuffle_epi8(v, _mm256_add_epi8(first, _mm256_set1_epi8((char)(i / 2))));
+    v = _mm256_cmpeq_epi8(_mm256_and_si256(v, bits), bits);
+    return _mm256_and_si256(v, _mm256_set1_epi8(16));
+}
+
+/* The dwords at `at` of each row's block. */
+RF_INLINE vec vec_gather(const uint8_t *const p[VEC_ROWS], size_t at) {
+    __m128i v[4];
+    RF_UNROLL
+    for (int i = 0; i < 4; i++)
+        v[i] = _mm_unpacklo_epi32(_mm_cvtsi32_si128((int)rf_get_u32(p[2 * i] + at)),
+                                  _mm_cvtsi32_si128((int)rf_get_u32(p[2 * i + 1] + at)));
+    return _mm256_setr_m128i(_mm_unpacklo_epi64(v[0], v[1]), _mm_unpacklo_epi64(v[2], v[3]));
+}
+
+/* The four dwords at `at` of each row's block. */
+RF_INLINE void vec_gather_4(const uint8_t *const p[VEC_ROWS], size_t at, vec out[4]) {
+    vec r[4], low[2], high[2];
+    RF_UNROLL
+    for (int i = 0; i < 4; i++)
+        r[i] = rf_two_128(p[i] + at, p[i + 4] + at);
+    RF_UNROLL
+    for (int i = 0; i < 2; i++) {
+        low[i] = _mm256_unpacklo_epi32(r[2 * i], r[2 * i + 1]);
+        high[i] = _mm256_unpackhi_epi32(r[2 * i], r[2 * i + 1]);
+    }
+    out[0] = _mm256_unpacklo_epi64(low[0], low[1]);
+    out[1] = _mm256_unpackhi_epi64(low[0], low[1]);
+    out[2] = _mm256_unpacklo_epi64(high[0], high[1]);
+    out[3] = _mm256_unpackhi_epi64(high[0], high[1]);
+}
+
+/* Each dword's low half is an f16. */
+RF_INLINE vec_floats vec_low_halves(vec v) {
+    v = _mm256_packus_epi32(_mm256_and_si256(v, _mm256_set1_epi32(0xffff)), v);
+    return _mm256_cvtph_ps(_mm256_castsi256_si128(_mm256_permute4x64_epi64(v, 0x08)));
+}
+
+/* 2^(e - 128), e each dword's lowest byte: subnormal for e < 2. */
+RF_INLINE vec_floats vec_e8m0_half(vec v) {
+    __m256i e = _mm256_and_si256(v, _mm256_set1_epi32(255)), one = _mm256_set1_epi32(1);
+    __m256i normal = _mm256_slli_epi32(_mm256_sub_epi32(e, one), 23);
+    __m256i subnormal = _mm256_sllv_epi32(_mm256_set1_epi32(0x00200000), e);
+    return _mm256_castsi256_ps(_mm256_blendv_epi8(subnormal, normal, _mm256_cmpgt_epi32(e, one)));
+}

@@ -1,0 +1,103 @@
+/* mm_vec_avx512.h - a dword of each of sixteen weight rows as one vector; see mm_vec_avx2.h and
+ * mm_vec_avxvnni.h. */
+#pragma once
+#include "backend/cpu/mm_avx2.h"
+
+enum { VEC_ROWS = 16 };
+typedef __m512i vec;
+typedef __m512 vec_floats;
+typedef uint32_t vec_u32 __attribute__((vector_size(64)));
+typedef int32_t vec_i32 __attribute__((vector_size(64)));
+
+RF_INLINE vec vec_set(uint32_t v) { return _mm512_set1_epi32((int)v); }
+RF_INLINE vec vec_bytes(uint8_t v) { return _mm512_set1_epi8((char)v); }
+RF_INLINE vec vec_and(vec a, vec b) { return _mm512_and_si512(a, b); }
+RF_INLINE vec vec_or(vec a, vec b) { return _mm512_or_si512(a, b); }
+RF_INLINE vec vec_xor(vec a, vec b) { return _mm512_xor_si512(a, b); }
+RF_INLINE vec vec_sub_bytes(vec a, vec b) { return _mm512_sub_epi8(a, b); }
+/* Not by name: the intrinsics want literal counts, which unrolled loops only have when optimised. */
+RF_INLINE vec vec_shl(vec v, int n) { return (vec)((vec_u32)v << n); }
+RF_INLINE vec vec_shr(vec v, int n) { return (vec)((vec_u32)v >> n); }
+RF_INLINE vec vec_sar(vec v, int n) { return (vec)((vec_i32)v >> n); }
+RF_INLINE void vec_store(uint8_t *p, vec v) { _mm512_store_si512((void *)p, v); }
+RF_INLINE void vec_store_floats(uint8_t *p, vec_floats v) { _mm512_store_ps((void *)p, v); }
+RF_INLINE vec_floats vec_negative(vec_floats v) { return _mm512_xor_ps(v, _mm512_set1_ps(-0.0f)); }
+
+RF_INLINE vec vec_look_up(__m128i table, vec v) {
+    return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(table), v);
+}
+
+RF_INLINE vec vec_four_bits(vec v, int i) {
+    const __m512i first =
+        _mm512_broadcast_i32x4(_mm_setr_epi32(0, 0x04040404, 0x08080808, 0x0c0c0c0c));
+    const __m512i bits = _mm512_set1_epi32(i % 2 ? (int)0x80402010u : 0x08040201);
+    v = _mm512_shuffle_epi8(v, _mm512_add_epi8(first, _mm512_set1_epi8((char)(i / 2))));
+    return _mm512_maskz_mov_epi8(_mm512_test_epi8_mask(v, bits), _mm512_set1_epi8(16));
+}
+
+RF_INLINE vec vec_gather(const uint8_t *const p[VEC_ROWS], size_t at) {
+    vec even = _mm512_setzero_si512(), odd = even; /* two chains of masked broadcasts */
+    RF_UNROLL
+    for (int i = 0; i < VEC_ROWS; i += 2) {
+        __m128i a = _mm_cvtsi32_si128((int)rf_get_u32(p[i] + at));
+        __m128i b = _mm_cvtsi32_si128((int)rf_get_u32(p[i + 1] + at));
+        even = _mm512_mask_broadcastd_epi32(even, (__mmask16)(1u << i), a);
+        odd = _mm512_mask_broadcastd_epi32(odd, (__mmask16)(2u << i), b);
+    }
+    return _mm512_or_si512(even, odd);
+}
+
+RF_INLINE void vec_gather_4(const uint8_t *const p[VEC_ROWS], size_t at, vec out[4]) {
+    vec r[4], low[2], high[2];
+    RF_UNROLL
+    for (int i = 0; i < 4; i++) {
+        r[i] = _mm512_castsi128_si512(rf_load_128(p[i] + at));
+        r[i] = _mm512_inserti32x4(r[i], rf_load_128(p[i + 4] + at), 1);
+        r[i] = _mm512_inserti32x4(r[i], rf_load_128(p[i + 8] + at), 2);
+        r[i] = _mm512_inserti32x4(r[i], rf_load_128(p[i + 12] + at), 3);
+    }
+    RF_UNROLL
+    for (int i = 0; i < 2; i++) {
+        low[i] = _mm512_unpacklo_epi32(r[2 * i], r[2 * i + 1]);
+        high[i] = _mm512_unpackhi_epi32(r[2 * i], r[2 * i + 1]);
+    }
+    out[0] = _mm512_unpacklo_epi64(low[0], low[1]);
+    out[1] = _mm512_unpackhi_epi64(low[0], low[1]);
+    out[2] = _mm512_unpacklo_epi64(high[0], high[1]);
+    out[3] = _mm512_unpackhi_epi64(high[0], high[1]);
+}
+
+RF_INLINE vec_floats vec_low_halves(vec v) { return _mm512_cvtph_ps(_mm512_cvtepi32_epi16(v)); }
+
+RF_INLINE vec_floats vec_e8m0_half(vec v) {
+    __m512i e = _mm512_and_si512(v, _mm512_set1_epi32(255)), one = _mm512_set1_epi32(1);
+    __m512i normal = _mm512_slli_epi32(_mm512_sub_epi32(e, one), 23);
+    __m512i subnormal = _mm512_sllv_epi32(_mm512_set1_epi32(0x00200000), e);
+    return _mm512_castsi512_ps(
+        _mm512_mask_mov_epi32(subnormal, _mm512_cmpgt_epi32_mask(e, one), normal));
+}
+
+RF_INLINE vec vec_load(const uint8_t *p) { return _mm512_load_si512((const void *)p); }
+RF_INLINE vec vec_add(vec a, vec b) { return _mm512_add_epi32(a, b); }
+RF_INLINE vec vec_mul(vec a, vec b) { return _mm512_mullo_epi32(a, b); }
+RF_INLINE vec vec_dot_bytes(vec sum, vec u, vec s) { return _mm512_dpbusd_epi32(sum, u, s); }
+RF_INLINE vec vec_dot_pairs(vec sum, vec a, vec b) { return _mm512_dpwssd_epi32(sum, a, b); }
+
+RF_INLINE vec_floats vec_floats_set(float f) { return _mm512_set1_ps(f); }
+RF_INLINE vec_floats vec_load_floats(const uint8_t *p) { return _mm512_load_ps((const void *)p); }
+RF_INLINE vec_floats vec_to_floats(vec v) { return _mm512_cvtepi32_ps(v); }
+RF_INLINE vec_floats vec_floats_add(vec_floats a, vec_floats b) { return _mm512_add_ps(a, b); }
+RF_INLINE vec_floats vec_floats_mul(vec_floats a, vec_floats b) { return _mm512_mul_ps(a, b); }
+RF_INLINE vec_floats vec_fma(vec_floats a, vec_floats b, vec_floats c) {
+    return _mm512_fmadd_ps(a, b, c);
+}
+RF_INLINE __mmask16 lanes_below(uint32_t n) {
+    const uint32_t bits = n >= VEC_ROWS ? 0xffff : (1u << n) - 1;
+    return (__mmask16)bits;
+}
+RF_INLINE vec_floats vec_load_floats_n(const float *p, uint32_t n) {
+    return _mm512_maskz_loadu_ps(lanes_below(n), p);
+}
+RF_INLINE void vec_store_floats_n(float *p, uint32_t n, vec_floats v) {
+    _mm512_mask_storeu_ps(p, lanes_below(n), v);
+}

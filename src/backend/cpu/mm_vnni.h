@@ -1,0 +1,250 @@
+/* mm_vnni.h - register tiles of the integer formats over panels, by the products of u8 and s8 that
+ * VNNI adds up in fours; private to mm_avx512.c and mm_avxvnni.c.
+ *
+ * Written over `vec` (mm_vec_avx512.h, mm_vec_avxvnni.h); the includer also defines
+ * VNNI_VECS, the vectors of weight rows that a tile's registers have room for (1 or 2), VNNI_PACK
+ * and VNNI_FLOATS, which write its panels and multiply floats.  vec_dot_bytes multiplies u = q + off (off = 128 where q needs all eight bits)
+ * with x; off times the sums of x is taken off again, all in exact integers. */
+#pragma once
+#include "backend/cpu/mm_avx2.h"
+
+enum { VECS = VNNI_VECS, WIDTH = RF_MM_TILE_WIDTH };
+
+typedef struct lane_floats {
+    vec_floats v[VECS][WIDTH];
+} lane_floats;
+typedef struct lane_ints {
+    vec v[VECS][WIDTH];
+} lane_ints;
+
+/* RF_INT_256: after how many k in fours a sum still fits 16 bits, so that vpdpwssd can multiply it
+ * by its scale; TILE_WIDE: never, a 32-bit multiplication does. */
+typedef enum tile_mode {
+    TILE_WIDE = 0,
+    TILE_1 = 1, /* u <= 64 */
+    TILE_2 = 2, /* u <= 32 */
+    TILE_4 = 4, /* u <= 16 */
+} tile_mode;
+
+RF_INLINE void load_acc(const rf_mm_tile *a, int nv, int nt, lane_floats *acc) {
+    RF_UNROLL
+    for (int v = 0; v < nv; v++) {
+        const uint32_t n = a->n_rows - (uint32_t)v * VEC_ROWS;
+        RF_UNROLL
+        for (int t = 0; t < nt; t++) {
+            const float *dst = a->dst + (size_t)t * a->dst_stride + v * VEC_ROWS;
+            acc->v[v][t] = a->first ? vec_floats_set(0) : vec_load_floats_n(dst, n);
+        }
+    }
+}
+
+RF_INLINE void store_acc(const rf_mm_tile *a, int nv, int nt, const lane_floats *acc) {
+    RF_UNROLL
+    for (int v = 0; v < nv; v++) {
+        const uint32_t n = a->n_rows - (uint32_t)v * VEC_ROWS;
+        RF_UNROLL
+        for (int t = 0; t < nt; t++) {
+            vec_floats out = acc->v[v][t];
+            if (a->bias) out = vec_floats_add(out, vec_load_floats_n(a->bias + v * VEC_ROWS, n));
+            vec_store_floats_n(a->dst + (size_t)t * a->dst_stride + v * VEC_ROWS, n, out);
+        }
+    }
+}
+
+/* acc[v][t] = fma((float)i[v][t], d[v] * xd[t], acc[v][t]); d: [nv] records apart. */
+RF_INLINE void add_scaled(const rf_mm_tile *a, int nv, int nt, const uint8_t *d, size_t g,
+                          const lane_ints *i, lane_floats *acc) {
+    RF_UNROLL
+    for (int t = 0; t < nt; t++) {
+        vec_floats xd = vec_floats_set(a->d[(size_t)t * a->group_stride + g]);
+        RF_UNROLL
+        for (int v = 0; v < nv; v++) {
+            vec_floats wd = vec_load_floats(d + (size_t)v * a->vec_bytes);
+            acc->v[v][t] = vec_fma(vec_to_floats(i->v[v][t]), vec_floats_mul(wd, xd), acc->v[v][t]);
+        }
+    }
+}
+
+/* Adds the products of n_quads k in fours to i.  q: weights of vector 0, x: of activation row 0. */
+RF_INLINE void add_products(int nv, int nt, int n_quads, const rf_mm_tile *a, const uint8_t *q,
+                            const int8_t *x, lane_ints *i) {
+    RF_UNROLL
+    for (int k = 0; k < n_quads; k++) {
+        vec w[VECS];
+        RF_UNROLL
+        for (int v = 0; v < nv; v++)
+            w[v] = vec_load(q + (size_t)v * a->vec_bytes + (size_t)k * VEC_ROWS * 4);
+        RF_UNROLL
+        for (int t = 0; t < nt; t++) {
+            vec b = vec_set(rf_get_u32(x + (size_t)t * a->q_stride + 4 * k));
+            RF_UNROLL
+            for (int v = 0; v < nv; v++)
+                i->v[v][t] = vec_dot_bytes(i->v[v][t], w[v], b);
+        }
+    }
+}
+
+RF_INLINE void tile_32(int nv, int nt, const rf_mm_tile *a) {
+    lane_floats acc;
+    load_acc(a, nv, nt, &acc);
+    for (size_t g = 0; g < a->n_groups; g++) {
+        rf_mm_look_ahead(a->ahead);
+        const uint8_t *record = a->panel + g * RF_MM_RECORD_32(VEC_ROWS);
+        lane_ints i;
+        RF_UNROLL
+        for (int t = 0; t < nt; t++) {
+            vec start = vec_set((uint32_t)a->start[(size_t)t * a->group_stride + g]);
+            RF_UNROLL
+            for (int v = 0; v < nv; v++)
+                i.v[v][t] = start;
+        }
+        add_products(nv, nt, 8, a, record + RF_MM_AT_Q_32(VEC_ROWS), a->q + 32 * g, &i);
+        add_scaled(a, nv, nt, record, g, &i, &acc);
+        if (!a->has_min) continue;
+        RF_UNROLL
+        for (int t = 0; t < nt; t++) {
+            vec sum = vec_set((uint32_t)a->sum[(size_t)t * a->group_stride + g]);
+            RF_UNROLL
+            for (int v = 0; v < nv; v++)
+                i.v[v][t] = sum;
+        }
+        add_scaled(a, nv, nt, record + RF_MM_AT_M(VEC_ROWS), g, &i, &acc);
+    }
+    store_acc(a, nv, nt, &acc);
+}
+
+/* sum_j f[j] * sums[j], where f (scales or mins) lies in pairs in vector 0's record. */
+RF_INLINE void dot_sums(int nv, int nt, const rf_mm_tile *a, const uint8_t *f, size_t g,
+                        lane_ints *out) {
+    RF_UNROLL
+    for (int t = 0; t < nt; t++) {
+        const int16_t *sums = a->sums + ((size_t)t * a->group_stride + g) * 16;
+        RF_UNROLL
+        for (int v = 0; v < nv; v++) {
+            vec s = vec_set(0);
+            RF_UNROLL
+            for (size_t j = 0; j < 8; j++) {
+                vec pair = vec_set(rf_get_u32(sums + 2 * j));
+                const uint8_t *at = f + (size_t)v * a->vec_bytes + j * VEC_ROWS * 4;
+                s = vec_dot_pairs(s, vec_load(at), pair);
+            }
+            out->v[v][t] = s;
+        }
+    }
+}
+
+/* i += scale * products of the 16 elements at q and x. */
+RF_INLINE void add_sixteen(tile_mode mode, int nv, int nt, const rf_mm_tile *a, const uint8_t *q,
+                           const int8_t *x, const vec scale[], lane_ints *i) {
+    const int step = mode == TILE_WIDE ? 4 : (int)mode;
+    RF_UNROLL
+    for (int k = 0; k < 4; k += step) {
+        lane_ints s;
+        RF_UNROLL
+        for (int t = 0; t < nt; t++) {
+            RF_UNROLL
+            for (int v = 0; v < nv; v++)
+                s.v[v][t] = vec_set(0);
+        }
+        add_products(nv, nt, step, a, q + k * VEC_ROWS * 4, x + 4 * k, &s);
+        RF_UNROLL
+        for (int t = 0; t < nt; t++) {
+            RF_UNROLL
+            for (int v = 0; v < nv; v++) {
+                if (mode == TILE_WIDE)
+                    i->v[v][t] = vec_add(i->v[v][t], vec_mul(s.v[v][t], scale[v]));
+                else
+                    i->v[v][t] = vec_dot_pairs(i->v[v][t], s.v[v][t], scale[v]);
+            }
+        }
+    }
+}
+
+RF_INLINE void tile_256(tile_mode mode, int nv, int nt, const rf_mm_tile *a) {
+    const vec minus_off = vec_set((uint32_t)-a->off);
+    lane_floats acc;
+    load_acc(a, nv, nt, &acc);
+    for (size_t g = 0; g < a->n_groups; g++) {
+        rf_mm_look_ahead(a->ahead);
+        const uint8_t *record = a->panel + g * RF_MM_RECORD_256(VEC_ROWS);
+        lane_ints i;
+        if (a->off) dot_sums(nv, nt, a, record + RF_MM_AT_SCALES(VEC_ROWS), g, &i);
+        RF_UNROLL
+        for (int t = 0; t < nt; t++) {
+            RF_UNROLL
+            for (int v = 0; v < nv; v++)
+                i.v[v][t] = a->off ? vec_mul(i.v[v][t], minus_off) : vec_set(0);
+        }
+        for (size_t j = 0; j < 16; j++) {
+            vec scale[VECS];
+            RF_UNROLL
+            for (int v = 0; v < nv; v++) {
+                scale[v] = vec_load(record + (size_t)v * a->vec_bytes + RF_MM_AT_SCALE(VEC_ROWS) +
+                                    j * VEC_ROWS * 4);
+                if (mode == TILE_WIDE) /* sign-extended */
+                    scale[v] = vec_sar(vec_shl(scale[v], 16), 16);
+            }
+            add_sixteen(mode, nv, nt, a, record + RF_MM_AT_Q_256(VEC_ROWS) + j * VEC_ROWS * 16,
+                        a->q + 256 * g + 16 * j, scale, &i);
+        }
+        add_scaled(a, nv, nt, record, g, &i, &acc);
+        if (!a->has_min) continue;
+        dot_sums(nv, nt, a, record + RF_MM_AT_MINS(VEC_ROWS), g, &i);
+        add_scaled(a, nv, nt, record + RF_MM_AT_M(VEC_ROWS), g, &i, &acc);
+    }
+    store_acc(a, nv, nt, &acc);
+}
+
+/* One function per shape, so that mode, nv and nt are constants inside. */
+#define TILE_SHAPE(nv, nt)                                                                \
+    static void tile_32_##nv##_##nt(const rf_mm_tile *a) { tile_32(nv, nt, a); }          \
+    static void wide_##nv##_##nt(const rf_mm_tile *a) { tile_256(TILE_WIDE, nv, nt, a); } \
+    static void tile_1_##nv##_##nt(const rf_mm_tile *a) { tile_256(TILE_1, nv, nt, a); }  \
+    static void tile_2_##nv##_##nt(const rf_mm_tile *a) { tile_256(TILE_2, nv, nt, a); }  \
+    static void tile_4_##nv##_##nt(const rf_mm_tile *a) { tile_256(TILE_4, nv, nt, a); }
+#define TILE_SHAPES(nv) \
+    TILE_SHAPE(nv, 1)   \
+    TILE_SHAPE(nv, 2)   \
+    TILE_SHAPE(nv, 3)   \
+    TILE_SHAPE(nv, 4)   \
+    TILE_SHAPE(nv, 5)   \
+    TILE_SHAPE(nv, 6)
+TILE_SHAPES(1)
+#if VNNI_VECS == 2
+TILE_SHAPES(2)
+#define SHAPES_OF_TWO(name) \
+    { name##_2_1, name##_2_2, name##_2_3, name##_2_4, name##_2_5, name##_2_6 }
+#else
+#define SHAPES_OF_TWO(name) \
+    { NULL }
+#endif
+
+#define TILES(name)                                                                      \
+    {                                                                                    \
+        .lanes = VEC_ROWS, .vecs = VECS, .width = WIDTH, .pack = VNNI_PACK,              \
+        .one = {name##_1_1, name##_1_2, name##_1_3, name##_1_4, name##_1_5, name##_1_6}, \
+        .two = SHAPES_OF_TWO(name),                                                      \
+    }
+static const rf_mm_tiles tiles_32 = TILES(tile_32);
+static const rf_mm_tiles tiles_wide = TILES(wide);
+static const rf_mm_tiles tiles_1 = TILES(tile_1);
+static const rf_mm_tiles tiles_2 = TILES(tile_2);
+static const rf_mm_tiles tiles_4 = TILES(tile_4);
+
+static const rf_mm_tiles *tiles_of(const rf_mm *mm) {
+    uint8_t u_max = rf_mm_range_of(mm->w->type).u_max;
+    if (mm->act->view == RF_INT_32) return &tiles_32;
+    if (u_max <= 16) return &tiles_4;
+    if (u_max <= 32) return &tiles_2;
+    return u_max <= 64 ? &tiles_1 : &tiles_wide;
+}
+
+static void matmul(const rf_mm *mm, uint32_t begin, uint32_t end, void *scratch) {
+    if (begin >= end || mm->act->n_rows == 0) return;
+    if (mm->act->view == RF_INT_NONE)
+        VNNI_FLOATS(mm, begin, end, scratch);
+    else if (mm->act->n_rows < RF_MM_TILE_MIN)
+        rf_mm_rows_avx2(mm, begin, end, scratch);
+    else
+        rf_mm_panels_avx2(mm, begin, end, scratch, tiles_of(mm));
+}
