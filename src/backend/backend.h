@@ -30,8 +30,11 @@ typedef struct rf_batch {
     uint32_t mask_stride;
     const bool *by_best; /* [n_outputs] is the best of the result's row enough?  NULL: of none */
     const uint32_t
-        *n_prefix; /* RF_ATTN_PREFIX: [n_seqs] keys that every row of the sequence sees, all
+        *n_prefix;         /* RF_ATTN_PREFIX: [n_seqs] keys that every row of the sequence sees, all
                                  in the KV cache after this step; NULL: none */
+    const uint32_t *state; /* [n_seqs] slot of each sequence's state, all different: read, unless
+                              the first row is at position 0, and left as of the last row; NULL:
+                              the plan keeps none */
 } rf_batch;
 
 typedef struct rf_limits {
@@ -40,6 +43,7 @@ typedef struct rf_limits {
     uint32_t max_outputs;
     uint32_t n_kv_blocks;
     rf_dtype k_type, v_type; /* of the KV cache: F32, F16, BF16, Q8_0 or Q4_0 */
+    uint32_t n_states;       /* slots of state, for plans that keep one */
 } rf_limits;
 
 typedef struct rf_backend_opts {
@@ -90,6 +94,11 @@ typedef struct rf_backend_ops {
     size_t (*kv_block_bytes)(const rf_exec *x);
     rf_status (*kv_read)(rf_exec *x, uint32_t block, void *out);
     rf_status (*kv_write)(rf_exec *x, uint32_t block, const void *src);
+    /* A slot of state to another, and to host memory and back, plan->state_floats f32; for plans that
+     * keep one.  NULL: the backend takes no such plans. */
+    rf_status (*state_copy)(rf_exec *x, uint32_t from_slot, uint32_t to_slot);
+    rf_status (*state_read)(rf_exec *x, uint32_t slot, float *out);
+    rf_status (*state_write)(rf_exec *x, uint32_t slot, const float *src);
     /* Tests: value v of the last run as f32, n floats ([T or n_outputs][cols]), in an exec whose plan
      * was sealed with keep_values: nothing is then fused and no activation memory reused. */
     rf_status (*peek)(rf_exec *x, rf_val v, float *out, size_t n);
@@ -121,9 +130,11 @@ void rf_attn_range(const rf_attn_pattern *pattern, uint32_t pos, uint32_t kv_len
 /* May the KV cache have that format?  Heads of any size may: the last block of each is filled up. */
 bool rf_kv_type_ok(rf_dtype t);
 /* Shared checks, used by the backends' compile(): the formats of keys and values; these and the limits
- * that must not be 0, with the backend's name in the error. */
+ * that must not be 0, and n_states where the plan needs them, with the backend's name in the error. */
 RF_CHECKED rf_status rf_kv_types_check(const rf_limits *l, rf_error *e);
 RF_CHECKED rf_status rf_limits_check(const char *backend, const rf_limits *l, rf_error *e);
+RF_CHECKED rf_status rf_states_check(const char *backend, const rf_plan *p, const rf_limits *l,
+                                     rf_error *e);
 /* Bytes of one head's key or value of n elements in the cache; the last block is filled up. */
 size_t rf_kv_head_bytes(rf_dtype type, uint32_t n);
 

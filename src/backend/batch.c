@@ -132,6 +132,23 @@ static rf_status check_prefix(const rf_batch *b, rf_error *e) {
     return RF_OK;
 }
 
+static rf_status check_states(const rf_batch *b, const rf_plan *p, const rf_limits *l,
+                              rf_error *e) {
+    if (p->state_floats == 0) return RF_OK;
+    if (!b->state)
+        return rf_fail(e, RF_EARG, "batch has no slots of state, which the plan's layers keep");
+    for (uint32_t s = 0; s < b->n_seqs; s++) {
+        if (b->state[s] >= l->n_states)
+            return rf_fail(e, RF_EARG, "batch sequence %u: slot of state %u, expected below %u", s,
+                           b->state[s], l->n_states);
+        for (uint32_t s2 = 0; s2 < s; s2++)
+            if (b->state[s2] == b->state[s])
+                return rf_fail(e, RF_EARG, "batch sequences %u and %u both have slot of state %u",
+                               s2, s, b->state[s]);
+    }
+    return RF_OK;
+}
+
 static rf_status check_mask(const rf_batch *b, const rf_plan *p, rf_error *e) {
     bool wanted = false;
     for (uint32_t i = 0; i < p->n_steps; i++)
@@ -167,6 +184,7 @@ rf_status rf_batch_check(const rf_batch *b, const rf_plan *p, const rf_limits *l
             RF_TRY(check_written_once(b, s, i, e));
     RF_TRY(check_positions(b, p, e));
     RF_TRY(check_prefix(b, e));
+    RF_TRY(check_states(b, p, l, e));
     return check_mask(b, p, e);
 }
 
@@ -199,6 +217,14 @@ rf_status rf_limits_check(const char *backend, const rf_limits *l, rf_error *e) 
                        fields[i].name);
     }
     return rf_kv_types_check(l, e);
+}
+
+rf_status rf_states_check(const char *backend, const rf_plan *p, const rf_limits *l, rf_error *e) {
+    if (p->state_floats == 0 || l->n_states > 0) return RF_OK;
+    return rf_fail(e, RF_EARG,
+                   "%s backend: limit n_states is 0, expected at least 1: the plan's layers keep a "
+                   "state",
+                   backend);
 }
 
 size_t rf_kv_head_bytes(rf_dtype type, uint32_t n) {

@@ -83,6 +83,11 @@ static rf_status bind(rf_drafter *d, const char *path, rf_error *e) {
             e, RF_EUNSUPPORTED,
             "draft model: %s models attend a prompt both ways, which guesses cannot follow",
             d->model->arch->name);
+    if (d->model->recurrent)
+        return rf_fail(e, RF_EUNSUPPORTED,
+                       "draft model: layers of a %s model keep a state, which cannot take a wrong "
+                       "guess back",
+                       d->model->arch->name);
     if (d->model->n_vocab != d->target.model->n_vocab)
         return rf_fail(e, RF_EARG, "draft model: it has logits of %u tokens, the model of %u",
                        d->model->n_vocab, d->target.model->n_vocab);

@@ -10,7 +10,7 @@
 
 #include "base/fmath.h"
 
-enum { MAX_TEXTS = 64 }; /* of a group */
+enum { MAX_TEXTS = 64, MAX_STATES = 8 }; /* of a group; of one whose texts keep states */
 
 struct rf_embedder {
     const rf_backend_ops *ops;
@@ -26,6 +26,7 @@ struct rf_embedder {
     uint32_t *seq_start;      /* [MAX_TEXTS + 1] */
     uint32_t *kv_len, *table; /* [MAX_TEXTS], [MAX_TEXTS][table_stride] */
     uint32_t *n_done;         /* [MAX_TEXTS] tokens of a text that went through */
+    uint32_t *state;          /* [MAX_TEXTS] slot of state of each, its own number */
     double *sum;              /* [MAX_TEXTS][n_embd] */
     double *hidden;           /* [n_embd] inside a head */
     double *scores;           /* [n_labels] */
@@ -48,7 +49,8 @@ static void choose_limits(rf_embedder *x, const rf_limits *l, uint32_t n_ctx) {
     x->limits = (rf_limits){.max_tokens = l->max_tokens, .k_type = l->k_type, .v_type = l->v_type};
     if (x->both_ways && n_ctx > x->limits.max_tokens) x->limits.max_tokens = n_ctx;
     uint32_t most = n_ctx > x->limits.max_tokens ? n_ctx : x->limits.max_tokens;
-    x->limits.max_seqs = MAX_TEXTS;
+    x->limits.max_seqs = x->model->recurrent ? MAX_STATES : MAX_TEXTS;
+    x->limits.n_states = x->model->recurrent ? MAX_STATES : 0;
     x->limits.max_outputs = x->limits.max_tokens;
     x->limits.n_kv_blocks = (most + RF_KV_BLOCK - 1) / RF_KV_BLOCK + MAX_TEXTS;
 }
@@ -66,13 +68,16 @@ static rf_status alloc_arrays(rf_embedder *x, rf_error *e) {
     x->kv_len = rf_alloc(MAX_TEXTS, sizeof *x->kv_len);
     x->table = rf_alloc(table, sizeof *x->table);
     x->n_done = rf_alloc(MAX_TEXTS, sizeof *x->n_done);
+    x->state = rf_alloc(MAX_TEXTS, sizeof *x->state);
     x->sum = rf_alloc(sums, sizeof *x->sum);
     x->hidden = rf_alloc(n_embd, sizeof *x->hidden);
     x->scores = rf_alloc(n_labels, sizeof *x->scores);
     x->row = rf_alloc(n_embd > n_labels ? n_embd : n_labels, sizeof *x->row);
     if (!x->token || !x->pos || !x->out_row || !x->owner || !x->seq_start || !x->kv_len ||
-        !x->table || !x->n_done || !x->sum || !x->hidden || !x->scores || !x->row)
+        !x->table || !x->n_done || !x->state || !x->sum || !x->hidden || !x->scores || !x->row)
         return rf_fail_nomem(e, sums * sizeof *x->sum);
+    for (uint32_t i = 0; i < MAX_TEXTS; i++)
+        x->state[i] = i;
     return RF_OK;
 }
 
@@ -101,8 +106,9 @@ void rf_embedder_free(rf_embedder *x) {
     if (!x) return;
     if (x->exec) x->ops->exec_free(x->exec);
     rf_plan_free(x->plan);
-    void *const memory[] = {x->token, x->pos,    x->out_row, x->owner,  x->seq_start, x->kv_len,
-                            x->table, x->n_done, x->sum,     x->hidden, x->scores,    x->row};
+    void *const memory[] = {x->token,  x->pos,   x->out_row, x->owner, x->seq_start,
+                            x->kv_len, x->table, x->n_done,  x->sum,   x->hidden,
+                            x->scores, x->row,   x->state};
     for (size_t i = 0; i < RF_COUNT(memory); i++)
         rf_free(memory[i]);
     rf_free(x);
@@ -146,7 +152,7 @@ static rf_status check_text(const rf_embedder *x, const rf_embed_input *t, size_
 /* How many of the texts form the next group; gives each its KV blocks. */
 static uint32_t take_group(rf_embedder *x, const rf_embed_input *texts, size_t n) {
     uint32_t n_taken = 0, n_blocks = 0, rows = 0;
-    for (; n_taken < n && n_taken < MAX_TEXTS; n_taken++) {
+    for (; n_taken < n && n_taken < x->limits.max_seqs; n_taken++) {
         uint32_t tokens = (uint32_t)texts[n_taken].n_tokens;
         uint32_t blocks = (tokens + RF_KV_BLOCK - 1) / RF_KV_BLOCK;
         if (blocks > x->limits.n_kv_blocks - n_blocks) break;
@@ -190,6 +196,7 @@ static rf_status run_batch(rf_embedder *x, const job *j, uint32_t *first, rf_err
                   .kv_len = x->kv_len,
                   .table = x->table + (size_t)*first * x->table_stride,
                   .out_row = x->out_row,
+                  .state = x->state + *first,
                   .table_stride = x->table_stride};
     for (; *first < j->n && b.n_tokens < x->limits.max_tokens; ++*first) {
         add_rows(x, &b, j, *first);

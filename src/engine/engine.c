@@ -21,6 +21,7 @@
 #include "engine/sched.h"
 #include "engine/spec.h"
 #include "engine/state.h"
+#include "engine/states.h"
 #include "grammar/grammar.h"
 
 enum {
@@ -32,6 +33,7 @@ enum {
     MAX_SEQS = 1024,
     MAX_BATCH = 65536,
     MAX_ITL_MS = 60000,
+    SPARE_SNAPSHOTS = 8, /* of state, beside one for each request at once */
 };
 
 _Static_assert((int)ROCMFORGE_ENOMEM == (int)RF_ENOMEM && (int)ROCMFORGE_EFULL == (int)RF_EFULL &&
@@ -41,7 +43,7 @@ _Static_assert((int)ROCMFORGE_ENOMEM == (int)RF_ENOMEM && (int)ROCMFORGE_EFULL =
 
 typedef struct arrays { /* what a batch points to, sized once for the limits */
     int32_t *token;
-    uint32_t *pos, *seq_start, *kv_len, *n_prefix, *table, *out_row;
+    uint32_t *pos, *seq_start, *kv_len, *n_prefix, *state, *table, *out_row;
     rf_sched_seq *sched;
     rf_request **running; /* [max_seqs] in order of their start */
     rf_request **output;  /* [max_outputs] whose logits row i is */
@@ -57,6 +59,7 @@ struct rf_engine {
     rf_backend *backend;
     rf_exec *exec; /* plan, exec and kv serve requests: NULL for an encoder, which takes none */
     rf_kv *kv;
+    rf_states *states; /* NULL: no layer keeps a state */
     rf_swap swap;
     char state_model[RF_SHA256_HEX]; /* for saved states; empty until the first one */
     rf_spec_opts spec_opts;
@@ -149,6 +152,17 @@ static rf_status choose_backend(rf_engine *en, const rf_engine_opts *o, rf_error
     return choose_kv_types(&en->limits, o->kv_type ? o->kv_type : "f16", e);
 }
 
+/* Slots of state for requests at once and for snapshots. */
+static rf_status choose_states(rf_engine *en, bool guesses, rf_error *e) {
+    if (!en->model->recurrent) return RF_OK;
+    en->limits.n_states = 2 * en->limits.max_seqs + SPARE_SNAPSHOTS;
+    if (!guesses) return RF_OK;
+    return rf_fail(e, RF_EUNSUPPORTED,
+                   "layers of a %s model keep a state, which cannot take a wrong guess back; leave "
+                   "out speculation and the draft model",
+                   en->model->arch->name);
+}
+
 static rf_status choose_limits(rf_engine *en, const rf_engine_opts *o, rf_error *e) {
     uint32_t trained = en->model->n_ctx_train;
     en->n_ctx = o->n_ctx ? o->n_ctx : trained && trained < DEFAULT_CTX ? trained : DEFAULT_CTX;
@@ -174,6 +188,7 @@ static rf_status choose_limits(rf_engine *en, const rf_engine_opts *o, rf_error 
                                    .draft_max = o->draft_max,
                                    .draft_min = o->draft_min};
     RF_TRY(rf_spec_check_opts(&en->spec_opts, l->max_seqs, &l->max_outputs, e));
+    RF_TRY(choose_states(en, l->max_outputs > 0, e));
     l->max_outputs += l->max_seqs;
     if (l->max_outputs < MIN_OUTPUTS) l->max_outputs = MIN_OUTPUTS;
     if (l->max_outputs > l->max_tokens || o->keep_activations) l->max_outputs = l->max_tokens;
@@ -198,14 +213,15 @@ static rf_status alloc_arrays(rf_engine *en, rf_error *e) {
     a->seq_start = rf_alloc(l->max_seqs + 1, sizeof *a->seq_start);
     a->kv_len = rf_alloc(l->max_seqs, sizeof *a->kv_len);
     a->n_prefix = rf_alloc(l->max_seqs, sizeof *a->n_prefix);
+    a->state = rf_alloc(l->max_seqs, sizeof *a->state);
     a->table = rf_alloc(table, sizeof *a->table);
     a->out_row = rf_alloc(l->max_outputs, sizeof *a->out_row);
     a->sched = rf_alloc(l->max_seqs, sizeof *a->sched);
     a->running = rf_alloc(l->max_seqs, sizeof *a->running);
     a->output = rf_alloc(l->max_outputs, sizeof *a->output);
     a->by_best = rf_alloc(l->max_outputs, sizeof *a->by_best);
-    if (!a->token || !a->pos || !a->seq_start || !a->kv_len || !a->n_prefix || !a->table ||
-        !a->out_row || !a->sched || !a->running || !a->output || !a->by_best)
+    if (!a->token || !a->pos || !a->seq_start || !a->kv_len || !a->n_prefix || !a->state ||
+        !a->table || !a->out_row || !a->sched || !a->running || !a->output || !a->by_best)
         return rf_fail_nomem(e, table * sizeof *a->table);
     return RF_OK;
 }
@@ -263,12 +279,26 @@ static rf_status open_any_backend(rf_engine *en, const rf_engine_opts *o, rf_err
     return open_backend(en, o, e);
 }
 
+static rf_status open_states(rf_engine *en, const rf_engine_opts *o, rf_error *e) {
+    const rf_limits *l = &en->limits;
+    if (en->plan->state_floats == 0) return RF_OK;
+    if (o->swap_bytes)
+        rf_log_write(RF_LOG_WARN,
+                     "no KV blocks are kept in host memory: layers of a %s model keep a state, and "
+                     "answers that give way go on from the last snapshot of it",
+                     en->model->arch->name);
+    if (rf_states_create(&en->states, l->max_seqs, l->n_states - l->max_seqs) != RF_OK)
+        return rf_fail_nomem(e, l->n_states);
+    return RF_OK;
+}
+
 /* What requests need. */
 static rf_status open_generation(rf_engine *en, const rf_engine_opts *o, rf_error *e) {
     if (rf_kv_create(&en->kv, en->limits.n_kv_blocks, RF_KV_BLOCK) != RF_OK)
         return rf_fail_nomem(e, en->limits.n_kv_blocks);
     atomic_store(&en->kv_free, en->limits.n_kv_blocks);
-    rf_swap_open(&en->swap, en->ops, en->exec, RF_KV_BLOCK, o->swap_bytes);
+    RF_TRY(open_states(en, o, e));
+    rf_swap_open(&en->swap, en->ops, en->exec, RF_KV_BLOCK, en->states ? 0 : o->swap_bytes);
     const rf_drafter_target target = {.ops = en->ops,
                                       .backend = en->backend,
                                       .model = en->model,
@@ -317,6 +347,7 @@ void rf_engine_close(rf_engine *en) {
     for (rf_request *r = en->first, *next; r; r = next) {
         next = r->next;
         if (en->kv) rf_kv_release(en->kv, &r->kv);
+        if (en->states) rf_states_give(en->states, &r->st);
         rf_swap_drop(&en->swap, &r->swapped);
         rf_spec_forget(en->spec, r);
         rf_request_free(r);
@@ -328,15 +359,16 @@ void rf_engine_close(rf_engine *en) {
     if (en->backend) en->ops->close(en->backend);
     rf_plan_free(en->plan);
     rf_kv_free(en->kv);
+    rf_states_free(en->states);
     rf_token_index_free(en->token_index);
     rf_tokenizer_free(en->tokenizer);
     if (en->model)
         rf_model_close(en->model);
     else
         rf_gguf_close(en->file);
-    void *const memory[] = {en->a.token,    en->a.pos,    en->a.seq_start, en->a.kv_len,
-                            en->a.n_prefix, en->a.table,  en->a.out_row,   en->a.sched,
-                            en->a.running,  en->a.output, en->a.by_best};
+    void *const memory[] = {en->a.token,    en->a.pos,     en->a.seq_start, en->a.kv_len,
+                            en->a.n_prefix, en->a.state,   en->a.table,     en->a.out_row,
+                            en->a.sched,    en->a.running, en->a.output,    en->a.by_best};
     for (size_t i = 0; i < RF_COUNT(memory); i++)
         rf_free(memory[i]);
     rf_ids_free(&en->end_tokens);
@@ -688,6 +720,7 @@ static void finish(rf_engine *en, rf_request *r, rf_finish why, const char *erro
     rf_fair_leave(&en->fair, r->ticket);
     pthread_mutex_unlock(&en->lock);
     rf_kv_release(en->kv, &r->kv);
+    if (en->states) rf_states_give(en->states, &r->st);
     rf_swap_drop(&en->swap, &r->swapped);
     rf_spec_forget(en->spec, r);
     note_free_blocks(en);
@@ -716,7 +749,8 @@ static rf_sched_seq sched_of(const rf_request *r) {
                           .n_done = r->n_done,
                           .n_most = r->max_total,
                           .n_blocks = r->kv.n_blocks,
-                          .n_whole = r->n_done < r->n_prefix ? r->n_prefix - r->n_done : 0};
+                          .n_whole = r->n_done < r->n_prefix ? r->n_prefix - r->n_done : 0,
+                          .n_stop = rf_states_to_mark(&r->st, r->n_done)};
 }
 
 /* Moves the request that is to start next from behind *at to *at; none before it waits to start. */
@@ -730,12 +764,45 @@ static void bring_next(rf_engine *en, rf_request **at) {
     *at = r;
 }
 
+/* A request whose model keeps states goes on from the last snapshot within the blocks found for it.  It
+ * leaves one behind them, where prompts part, and one behind its prompt's last full block. */
+static void find_state(rf_engine *en, rf_request *r) {
+    uint32_t n = r->kv.n_blocks;
+    rf_states_take(en->states, &r->st);
+    r->st.mark[0] = r->n_done;
+    r->st.mark[1] = ((uint32_t)r->tokens.len - 1) / RF_KV_BLOCK * RF_KV_BLOCK;
+    while (n > 0 && r->st.from == RF_NO_STATE)
+        r->st.from = rf_states_find(en->states, rf_kv_name(en->kv, &r->kv, --n));
+    r->n_done = r->st.from == RF_NO_STATE ? 0 : (n + 1) * RF_KV_BLOCK;
+    rf_kv_unmatch(en->kv, &r->kv, r->n_done);
+}
+
+/* The copy of what find_state found; where it fails, all is computed. */
+static void take_state(rf_engine *en, rf_request *r) {
+    if (en->ops->state_copy(en->exec, r->st.from, r->st.slot) != RF_OK) {
+        rf_kv_trim(en->kv, &r->kv, 0);
+        r->n_done = 0;
+    }
+    r->st.from = RF_NO_STATE;
+}
+
+/* A snapshot of the request's state, if its tokens end with a full block. */
+static void keep_state(rf_engine *en, rf_request *r) {
+    if (r->n_done == 0 || r->n_done % RF_KV_BLOCK != 0) return;
+    uint64_t name = rf_kv_name(en->kv, &r->kv, r->n_done / RF_KV_BLOCK - 1);
+    uint32_t to = rf_states_keep(en->states, &r->st, name, r->n_done);
+    if (to != RF_NO_STATE && en->ops->state_copy(en->exec, r->st.slot, to) != RF_OK)
+        rf_states_forget(en->states, name);
+}
+
 /* Adds a request, new or preempted before, to the running ones.  RF_EFULL: there is no room yet. */
 static rf_status start(rf_engine *en, rf_request *r) {
     rf_sched_seq next = sched_of(r);
-    next.n_blocks = rf_kv_shared(en->kv, r->kv.salt, r->tokens.p, next.n_tokens);
+    if (!en->states) /* else shared blocks may have to be computed once more */
+        next.n_blocks = rf_kv_shared(en->kv, r->kv.salt, r->tokens.p, next.n_tokens);
     if (!rf_sched_may_start(en->a.sched, en->n_running, &next, pool_of(en))) return RF_EFULL;
     RF_TRY(rf_kv_match(en->kv, &r->kv, r->tokens.p, next.n_tokens, &r->n_done));
+    if (en->states) find_state(en, r);
     if (r->start_us == 0) {
         r->n_cached = r->n_done;
         r->start_us = rf_time_us();
@@ -763,8 +830,9 @@ static rf_request *admit(rf_engine *en) {
     pthread_mutex_unlock(&en->lock);
     for (uint32_t i = 0; i < en->n_running; i++) { /* the lock is not held for so long */
         rf_request *r = en->a.running[i];
-        if (r->swapped.n_blocks == 0) continue;
+        if (r->swapped.n_blocks == 0 && r->st.from == RF_NO_STATE) continue;
         rf_swap_in(&en->swap, &r->swapped, en->kv, &r->kv, &r->n_done);
+        if (r->st.from != RF_NO_STATE) take_state(en, r);
         en->a.sched[i] = sched_of(r);
     }
     return s == RF_ENOMEM ? *at : NULL;
@@ -776,6 +844,7 @@ static void preempt(rf_engine *en) {
     rf_request *r = en->a.running[--en->n_running];
     rf_swap_out(&en->swap, &r->swapped, &r->kv, r->n_done);
     rf_kv_release(en->kv, &r->kv);
+    if (en->states) rf_states_give(en->states, &r->st);
     rf_spec_forget(en->spec, r);
     r->n_done = 0;
     pthread_mutex_lock(&en->lock);
@@ -843,6 +912,7 @@ static void add_rows(rf_engine *en, rf_batch *b, rf_request *r, uint32_t chunk) 
     memcpy(a->table + (size_t)b->n_seqs * en->table_stride, r->kv.blocks,
            r->kv.n_blocks * sizeof *a->table);
     a->n_prefix[b->n_seqs] = r->n_prefix;
+    a->state[b->n_seqs] = r->st.slot;
     a->kv_len[b->n_seqs++] = end;
     a->seq_start[b->n_seqs] = b->n_tokens;
 }
@@ -855,6 +925,7 @@ static rf_batch empty_batch(rf_engine *en) {
                       .kv_len = a->kv_len,
                       .table = a->table,
                       .out_row = a->out_row,
+                      .state = a->state,
                       .table_stride = en->table_stride};
 }
 
@@ -873,6 +944,7 @@ static void note_done(rf_engine *en, rf_request *r, uint32_t n_done) {
     r->n_done = n_done;
     rf_status s = rf_kv_commit(en->kv, &r->kv, r->tokens.p, n_done);
     RF_ASSERT(s == RF_OK);
+    if (en->states) keep_state(en, r);
 }
 
 static void note_token(rf_engine *en, const rf_request *r, bool was_guessed) {
@@ -952,6 +1024,7 @@ static bool revive(rf_engine *en, rf_error *fault) {
     for (rf_request *r = en->first; r; r = r->next) {
         if (!r->running) continue;
         if (en->kv) rf_kv_release(en->kv, &r->kv);
+        if (en->states) rf_states_give(en->states, &r->st);
         rf_spec_forget(en->spec, r);
         r->n_done = 0;
         r->running = false;
@@ -961,6 +1034,7 @@ static bool revive(rf_engine *en, rf_error *fault) {
     uint32_t n_tokens = en->limits.n_kv_blocks * RF_KV_BLOCK;
     if (en->kv && rf_kv_reserve(en->kv, &all, n_tokens) != RF_OK) return false;
     rf_spec_reset(en->spec);
+    if (en->states) rf_states_forget_all(en->states);
     rf_status s = en->ops->revive(en->backend, fault);
     if (en->kv) rf_kv_release(en->kv, &all);
     if (en->kv) note_free_blocks(en);
@@ -1019,12 +1093,13 @@ typedef struct viewer {
     rf_lens *lens; /* for activation */
 } viewer;
 
-static rf_status evaluate(rf_engine *en, rf_kv_seq *seq, const int32_t *tokens, size_t n,
-                          const viewer *v, rf_error *e) {
+static rf_status evaluate(rf_engine *en, rf_kv_seq *seq, uint32_t slot, const int32_t *tokens,
+                          size_t n, const viewer *v, rf_error *e) {
     arrays *a = &en->a;
     rf_status s = rf_kv_reserve(en->kv, seq, (uint32_t)n);
     if (s != RF_OK) return rf_fail(e, s, "no room in the KV cache for %zu tokens", n);
     memcpy(a->table, seq->blocks, seq->n_blocks * sizeof *a->table);
+    a->state[0] = slot;
     for (size_t first = 0; first < n;) {
         rf_batch b = empty_batch(en);
         b.n_seqs = 1;
@@ -1080,7 +1155,10 @@ static int view(rf_engine *en, const int32_t *tokens, size_t n, const viewer *v,
             return give(rf_fail(&e, RF_EARG, "token %zu is %d, not below the vocabulary's %u", i,
                                 tokens[i], en->model->n_vocab),
                         &e, why);
-    s = evaluate(en, &seq, tokens, n, v, &e);
+    rf_stateful st = {.slot = RF_NO_STATE};
+    if (en->states) rf_states_take(en->states, &st);
+    s = evaluate(en, &seq, st.slot, tokens, n, v, &e);
+    if (en->states) rf_states_give(en->states, &st);
     rf_kv_release(en->kv, &seq);
     if (s == RF_EDEVICE) (void)revive(en, &e); /* for the next call */
     return give(s, &e, why);
@@ -1116,6 +1194,12 @@ static rf_status make_home(rf_engine *en, rf_state_home *out, rf_error *e) {
             e, RF_EUNSUPPORTED,
             "all of a prompt sees itself in this model, so nothing computed for one prompt "
             "serves another, and no state is saved");
+    if (en->states)
+        return rf_fail(
+            e, RF_EUNSUPPORTED,
+            "layers of a %s model keep a state beside the KV cache, and no such state is "
+            "saved",
+            en->model->arch->name);
     if (!en->state_model[0] && rf_state_model(en->file, en->plan, en->state_model) != RF_OK)
         return rf_fail_nomem(e, sizeof en->state_model);
     *out = (rf_state_home){.ops = en->ops,

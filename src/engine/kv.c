@@ -186,6 +186,18 @@ rf_status rf_kv_match(rf_kv *kv, rf_kv_seq *seq, const int32_t *tokens, uint32_t
     return RF_OK;
 }
 
+void rf_kv_unmatch(rf_kv *kv, rf_kv_seq *seq, uint32_t n) {
+    uint32_t n_found = seq->n_blocks;
+    rf_kv_trim(kv, seq, n);
+    kv->stats.hits -= n_found - seq->n_blocks;
+    kv->stats.misses += n_found - seq->n_blocks;
+}
+
+uint64_t rf_kv_name(const rf_kv *kv, const rf_kv_seq *seq, uint32_t i) {
+    RF_ASSERT(i < seq->n_committed);
+    return kv->blocks[seq->blocks[i]].serial;
+}
+
 uint32_t rf_kv_shared(const rf_kv *kv, uint64_t salt, const int32_t *tokens, uint32_t n) {
     uint32_t most = n ? (n - 1) / kv->block_tokens : 0, n_shared = 0;
     uint64_t parent = 0;

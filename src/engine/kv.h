@@ -30,6 +30,12 @@ void rf_kv_free(rf_kv *kv);
  * number of tokens found.  seq must be empty. */
 RF_CHECKED rf_status rf_kv_match(rf_kv *kv, rf_kv_seq *seq, const int32_t *tokens, uint32_t n,
                                  uint32_t *found);
+/* Of the blocks that a match just took, gives back those behind the first n tokens: they were found, but
+ * cannot be gone on from. */
+void rf_kv_unmatch(rf_kv *kv, rf_kv_seq *seq, uint32_t n);
+/* The name of block i of seq, a committed one, and of all that comes before it: the same for no other
+ * content, never again once the pool has lost it, and never 0. */
+uint64_t rf_kv_name(const rf_kv *kv, const rf_kv_seq *seq, uint32_t i);
 /* Of the blocks that rf_kv_match would take now, those that other sequences hold: they cost the pool
  * nothing.  Changes nothing and counts as no lookup. */
 uint32_t rf_kv_shared(const rf_kv *kv, uint64_t salt, const int32_t *tokens, uint32_t n);

@@ -100,6 +100,7 @@ rf_status rf_request_create(rf_request **out, const rf_request_opts *o, const rf
     rf_request *r = rf_alloc(1, sizeof *r);
     if (!r) return rf_fail_nomem(e, sizeof *r);
     r->o = *o;
+    r->st = (rf_stateful){.slot = RF_NO_STATE, .from = RF_NO_STATE};
     r->tokenizer = t;
     r->n_prompt = (uint32_t)o->n_tokens;
     r->kv.salt = o->prefix_salt;

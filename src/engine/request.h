@@ -10,6 +10,7 @@
 #include "engine/kv.h"
 #include "engine/ngram.h"
 #include "engine/sampler.h"
+#include "engine/states.h"
 #include "engine/swap.h"
 #include "grammar/grammar.h"
 #include "text/tokenizer.h"
@@ -59,6 +60,7 @@ typedef struct rf_request {
     uint32_t n_prefix;           /* of the prompt, attended both ways and so computed in one step */
     uint32_t n_done, max_total;  /* computed and in the KV cache; tokens that it may ever have */
     rf_kv_seq kv;
+    rf_stateful st;
     rf_swapped swapped; /* of a preempted request */
     rf_draft draft;
     struct { /* looking ahead, see below */

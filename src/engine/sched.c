@@ -26,6 +26,7 @@ bool rf_sched_may_start(const rf_sched_seq *seqs, size_t n, const rf_sched_seq *
 
 static uint32_t give(rf_sched_seq *s, uint32_t budget) {
     uint32_t pending = s->n_tokens - s->n_done;
+    if (s->n_stop && s->n_stop < pending) pending = s->n_stop;
     s->chunk = pending < budget ? pending : budget;
     return s->chunk;
 }

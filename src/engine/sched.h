@@ -17,6 +17,7 @@ typedef struct rf_sched_seq {
     uint32_t n_most;   /* tokens it may ever have; at least n_tokens */
     uint32_t n_blocks; /* KV blocks held */
     uint32_t n_whole;  /* so many of the next tokens must come in one step: all or none */
+    uint32_t n_stop;   /* behind so many of the next tokens a step must end; 0: anywhere */
     uint32_t chunk;    /* out: tokens to compute in this step, may be 0 */
 } rf_sched_seq;
 typedef struct rf_sched_pool {

@@ -124,6 +124,43 @@ uint32_t rf_bind_optional_u32(rf_binder *b, const char *name, uint32_t max) {
     return b->status == RF_OK ? v : 0;
 }
 
+/* Element by element of an array of n_layers. */
+static void read_layers(rf_binder *b, const rf_gguf_kv *kv, const char *key, uint32_t max,
+                        uint32_t *out) {
+    bool whole = is_integer(kv->elem_type) || kv->elem_type == RF_GGUF_BOOL;
+    if (!whole || kv->n < b->m->n_layers) {
+        rf_bind_fail(
+            b, RF_EFORMAT,
+            "key %s has %llu values, expected a whole number, or one for each of %u layers", key,
+            (unsigned long long)kv->n, b->m->n_layers);
+        return;
+    }
+    for (uint32_t il = 0; il < b->m->n_layers; il++) {
+        uint64_t v = rf_gguf_elem_u64(kv, il);
+        if (v > max) {
+            rf_bind_fail(b, RF_EFORMAT, "key %s is %llu in layer %u, expected 0 to %u", key,
+                         (unsigned long long)v, il, max);
+            return;
+        }
+        out[il] = (uint32_t)v;
+    }
+}
+
+bool rf_bind_layers_u32(rf_binder *b, const char *name, uint32_t max, uint32_t *out) {
+    if (b->status != RF_OK) return false;
+    key_name k = key_of(b, name);
+    const rf_gguf_kv *kv = rf_gguf_find(b->m->file, k.text);
+    if (!kv) return false;
+    if (kv->type == RF_GGUF_ARRAY) {
+        read_layers(b, kv, k.text, max, out);
+        return true;
+    }
+    uint32_t v = rf_bind_optional_u32(b, name, max);
+    for (uint32_t il = 0; il < b->m->n_layers; il++)
+        out[il] = v;
+    return true;
+}
+
 static float read_f32(rf_binder *b, const char *key, float fallback, bool *found) {
     float v = fallback;
     rf_status s = rf_gguf_get_f32(b->m->file, key, &v, found, b->e);
@@ -300,4 +337,17 @@ const rf_tensor *rf_bind_part(rf_binder *b, const rf_tensor *w, uint32_t first, 
     }
     part.data = (const uint8_t *)w->data + skip;
     return new_tensor(b, part);
+}
+
+const rf_tensor *rf_bind_flat(rf_binder *b, const rf_tensor *w) {
+    if (b->status != RF_OK || !w) return NULL;
+    RF_ASSERT(w->planes == 1);
+    rf_tensor flat = *w;
+    flat.cols = w->rows * w->cols;
+    flat.rows = 1;
+    flat.row_bytes = w->rows * w->row_bytes;
+    if (!rf_dtype_get(w->type)->is_block) return new_tensor(b, flat);
+    rf_bind_fail(b, RF_EUNSUPPORTED, "tensor %.*s is of type %s, expected F32, F16 or BF16",
+                 RF_STR_ARG(w->name), rf_dtype_get(w->type)->name);
+    return NULL;
 }

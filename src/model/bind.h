@@ -19,6 +19,8 @@ typedef struct rf_binder {
     rf_router router;                 /* what all layers with experts share */
     uint32_t n_dense_lead, moe_every; /* which layers these are */
     rf_mla latent;                    /* sizes alone, from rf_bind_latent */
+    bool keeps_state[RF_MAX_LAYERS];  /* layers that are recurrent, without attention */
+    bool is_ffn[RF_MAX_LAYERS];       /* layers that are an FFN and nothing else */
 } rf_binder;
 
 typedef enum rf_need { RF_NEED, RF_MAY } rf_need;
@@ -34,6 +36,9 @@ void rf_bind_fail(rf_binder *b, rf_status s, const char *fmt, ...) RF_PRINTF(3, 
 uint32_t rf_bind_u32(rf_binder *b, const char *name, uint32_t fallback, uint32_t max);
 /* The same for keys that switch something off with 0 or by being absent. */
 uint32_t rf_bind_optional_u32(rf_binder *b, const char *name, uint32_t max);
+/* The key ARCH.name of every layer: one value for all or one each, at most max; out: [n_layers].  False:
+ * it is absent. */
+bool rf_bind_layers_u32(rf_binder *b, const char *name, uint32_t max, uint32_t *out);
 /* The key ARCH.name, finite and > 0.  Absent: fallback, or a failure where that is 0. */
 float rf_bind_f32(rf_binder *b, const char *name, float fallback);
 /* The same for keys that switch something off with 0 or by being absent. */
@@ -53,6 +58,9 @@ const rf_tensor *rf_bind_planes(rf_binder *b, rf_need need, uint32_t planes, uin
 /* Rows [first, first + n) of a bound matrix, or columns of a bound vector, as a tensor of their own
  * (fused QKV, fused gate and up): same bytes, nothing is copied.  NULL where w is NULL. */
 const rf_tensor *rf_bind_part(rf_binder *b, const rf_tensor *w, uint32_t first, uint32_t n);
+
+/* A small matrix of floats as one row of all its values: same bytes, nothing is copied. */
+const rf_tensor *rf_bind_flat(rf_binder *b, const rf_tensor *w);
 
 /* Leaves out the layers for multi-token prediction: m->n_layers without them, their tensors taken. */
 void rf_bind_mtp(rf_binder *b);

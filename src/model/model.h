@@ -23,6 +23,7 @@ enum { /* limits on what a file may ask for */
        RF_MAX_FF = 1 << 20,
        RF_MAX_VOCAB = 1 << 21,
        RF_MAX_CONTEXT = 1 << 24,
+       RF_MAX_TAPS = 16, /* of a convolution along the sequence */
 };
 
 typedef struct rf_tensor { /* [planes][rows][cols], cols contiguous */
@@ -123,6 +124,36 @@ typedef struct rf_mla {
     bool absorbed;
 } rf_mla;
 
+/* A gated short convolution instead of attention: out_gate * conv(in_gate * x). */
+typedef struct rf_short_conv {
+    const rf_tensor *in_gate, *out_gate, *x; /* [n_embd][n_embd] each */
+    const rf_tensor *taps;                   /* [n_embd][l_cache], the oldest first */
+} rf_short_conv;
+
+/* A gated delta net instead of attention; what its fields are for: rf_emit_delta_net. */
+typedef struct rf_delta_net {
+    const rf_tensor *qkv,
+        *z; /* [2 * n_k * head_dim + n_v * value_dim][n_embd], [n_v * value_dim][..] */
+    const rf_tensor *qkvz; /* both in one, instead: q, k, v and z of each key head together */
+    const rf_tensor *beta, *alpha;          /* [n_v][n_embd] */
+    const rf_tensor *ba;                    /* both in one, instead: of each key head together */
+    const rf_tensor *taps;                  /* [columns of qkv][conv_kernel] */
+    const rf_tensor *decay, *bias;          /* [n_v] */
+    const rf_tensor *norm;                  /* [value_dim] */
+    uint32_t n_k, n_v, head_dim, value_dim; /* heads of keys and values, and their sizes */
+} rf_delta_net;
+
+/* A Mamba-2 mixer instead of attention. */
+typedef struct rf_mamba {
+    const rf_tensor *z, *xbc,
+        *dt; /* [n_heads * value_dim][n_embd], [columns of taps][..], [n_heads][..] */
+    const rf_tensor *taps,
+        *taps_b; /* [n_heads * value_dim + 2 * n_groups * state][conv_kernel], bias */
+    const rf_tensor *decay, *bias, *skip; /* [n_heads] */
+    const rf_tensor *norm;                /* [n_heads * value_dim], of each group by itself */
+    uint32_t n_heads, n_groups, state, value_dim;
+} rf_mamba;
+
 typedef struct rf_layer {                  /* NULL where the architecture or the file has none */
     rf_norm attn_norm, ffn_norm;           /* before attention and FFN */
     rf_norm attn_post_norm, ffn_post_norm; /* of their results, before the residual sum */
@@ -134,10 +165,13 @@ typedef struct rf_layer {                  /* NULL where the architecture or the
     const rf_tensor *gate, *up;         /* [n_ff][n_embd]; no gate: a plain FFN */
     const rf_tensor *down;              /* [n_embd][n_ff] */
     const rf_tensor *gate_b, *up_b, *down_b;
-    const rf_tensor *sinks; /* [n_heads] */
-    const rf_moe *moe;      /* experts instead of gate, up, down */
-    const rf_mla *mla;      /* latent attention instead of wk, wv */
-    const rf_rope *rope;    /* NULL: this layer rotates nothing */
+    const rf_tensor *sinks;    /* [n_heads] */
+    const rf_moe *moe;         /* experts instead of gate, up, down */
+    const rf_mla *mla;         /* latent attention instead of wk, wv */
+    const rf_short_conv *conv; /* instead of attention, all but wo */
+    const rf_mamba *mamba;     /* likewise */
+    const rf_delta_net *delta; /* likewise */
+    const rf_rope *rope;       /* NULL: this layer rotates nothing */
     rf_attn_pattern pattern;
 } rf_layer;
 
@@ -168,6 +202,7 @@ typedef struct rf_model {
     uint32_t n_experts, n_experts_used, n_ff_expert, n_ff_shared; /* 0: none */
     float norm_eps;
     bool prefix;        /* a prompt is attended both ways: layers of RF_ATTN_PREFIX */
+    bool recurrent;     /* some layers keep a state instead of keys and values */
     bool parallel;      /* attention and FFN both read a layer's input */
     rf_rope rope;       /* of most layers */
     rf_rope rope_local; /* of layers with a window, where they differ */
@@ -223,6 +258,7 @@ typedef struct rf_arch {
     rf_norm_kind norm;
     rf_norm_place norm_place;
     const char *ffn_norm; /* the tensor of the norm before the FFN, NULL: "ffn_norm" */
+    const char *out_norm; /* the tensor of the norm before the output, NULL: "output_norm" */
     bool norm_bare;       /* norms of layers and output have no weights */
     rf_qk_norm qk_norm;
     bool qk_norm_may; /* a file may lack it */
@@ -243,6 +279,13 @@ typedef struct rf_arch {
     uint32_t attn_scale_wide; /* models of so many layers scale by 1/sqrt(n_embd / n_heads) */
     bool yarn_exact;          /* the ramp of YaRN ends within dimensions, not at whole ones */
     bool latent;              /* attention is latent (MLA) */
+    bool short_conv;          /* layers without KV heads are short convolutions */
+    bool delta_net;           /* all but each fourth layer, or as the file says, are delta nets */
+    bool heads_in_turn;       /* in these, value head h is of key head h % their number */
+    bool mamba;               /* layers without KV heads are Mamba-2 mixers, */
+    bool one_part;            /* or, where they have an FFN length, an FFN, and no layer has both */
+    bool rope_may;            /* only files with rope.scaling.finetuned rotate */
+    bool attn_gate;           /* wq makes a gate beside each query head */
     rf_router_kind router;    /* of experts, where the file does not say */
     bool router_normalise;    /* likewise */
     rf_status (*bind)(rf_model *m,

@@ -150,6 +150,54 @@ static void check_attend(checker *c) {
     expect(c, put, "this layer's KV_PUT before, with the same heads");
 }
 
+/* Parts of a slot of state follow each other in the order of their steps. */
+static void check_state(checker *c) {
+    size_t at = 0;
+    for (uint32_t i = 0; i < c->i; i++)
+        at += rf_plan_state_of(c->p, &c->p->steps[i]);
+    expect(c, c->s->state_at == at, "its state behind that of the steps before");
+    at += rf_plan_state_of(c->p, c->s);
+    expect(c, at <= c->p->state_floats, "its state within a slot");
+}
+
+static void check_conv(checker *c) {
+    const rf_step *s = c->s;
+    if (!is_act(c, s->a, "a made before")) return;
+    const rf_value *a = value_of(c, s->a);
+    is_like(c, s->a, a->cols, false, "a with every row");
+    is_like(c, s->dst, a->cols, false, "dst shaped like a");
+    if (s->bias) is_weight(c, s->bias, 1, a->cols, "bias of shape [columns of a]");
+    if (!expect(c, s->w > 0 && s->w < c->p->n_vals && value_of(c, s->w)->weight, "w of taps"))
+        return;
+    uint32_t taps = value_of(c, s->w)->weight->cols;
+    is_weight(c, s->w, a->cols, taps, "w of shape [columns of a][taps]");
+    if (expect(c, taps >= 1 && taps <= RF_MAX_TAPS, "1 to 16 taps")) check_state(c);
+}
+
+/* DELTA and SCAN. */
+static void check_delta(checker *c) {
+    const rf_step *s = c->s;
+    if (!is_act(c, s->a, "a made before") || !is_act(c, s->b, "b made before")) return;
+    if (!expect(c,
+                s->n_kv_heads > 0 && s->n_heads > 0 && s->n_heads <= RF_MAX_HEADS &&
+                    s->n_heads % s->n_kv_heads == 0,
+                "value heads a multiple of key heads") ||
+        !expect(c,
+                s->head_dim > 0 && s->head_dim <= RF_MAX_HEAD_DIM && s->value_dim > 0 &&
+                    s->value_dim <= RF_MAX_HEAD_DIM,
+                "heads of 1 to 640 columns"))
+        return;
+    uint32_t n_v = s->n_heads * s->value_dim;
+    is_like(c, s->a, 2 * s->n_kv_heads * s->head_dim + n_v, false, "a of queries, keys and values");
+    uint32_t n_gates = s->op == RF_OP_DELTA ? 2 * s->n_heads : s->n_heads;
+    is_like(c, s->b, n_gates, false, "b of one or two gates per head");
+    is_like(c, s->dst, n_v, false, "dst of [T][n_heads * value_dim]");
+    is_weight(c, s->w, 1, s->n_heads, "w of shape [n_heads]");
+    is_weight(c, s->bias, 1, s->n_heads, "bias of shape [n_heads]");
+    expect(c, s->op == RF_OP_SCAN || s->eps > 0, "eps > 0");
+    check_state(c);
+}
+
 static void check_unary(checker *c) {
     const rf_step *s = c->s;
     if (!is_act(c, s->a, "a made before")) return;
@@ -288,6 +336,9 @@ static void check_step(checker *c) {
         [RF_OP_ROPE] = check_rope,
         [RF_OP_KV_PUT] = check_kv_put,
         [RF_OP_ATTEND] = check_attend,
+        [RF_OP_CONV] = check_conv,
+        [RF_OP_DELTA] = check_delta,
+        [RF_OP_SCAN] = check_delta,
         [RF_OP_ACT] = check_unary,
         [RF_OP_GLU] = check_binary,
         [RF_OP_SCALE] = check_unary,

@@ -198,6 +198,63 @@ rf_val rf_emit_attend(rf_plan *p, uint32_t layer, rf_val q, rf_val k, rf_val v, 
     return add_result(p, attend, at->n_heads * at->value_dim, false);
 }
 
+/* Appends a step that keeps a state, with a new activation as its dst. */
+static rf_val add_stateful(rf_plan *p, rf_step step, uint32_t cols) {
+    step.state_at = p->state_floats;
+    p->state_floats += rf_plan_state_of(p, &step);
+    return add_result(p, step, cols, false);
+}
+
+rf_val rf_emit_conv(rf_plan *p, rf_val a, const rf_tensor *w, const rf_tensor *bias) {
+    rf_value va = operand(p, RF_OP_CONV, a);
+    if (failed(p) || !is_shaped(p, RF_OP_CONV, w, 1, va.cols, w->cols)) return 0;
+    if (bias && !is_shaped(p, RF_OP_CONV, bias, 1, 1, va.cols)) return 0;
+    if (va.per_output) return fail(p, RF_OP_CONV, "picked rows have no position, picked", 0, 1);
+    if (w->cols < 1 || w->cols > RF_MAX_TAPS)
+        return fail(p, RF_OP_CONV, "columns of w 1 to", RF_MAX_TAPS, w->cols);
+    rf_step s = {.op = RF_OP_CONV, .a = a};
+    s.w = add_weight(p, w);
+    s.bias = add_weight(p, bias);
+    return failed(p) ? 0 : add_stateful(p, s, va.cols);
+}
+
+/* DELTA and SCAN; n_gates: columns of b. */
+static rf_val emit_heads(rf_plan *p, rf_op op, rf_val a, rf_val b, uint32_t n_gates,
+                         const rf_delta *d) {
+    rf_value va = operand(p, op, a), vb = operand(p, op, b);
+    if (failed(p)) return 0;
+    if (d->n_kv_heads == 0 || d->n_heads == 0 || d->n_heads % d->n_kv_heads != 0)
+        return fail(p, op, "value heads a multiple of key heads", d->n_kv_heads, d->n_heads);
+    uint32_t n_v = d->n_heads * d->value_dim, n = 2 * d->n_kv_heads * d->head_dim + n_v;
+    if (va.cols != n) return fail(p, op, "columns of keys and values", n, va.cols);
+    if (vb.cols != n_gates) return fail(p, op, "columns of gates", n_gates, vb.cols);
+    if (va.per_output || vb.per_output)
+        return fail(p, op, "picked rows have no position, picked", 0, 1);
+    if (!is_shaped(p, op, d->decay, 1, 1, d->n_heads) ||
+        !is_shaped(p, op, d->bias, 1, 1, d->n_heads))
+        return 0;
+    rf_step s = {.op = op,
+                 .a = a,
+                 .b = b,
+                 .n_heads = d->n_heads,
+                 .n_kv_heads = d->n_kv_heads,
+                 .head_dim = d->head_dim,
+                 .value_dim = d->value_dim,
+                 .heads_in_turn = d->heads_in_turn};
+    if (op == RF_OP_DELTA) s.eps = 1e-6f;
+    s.w = add_weight(p, d->decay);
+    s.bias = add_weight(p, d->bias);
+    return failed(p) ? 0 : add_stateful(p, s, n_v);
+}
+
+rf_val rf_emit_delta(rf_plan *p, rf_val qkv, rf_val gates, const rf_delta *d) {
+    return emit_heads(p, RF_OP_DELTA, qkv, gates, 2 * d->n_heads, d);
+}
+
+rf_val rf_emit_scan(rf_plan *p, rf_val xbc, rf_val dt, const rf_delta *d) {
+    return emit_heads(p, RF_OP_SCAN, xbc, dt, d->n_heads, d);
+}
+
 /* One activation into another of its shape. */
 static rf_val emit_unary(rf_plan *p, rf_step s) {
     rf_value va = operand(p, s.op, s.a);

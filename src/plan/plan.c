@@ -67,6 +67,14 @@ rf_status rf_plan_build(rf_plan **out, const rf_model *m, const rf_plan_opts *op
     return RF_OK;
 }
 
+size_t rf_plan_state_of(const rf_plan *p, const rf_step *s) {
+    if (s->op == RF_OP_DELTA || s->op == RF_OP_SCAN)
+        return (size_t)s->n_heads * s->head_dim * s->value_dim;
+    if (s->op != RF_OP_CONV) return 0;
+    const rf_tensor *w = p->vals[s->w].weight;
+    return (size_t)(w->cols - 1) * w->rows;
+}
+
 void rf_plan_count_uses(const rf_plan *p, uint32_t *n_uses, uint32_t *producer,
                         uint32_t *consumer) {
     memset(producer, 0xFF, p->n_vals * sizeof *producer);

@@ -42,12 +42,12 @@ typedef struct rf_step {
     rf_op op;
     uint32_t layer;
     rf_val dst, a, b, w, bias; /* ATTEND: w holds the sinks [n_heads], or 0 */
-    /* How a row splits into heads: norms, HEAD_MATMUL, ROPE, KV_PUT, ATTEND, SLICE and CONCAT
-     * (of a).  b of a CONCAT has n_kv_heads heads: n_heads or 1. */
+    /* How a row splits into heads: norms, HEAD_MATMUL, ROPE, KV_PUT, ATTEND, DELTA, SCAN, SLICE and
+     * CONCAT (of a).  b of a CONCAT has n_kv_heads heads: n_heads or 1. */
     uint32_t n_heads, n_kv_heads, head_dim;
-    uint32_t value_dim;      /* KV_PUT, ATTEND: a head of v and of dst */
+    uint32_t value_dim;      /* KV_PUT, ATTEND, DELTA, SCAN: a head of v (x) and of dst */
     uint32_t first;          /* SLICE */
-    float eps;               /* norms */
+    float eps;               /* norms, DELTA */
     float scale;             /* ATTEND, SCALE */
     float softcap;           /* ATTEND (0: none), SOFTCAP */
     rf_act act;              /* ACT, GLU */
@@ -55,6 +55,8 @@ typedef struct rf_step {
     const rf_rope *rope;     /* ROPE */
     const rf_router *router; /* ROUTE, EXPERTS, MIX */
     rf_attn_pattern pattern; /* ATTEND */
+    bool heads_in_turn;      /* DELTA: value head h is of key head h % n_kv_heads */
+    size_t state_at;         /* CONV, DELTA, SCAN: first float of its part of a slot of state */
 } rf_step;
 
 typedef struct rf_plan_opts {
@@ -77,6 +79,8 @@ typedef struct rf_plan {
     size_t floats_per_token; /* activation buffer size / T_max, set by rf_plan_seal; the result
                                 lies alone at its end, so a backend may cut that part to the rows
                                 of n_outputs */
+    size_t state_floats;     /* of a slot of state, what a sequence keeps beside its keys and values
+                                however long it is; 0: nothing */
     rf_plan_opts opts;
     rf_error err; /* sticky: emitters do nothing after the first failure */
 } rf_plan;
@@ -91,6 +95,9 @@ void rf_plan_print(const rf_plan *p, rf_buf *out);
 /* Who reads and makes each value, for backends that fuse; all arrays [n_vals], n_uses zeros before.
  * producer, consumer: the step that makes it and the last that reads it; UINT32_MAX: none. */
 void rf_plan_count_uses(const rf_plan *p, uint32_t *n_uses, uint32_t *producer, uint32_t *consumer);
+
+/* Floats of state that a step reads and renews; 0: it has none. */
+size_t rf_plan_state_of(const rf_plan *p, const rf_step *s);
 
 /* How a layer attends.  Keys have n_kv_heads * head_dim columns, values n_kv_heads * value_dim. */
 typedef struct rf_attn {
@@ -111,6 +118,19 @@ rf_val rf_emit_head_matmul(rf_plan *p, rf_val a, const rf_tensor *w); /* [n_head
 rf_val rf_emit_rope(rf_plan *p, rf_val a, uint32_t n_heads, const rf_rope *rope);
 /* KV_PUT, ATTEND.  v 0: values are the first value_dim columns of each key (MLA). */
 rf_val rf_emit_attend(rf_plan *p, uint32_t layer, rf_val q, rf_val k, rf_val v, const rf_attn *at);
+/* Causal, each column for itself: a [T][cols], w [cols][taps], bias [cols] -> [T][cols]. */
+rf_val rf_emit_conv(rf_plan *p, rf_val a, const rf_tensor *w, const rf_tensor *bias);
+/* The gated delta rule (arXiv 2412.06464).  qkv [T][2 * n_kv_heads * head_dim + n_heads * value_dim],
+ * gates [T][2 * n_heads], decay and bias [n_heads] -> [T][n_heads * value_dim]. */
+typedef struct rf_delta {
+    uint32_t n_heads, n_kv_heads, head_dim, value_dim; /* kv: of queries and keys */
+    bool heads_in_turn;
+    const rf_tensor *decay, *bias;
+} rf_delta;
+rf_val rf_emit_delta(rf_plan *p, rf_val qkv, rf_val gates, const rf_delta *d);
+/* Mamba-2's scan (arXiv 2405.21060).  xbc [T][n_heads * value_dim + 2 * n_kv_heads * head_dim]: x of each
+ * head, then B and C of each group; dt [T][n_heads], decay and bias [n_heads] -> [T][n_heads * value_dim]. */
+rf_val rf_emit_scan(rf_plan *p, rf_val xbc, rf_val dt, const rf_delta *d);
 rf_val rf_emit_act(rf_plan *p, rf_act act, rf_val a);
 rf_val rf_emit_glu(rf_plan *p, rf_act act, rf_val gate, rf_val up);
 rf_val rf_emit_scale(rf_plan *p, rf_val a, float scale); /* scale 1: a itself, no step */

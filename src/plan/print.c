@@ -49,6 +49,11 @@ static void print_attend(rf_buf *out, const rf_step *s) {
     if (s->softcap > 0) rf_buf_printf(out, " softcap %g", (double)s->softcap);
 }
 
+static void print_delta(rf_buf *out, const rf_step *s) {
+    rf_buf_printf(out, " %u/%u heads of %u with values of %u%s", s->n_heads, s->n_kv_heads,
+                  s->head_dim, s->value_dim, s->heads_in_turn ? " in turn" : "");
+}
+
 static void print_router(rf_buf *out, const rf_router *r) {
     static const char *const kinds[] = {"softmax", "softmax_topk", "sigmoid"};
     rf_buf_printf(out, " %s %u of %u", kinds[r->kind], r->n_used, r->n_experts);
@@ -68,6 +73,8 @@ static void print_details(rf_buf *out, const rf_step *s) {
     if (s->op == RF_OP_KV_PUT || s->op == RF_OP_ATTEND) rf_buf_printf(out, " layer %u", s->layer);
     if (s->op == RF_OP_ATTEND)
         print_attend(out, s);
+    else if (s->op == RF_OP_DELTA || s->op == RF_OP_SCAN)
+        print_delta(out, s);
     else if (s->n_heads > 1)
         rf_buf_printf(out, " %u heads of %u", s->n_heads, s->head_dim);
     if (s->op == RF_OP_ACT || s->op == RF_OP_GLU) rf_buf_printf(out, " %s", acts[s->act]);
@@ -95,6 +102,8 @@ void rf_plan_print(const rf_plan *p, rf_buf *out) {
         rf_buf_printf(out, "%4u  ", i);
         print_step(p, out, &p->steps[i]);
     }
-    rf_buf_printf(out, "%u steps, %zu floats of activations per row\n", p->n_steps,
+    rf_buf_printf(out, "%u steps, %zu floats of activations per row", p->n_steps,
                   p->floats_per_token);
+    if (p->state_floats) rf_buf_printf(out, ", %zu of state per sequence", p->state_floats);
+    rf_buf_putc(out, '\n');
 }

@@ -180,8 +180,9 @@ int64_t rf_mix_layer(rf_str name) {
 }
 
 bool rf_mix_is_weight(rf_str name, const uint64_t ne[4]) {
-    static const char *const kept[] = {"_norm",       "ffn_gate_inp", "pos_embd", "position_embd",
-                                       "token_types", "ssm_conv1d",   "shortconv"};
+    static const char *const kept[] = {"_norm",         "ffn_gate_inp", "pos_embd",
+                                       "position_embd", "token_types",  "ssm_conv1d",
+                                       "shortconv.conv"};
     static const char suffix[] = ".weight";
     size_t n = sizeof suffix - 1;
     if (name.len < n || memcmp(name.p + name.len - n, suffix, n) != 0) return false;

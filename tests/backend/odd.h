@@ -19,6 +19,7 @@ typedef struct odd {
     uint64_t start, seed;
     bool causal_only; /* a row never sees later ones */
     bool float_only;  /* no integer formats */
+    bool stateful;    /* some layers keep a state instead of keys and values */
 } odd;
 
 static inline uint32_t odd_below(odd *o, uint32_t n) {
@@ -146,6 +147,48 @@ static inline rf_val odd_latent(odd *o, rf_plan *p, rf_val h, uint32_t il) {
     return rf_emit_concat(p, y, k_rope, n_heads, 1);
 }
 
+/* A convolution along the sequence, of columns that fill no piece, between gates or not. */
+static inline rf_val odd_conv(odd *o, rf_plan *p, rf_val h) {
+    uint32_t n = odd_below(o, 2) ? 8 * (1 + odd_below(o, 8)) : 250 + odd_below(o, 40);
+    uint32_t taps = 1 + odd_below(o, odd_below(o, 4) ? 5 : RF_MAX_TAPS);
+    rf_val x = odd_product(o, p, h, n);
+    const rf_tensor *w = odd_tensor(o, odd_type(o, 1), 1, n, taps, 0, 0.9f);
+    rf_val y = rf_emit_conv(p, x, w, odd_bias(o, n));
+    if (odd_below(o, 2)) y = rf_emit_mul(p, odd_product(o, p, h, n), y);
+    return odd_below(o, 3) ? y : rf_emit_add(p, y, x);
+}
+
+/* The delta rule over heads of any sizes, behind a convolution or not. */
+static inline rf_val odd_delta(odd *o, rf_plan *p, rf_val h) {
+    rf_delta d = {.n_kv_heads = 1 + odd_below(o, 3), .heads_in_turn = odd_below(o, 2)};
+    d.n_heads = d.n_kv_heads * (1 + odd_below(o, 3));
+    d.head_dim = 1 + odd_below(o, 24);
+    d.value_dim = 1 + odd_below(o, 40);
+    uint32_t n = 2 * d.n_kv_heads * d.head_dim + d.n_heads * d.value_dim;
+    d.decay = odd_tensor(o, RF_DT_F32, 1, 1, d.n_heads, -1, 0.8f);
+    d.bias = odd_vector(o, d.n_heads, 0);
+    rf_val qkv = odd_product(o, p, h, n);
+    if (odd_below(o, 2)) {
+        const rf_tensor *w = odd_tensor(o, RF_DT_F32, 1, n, 4, 0, 0.9f);
+        qkv = rf_emit_act(p, RF_ACT_SILU, rf_emit_conv(p, qkv, w, NULL));
+    }
+    rf_val y = rf_emit_delta(p, qkv, odd_product(o, p, h, 2 * d.n_heads), &d);
+    return odd_below(o, 2) ? y : odd_norm(o, p, y, d.value_dim);
+}
+
+/* Mamba-2's scan over heads of any sizes. */
+static inline rf_val odd_scan(odd *o, rf_plan *p, rf_val h) {
+    rf_delta d = {.n_kv_heads = 1 + odd_below(o, 3), .head_dim = 1 + odd_below(o, 24)};
+    d.n_heads = d.n_kv_heads * (1 + odd_below(o, 3));
+    d.value_dim = 1 + odd_below(o, 40);
+    uint32_t n_v = d.n_heads * d.value_dim;
+    d.decay = odd_tensor(o, RF_DT_F32, 1, 1, d.n_heads, -1, 0.8f);
+    d.bias = odd_vector(o, d.n_heads, 0);
+    rf_val x = odd_product(o, p, h, n_v + 2 * d.n_kv_heads * d.head_dim);
+    rf_val y = rf_emit_scan(p, x, odd_product(o, p, h, d.n_heads), &d);
+    return odd_norm(o, p, rf_emit_add(p, y, rf_emit_slice(p, x, 1, 0, n_v)), d.value_dim);
+}
+
 static inline rf_act odd_act(odd *o, bool glu) {
     return (rf_act)odd_below(o, (uint32_t)RF_ACT_SWIGLU_OAI + glu);
 }
@@ -209,7 +252,12 @@ static inline rf_val odd_moe(odd *o, rf_plan *p, rf_val h, rf_router *r) {
 static inline rf_val odd_layer(odd *o, rf_plan *p, rf_val x, uint32_t il) {
     bool parallel = odd_below(o, 3) == 0, post = odd_below(o, 3) == 0, moe = odd_below(o, 2);
     rf_val h = odd_below(o, 4) ? odd_norm(o, p, x, 0) : x;
-    rf_val y = odd_below(o, 3) ? odd_gqa(o, p, h, il) : odd_latent(o, p, h, il);
+    rf_val y;
+    uint32_t kind = o->stateful ? odd_below(o, 6) : 3;
+    if (kind < 3)
+        y = kind == 0 ? odd_conv(o, p, h) : kind == 1 ? odd_delta(o, p, h) : odd_scan(o, p, h);
+    else
+        y = odd_below(o, 3) ? odd_gqa(o, p, h, il) : odd_latent(o, p, h, il);
     if (il + 1 == ODD_LAYERS && odd_below(o, 2)) { /* only the rows wanted go on */
         y = rf_emit_pick(p, y);
         h = rf_emit_pick(p, h);
@@ -249,7 +297,7 @@ static inline rf_status odd_build(const rf_model *m, rf_plan *p) {
 }
 
 /* Number seed of them. */
-static inline odd *odd_open(uint64_t seed, bool causal_only, bool float_only) {
+static inline odd *odd_open(uint64_t seed, bool causal_only, bool float_only, bool stateful) {
     static const uint32_t widths[] = {32, 48, 64, 96, 256};
     static const double inv_freq[] = {1, 0.3};
     odd *o = (odd *)rf_alloc(1, sizeof *o);
@@ -258,6 +306,7 @@ static inline odd *odd_open(uint64_t seed, bool causal_only, bool float_only) {
     o->start = seed * 7919 + 1;
     o->causal_only = causal_only;
     o->float_only = float_only;
+    o->stateful = stateful;
     o->arch = (rf_arch){.name = "odd", .families = "none", .build = odd_build};
     o->ropes[0] = (rf_rope){RF_ROPE_NORM, 4, inv_freq, 1.25f};
     o->ropes[1] = (rf_rope){RF_ROPE_NEOX, 4, inv_freq, 1};

@@ -37,6 +37,7 @@ static inline session_opts session_defaults(void) {
                                      .max_seqs = 8,
                                      .max_outputs = 64,
                                      .n_kv_blocks = 32,
+                                     .n_states = 16,
                                      .k_type = RF_DT_F32,
                                      .v_type = RF_DT_F32}};
 }
@@ -88,6 +89,7 @@ typedef struct sequence {
     const int32_t *token; /* [n] */
     uint32_t n, done;
     uint32_t table[SESSION_BLOCKS];
+    uint32_t state; /* its slot, where there are several sequences */
 } sequence;
 
 /* A batch with its arrays. */
@@ -95,7 +97,7 @@ typedef struct batch {
     rf_batch b;
     int32_t token[SESSION_ROWS];
     uint32_t pos[SESSION_ROWS], start[SESSION_SEQS + 1], kv_len[SESSION_SEQS];
-    uint32_t table[SESSION_SEQS][SESSION_BLOCKS], out_row[SESSION_ROWS];
+    uint32_t table[SESSION_SEQS][SESSION_BLOCKS], out_row[SESSION_ROWS], state[SESSION_SEQS];
 } batch;
 
 static inline void batch_clear(batch *b) {
@@ -106,7 +108,8 @@ static inline void batch_clear(batch *b) {
                       .seq_start = b->start,
                       .kv_len = b->kv_len,
                       .table = b->table[0],
-                      .out_row = b->out_row};
+                      .out_row = b->out_row,
+                      .state = b->state};
 }
 
 /* The next n tokens of s as one more sequence of the batch; its blocks are in s->table. */
@@ -119,6 +122,7 @@ static inline void batch_add(batch *b, const sequence *s, uint32_t n) {
     }
     b->start[q + 1] = b->b.n_tokens;
     b->kv_len[q] = s->done + n;
+    b->state[q] = s->state;
     memcpy(b->table[q], s->table, sizeof s->table);
 }
 

@@ -24,7 +24,7 @@ static void make(world *w, rf_attn_kind kind) {
     rf_test_tiny_make(&w->tiny, 2, 2, 1, 4);
     w->tiny.m.layers[1].pattern.kind = kind;
     assert_int_equal(rf_plan_build(&w->plan, &w->tiny.m, NULL, &e), RF_OK);
-    w->limits = (rf_limits){8, 3, 4, N_BLOCKS, RF_DT_F32, RF_DT_F32};
+    w->limits = (rf_limits){8, 3, 4, N_BLOCKS, RF_DT_F32, RF_DT_F32, 2};
     memcpy(w->token, (int32_t[]){0, 31, 5, 6, 7}, sizeof w->token);
     memcpy(w->pos, (uint32_t[]){31, 32, 33, 0, 1}, sizeof w->pos);
     memcpy(w->seq_start, (uint32_t[]){0, 3, 5}, sizeof w->seq_start);
@@ -98,6 +98,27 @@ static void test_defects(void **state) {
     BAD(w.limits.n_kv_blocks, 1, "the pool has 1");
     BAD(w.out_row[1], 5, "output 1: row 5, expected below 5");
     BAD(w.out_row[1], 2, "output 1: row 2 after row 2");
+}
+
+/* Slots of state, for a plan that keeps one.  req: C-13 */
+static void test_states(void **state) {
+    (void)state;
+    world w;
+    uint32_t slots[] = {1, 0};
+    make(&w, RF_ATTN_CAUSAL);
+    w.plan->state_floats = 4;
+    expect(&w, "batch has no slots of state");
+    w.b.state = slots;
+    expect(&w, NULL);
+    slots[1] = 2;
+    expect(&w, "sequence 1: slot of state 2, expected below 2");
+    slots[1] = 1;
+    expect(&w, "sequences 0 and 1 both have slot of state 1");
+    w.limits.n_states = 0;
+    rf_error e = {0};
+    assert_int_equal(rf_states_check("toy", w.plan, &w.limits, &e), RF_EARG);
+    assert_non_null(strstr(e.text, "toy backend: limit n_states is 0"));
+    unmake(&w);
 }
 
 /* Position arithmetic at the end of its range is refused, not wrapped. */
@@ -228,6 +249,7 @@ static void test_ranges(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_defects),
+        cmocka_unit_test(test_states),
         cmocka_unit_test(test_last_position),
         cmocka_unit_test(test_learned_positions),
         cmocka_unit_test(test_slots_written_once),

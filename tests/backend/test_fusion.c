@@ -134,7 +134,7 @@ static void test_odd_plans(void **state) {
 static void test_random_plans(void **state) {
     (void)state;
     for (uint64_t seed = 0; seed < 40; seed++) {
-        odd *o = odd_open(seed, false, false);
+        odd *o = odd_open(seed, false, false, true);
         compare(&o->m);
         odd_close(o);
     }

@@ -193,7 +193,7 @@ static void test_random_plans(void **state) {
     for (uint64_t seed = 0; seed < n; seed++) {
         char name[40];
         snprintf(name, sizeof name, "odd plan %llu", (unsigned long long)seed);
-        odd *o = odd_open(seed, false, false);
+        odd *o = odd_open(seed, false, false, false);
         compare(&o->m, session_defaults(), false, name);
         odd_close(o);
     }

@@ -20,6 +20,8 @@ typedef struct world {
     uint32_t seq[SESSION_ROWS], kv_len[SESSION_ROWS];
     float *keys[ODD_LAYERS],
         *values[ODD_LAYERS]; /* [SEQS][CTX][MAX_KEY] that KV_PUT must have kept */
+    float **inputs;          /* [n_steps] [SEQS][CTX][MAX_KEY] rows of a, of convolutions */
+    double **states;         /* [n_steps] [SEQS][n_heads][head_dim][value_dim] of heads */
     const rf_step *step;     /* being judged */
     uint32_t a_cols, b_cols, cols;
     uint32_t seen[RF_OP_COUNT];
@@ -327,6 +329,101 @@ static void check_attend(const world *w, uint32_t t, const float *a, const float
     }
 }
 
+/* Keeps row t of a for those behind it. */
+static float *keep_input(const world *w, uint32_t t, const float *a) {
+    float **all = &w->inputs[w->step - w->s.p->steps];
+    if (!*all) *all = (float *)rf_alloc((size_t)SEQS * CTX * MAX_KEY, sizeof **all);
+    assert_true(*all && w->a_cols <= MAX_KEY);
+    memcpy(kept_at(*all, w->seq[t], w->b.pos[t]), a, w->a_cols * sizeof *a);
+    return *all;
+}
+
+static void check_conv(const world *w, uint32_t t, const float *a, const float *b, const float *d) {
+    const rf_tensor *m = weight_of(w, w->step->w), *bias = weight_of(w, w->step->bias);
+    float *all = keep_input(w, t, a);
+    (void)b;
+    for (uint32_t c = 0; c < w->cols; c++) {
+        double want = 0, size = 0;
+        for (uint32_t back = 0; back < m->cols && back <= w->b.pos[t]; back++) {
+            double x = (double)kept_at(all, w->seq[t], w->b.pos[t] - back)[c];
+            want += weight_at(m, 0, c, m->cols - 1 - back) * x;
+            size += fabs(x);
+        }
+        if (bias) want += weight_at(bias, 0, 0, c);
+        near(w, (double)d[c], want, 2e-6 * (1 + size));
+    }
+}
+
+static double length_of(const float *x, uint32_t n) {
+    double sum = 1e-6;
+    for (uint32_t i = 0; i < n; i++)
+        sum += (double)x[i] * (double)x[i];
+    return sqrt(sum);
+}
+
+/* S[i][c] with one token of one head added; what it gives is compared. */
+static void check_delta_head(const world *w, double *S, const float *q, const float *k,
+                             const float *v, double decay, double beta, const float *d) {
+    uint32_t n_k = w->step->head_dim, n_v = w->step->value_dim;
+    double len_q = length_of(q, n_k) * sqrt(n_k), len_k = length_of(k, n_k);
+    for (uint32_t c = 0; c < n_v; c++) {
+        double has = 0, want = 0, size = 0;
+        for (uint32_t i = 0; i < n_k; i++)
+            has += S[i * n_v + c] * decay * (double)k[i] / len_k;
+        for (uint32_t i = 0; i < n_k; i++) {
+            double *s = &S[i * n_v + c];
+            *s = *s * decay + (double)k[i] / len_k * beta * ((double)v[c] - has);
+            want += *s * (double)q[i] / len_q;
+            size += fabs(*s);
+        }
+        near(w, (double)d[c], want, 1e-5 * (1 + size));
+    }
+}
+
+/* The state of head h in the sequence of row t, zeros at first. */
+static double *head_state(const world *w, uint32_t t, uint32_t h) {
+    const rf_step *s = w->step;
+    double **states = &w->states[s - w->s.p->steps];
+    size_t size = (size_t)s->head_dim * s->value_dim;
+    if (!*states) *states = (double *)rf_alloc(SEQS * s->n_heads * size, sizeof **states);
+    assert_non_null(*states);
+    return *states + (w->seq[t] * s->n_heads + h) * size;
+}
+
+static void check_scan(const world *w, uint32_t t, const float *a, const float *b, const float *d) {
+    const rf_step *s = w->step;
+    uint32_t n = s->n_heads, n_v = s->value_dim, n_k = s->head_dim;
+    for (uint32_t h = 0; h < n; h++) {
+        const float *in = a + n * n_v + h * s->n_kv_heads / n * n_k, *x = a + h * n_v;
+        double dt = log1p(exp((double)b[h] + weight_at(weight_of(w, s->bias), 0, 0, h)));
+        double decay = exp(dt * weight_at(weight_of(w, s->w), 0, 0, h)), *S = head_state(w, t, h);
+        for (uint32_t c = 0; c < n_v; c++) {
+            double want = 0, size = 0;
+            for (uint32_t i = 0; i < n_k; i++) {
+                double *state = &S[i * n_v + c], out = (double)in[s->n_kv_heads * n_k + i];
+                *state = *state * decay + dt * (double)in[i] * (double)x[c];
+                want += *state * out;
+                size += fabs(*state * out);
+            }
+            near(w, (double)d[h * n_v + c], want, 1e-5 * (1 + size));
+        }
+    }
+}
+
+static void check_delta(const world *w, uint32_t t, const float *a, const float *b,
+                        const float *d) {
+    const rf_step *s = w->step;
+    uint32_t n = s->n_heads, n_keys = s->n_kv_heads * s->head_dim;
+    for (uint32_t h = 0; h < n; h++) {
+        uint32_t key = s->heads_in_turn ? h % s->n_kv_heads : h * s->n_kv_heads / n;
+        double x = (double)b[n + h] + weight_at(weight_of(w, s->bias), 0, 0, h);
+        double decay = exp(weight_at(weight_of(w, s->w), 0, 0, h) * log1p(exp(x)));
+        check_delta_head(w, head_state(w, t, h), a + key * s->head_dim,
+                         a + n_keys + key * s->head_dim, a + 2 * n_keys + h * s->value_dim, decay,
+                         1 / (1 + exp(-(double)b[h])), d + h * s->value_dim);
+    }
+}
+
 typedef void check_fn(const world *w, uint32_t t, const float *a, const float *b, const float *d);
 static check_fn *const checks[RF_OP_COUNT] = {
     [RF_OP_EMBED] = check_embed,     [RF_OP_RMS_NORM] = check_norm,
@@ -338,6 +435,8 @@ static check_fn *const checks[RF_OP_COUNT] = {
     [RF_OP_MUL] = check_element,     [RF_OP_SLICE] = check_slice,
     [RF_OP_CONCAT] = check_concat,   [RF_OP_ROUTE] = check_route,
     [RF_OP_EXPERTS] = check_experts, [RF_OP_MIX] = check_mix,
+    [RF_OP_CONV] = check_conv,       [RF_OP_DELTA] = check_delta,
+    [RF_OP_SCAN] = check_scan,
 };
 
 static void check_step(world *w, const rf_step *s) {
@@ -390,6 +489,9 @@ static void judge(const odd *o, const session_opts *opts, uint32_t seen[RF_OP_CO
     decoded_row = NULL;
     w->s = open_session(&o->m, opts);
     w->is_cpu = opts->ops == &rf_cpu_ops;
+    w->inputs = (float **)rf_alloc(w->s.p->n_steps, sizeof *w->inputs);
+    w->states = (double **)rf_alloc(w->s.p->n_steps, sizeof *w->states);
+    assert_true(w->inputs && w->states);
     for (uint32_t il = 0; il < ODD_LAYERS; il++) {
         w->keys[il] = (float *)rf_alloc((size_t)SEQS * CTX * MAX_KEY, sizeof(float));
         w->values[il] = (float *)rf_alloc((size_t)SEQS * CTX * MAX_KEY, sizeof(float));
@@ -397,7 +499,7 @@ static void judge(const odd *o, const session_opts *opts, uint32_t seen[RF_OP_CO
     }
     for (uint32_t q = 0; q < SEQS; q++) {
         random_tokens(token[q], CTX, o->m.n_vocab, &seed);
-        w->q[q] = (sequence){.token = token[q], .n = CTX, .table = {q + 5, 3 - q}};
+        w->q[q] = (sequence){.token = token[q], .n = CTX, .table = {q + 5, 3 - q}, .state = 7 - q};
     }
     for (int i = 0; i < STEPS; i++) {
         run_batch(w, parts[i]);
@@ -410,6 +512,12 @@ static void judge(const odd *o, const session_opts *opts, uint32_t seen[RF_OP_CO
         rf_free(w->keys[il]);
         rf_free(w->values[il]);
     }
+    for (uint32_t i = 0; i < w->s.p->n_steps; i++) {
+        rf_free(w->inputs[i]);
+        rf_free(w->states[i]);
+    }
+    rf_free(w->inputs);
+    rf_free(w->states);
     close_session(&w->s);
     rf_free(w);
 }
@@ -417,7 +525,7 @@ static void judge(const odd *o, const session_opts *opts, uint32_t seen[RF_OP_CO
 static void judge_all(const rf_backend_ops *ops, uint64_t n_seeds) {
     uint32_t seen[RF_OP_COUNT] = {0};
     for (uint64_t seed = 0; seed < n_seeds; seed++) {
-        odd *o = odd_open(200 + seed, false, false);
+        odd *o = odd_open(200 + seed, false, false, true);
         session_opts opts = session_defaults();
         opts.ops = ops;
         opts.isa = (rf_isa)(seed % ((uint64_t)rf_isa_best() + 1));

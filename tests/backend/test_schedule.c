@@ -16,7 +16,7 @@ enum { LAST_SEED = 104 };
 #define FIRST_LEVEL 0
 enum { LAST_SEED = 120 };
 #endif
-enum { SEQS = 5, MAX_LEN = 75, N_BLOCKS = 20, MASK_STRIDE = 96 };
+enum { SEQS = 5, SNAPSHOTS = SEQS, MAX_LEN = 75, N_BLOCKS = 20, MASK_STRIDE = 96 };
 
 typedef struct world {
     rf_model *m;
@@ -101,7 +101,7 @@ static void start_sequences(world *w) {
     w->n_free = N_BLOCKS;
     shuffle(w, w->free_block, N_BLOCKS);
     for (uint32_t q = 0; q < SEQS; q++) {
-        w->seq[q] = (sequence){.token = w->token[q], .n = w->len[q]};
+        w->seq[q] = (sequence){.token = w->token[q], .n = w->len[q], .state = q};
         memset(w->seq[q].table, 0xFF, sizeof w->seq[q].table);
         w->computed[q] = 0;
     }
@@ -129,6 +129,33 @@ static void copy_block(world *w, session *s, uint32_t from, uint32_t to) {
     rf_free(block);
 }
 
+/* A state is copied behind the prefix that another sequence will take, when it is computed. */
+static void copy_state(world *w, session *s, uint32_t from, uint32_t to) {
+    if (s->p->state_floats == 0) return;
+    if (below(w, 2)) {
+        assert_int_equal(s->ops->state_copy(s->x, from, to), RF_OK);
+        return;
+    }
+    float *state = rf_alloc(s->p->state_floats, sizeof *state);
+    assert_non_null(state);
+    assert_int_equal(s->ops->state_read(s->x, from, state), RF_OK);
+    assert_int_equal(s->ops->state_write(s->x, to, state), RF_OK);
+    rf_free(state);
+}
+
+/* The most rows that sequence q may compute now, so that a step ends behind a prefix to be taken. */
+static uint32_t cut_at_prefix(const world *w, uint32_t q, uint32_t n) {
+    uint32_t from, n_prefix, done = w->seq[q].done;
+    if (q + 1 == SEQS || !takes_prefix(q + 1, &from, &n_prefix) || done >= n_prefix) return n;
+    return n < n_prefix - done ? n : n_prefix - done;
+}
+
+static void keep_state(world *w, session *s, uint32_t q) {
+    uint32_t from, n_prefix;
+    if (q + 1 < SEQS && takes_prefix(q + 1, &from, &n_prefix) && w->seq[q].done == n_prefix)
+        copy_state(w, s, q, SNAPSHOTS + q);
+}
+
 /* False while the sequence has to wait for another one's prefix. */
 static bool is_ready(world *w, session *s, uint32_t q) {
     uint32_t from, n;
@@ -143,6 +170,7 @@ static bool is_ready(world *w, session *s, uint32_t q) {
         reserve(w, to, n);
         copy_block(w, s, w->seq[from].table[last], to->table[last]);
     }
+    copy_state(w, s, SNAPSHOTS + from, q);
     to->done = n;
     return true;
 }
@@ -162,6 +190,7 @@ static void random_step(world *w, session *s) {
         uint32_t chunk = decode || below(w, 3) == 0 ? 1 : 1 + below(w, 40);
         if (n > chunk) n = chunk;
         if (n > room) n = room;
+        n = cut_at_prefix(w, q, n);
         if (n == 0) continue;
         reserve(w, seq, seq->done + n);
         first[n_in] = seq->done;
@@ -175,8 +204,10 @@ static void random_step(world *w, session *s) {
     }
     set_mask(w, &b);
     const float *logits = batch_run(s, &b);
-    for (uint32_t i = 0; i < n_in; i++)
+    for (uint32_t i = 0; i < n_in; i++) {
         w->computed[in_batch[i]] = w->seq[in_batch[i]].done;
+        keep_state(w, s, in_batch[i]);
+    }
     for (uint32_t o = 0, i = 0; o < b.b.n_outputs; o++) {
         uint32_t row = b.out_row[o];
         while (row >= b.start[i + 1])
@@ -264,6 +295,15 @@ static void test_qwen(void **state) {
     check_schedules(rf_test_data("models/qwen3-bf16.gguf"), RF_DT_F32, RF_DT_F32, NULL, 0);
 }
 
+/* Layers that keep a state beside those that attend.  req: C-13 */
+static void test_states(void **state) {
+    (void)state;
+    check_schedules(rf_test_data("models/lfm2.gguf"), RF_DT_F16, RF_DT_F16, NULL, 0);
+    check_schedules(rf_test_data("models/qwen3next.gguf"), RF_DT_F16, RF_DT_F16, NULL, 0);
+    check_schedules(rf_test_data("models/qwen35.gguf"), RF_DT_F32, RF_DT_Q8_0, NULL, 0);
+    check_schedules(rf_test_data("models/nemotron_h.gguf"), RF_DT_F16, RF_DT_F16, NULL, 0);
+}
+
 static void test_every_format(void **state) {
     (void)state;
     check_schedules(zoo_write(), RF_DT_F16, RF_DT_F16, NULL, 0);
@@ -296,7 +336,7 @@ static void test_random_plans(void **state) {
     (void)state;
     static const rf_dtype types[] = {RF_DT_F32, RF_DT_F16, RF_DT_BF16, RF_DT_Q8_0, RF_DT_Q4_0};
     for (uint64_t seed = 100; seed < LAST_SEED; seed++) {
-        odd *o = odd_open(seed, true, false);
+        odd *o = odd_open(seed, true, false, true);
         check_model(&o->m, types[seed % 5], types[seed / 5 % 5], NULL, 0);
         odd_close(o);
     }
@@ -307,6 +347,7 @@ int main(void) {
         cmocka_unit_test(test_float_weights), cmocka_unit_test(test_qwen),
         cmocka_unit_test(test_every_format),  cmocka_unit_test(test_patterns),
         cmocka_unit_test(test_random_plans),  cmocka_unit_test(test_cache_types),
+        cmocka_unit_test(test_states),
     };
     print_message("levels up to %s\n", rf_isa_name(rf_isa_best()));
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -464,6 +464,40 @@ static void allocation_failures(void **state) {
     assert_true(failed >= 5);
 }
 
+/* Blocks have names by content, the same for twins; what was found can be given back. */
+static void names(void **state) {
+    (void)state;
+    rf_kv *kv;
+    rf_kv_seq a = {0}, b = {0}, c = {.salt = 1};
+    rf_kv_seq *const all[] = {&a, &b, &c};
+    int32_t tokens[13] = {0};
+    uint32_t found;
+    assert_int_equal(rf_kv_create(&kv, 12, 4), RF_OK);
+    for (size_t i = 0; i < 3; i++) {
+        assert_int_equal(rf_kv_reserve(kv, all[i], 12), RF_OK);
+        assert_int_equal(rf_kv_commit(kv, all[i], tokens, 12), RF_OK);
+    }
+    assert_true(rf_kv_name(kv, &a, 0) != rf_kv_name(kv, &a, 1));
+    assert_true(rf_kv_name(kv, &a, 1) == rf_kv_name(kv, &b, 1) && rf_kv_name(kv, &a, 1) != 0);
+    assert_true(rf_kv_name(kv, &a, 1) != rf_kv_name(kv, &c, 1));
+    uint64_t name = rf_kv_name(kv, &a, 1);
+    rf_kv_release(kv, &b);
+    assert_int_equal(rf_kv_match(kv, &b, tokens, 13, &found), RF_OK);
+    assert_int_equal(found, 12);
+    rf_kv_unmatch(kv, &b, 8);
+    assert_int_equal(b.n_blocks, 2);
+    assert_true(rf_kv_name(kv, &b, 1) == name);
+    rf_kv_unmatch(kv, &b, 0);
+    assert_int_equal(b.n_blocks, 0);
+    rf_kv_stats stats;
+    rf_kv_get_stats(kv, &stats);
+    assert_true(stats.hits == 0 && stats.misses == 3);
+    for (size_t i = 0; i < 3; i++)
+        rf_kv_release(kv, all[i]);
+    assert_true(rf_kv_consistent(kv, NULL, 0));
+    rf_kv_free(kv);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(random_histories),
@@ -471,6 +505,7 @@ int main(void) {
         cmocka_unit_test(never_the_whole_prompt),
         cmocka_unit_test(holds),
         cmocka_unit_test(twins),
+        cmocka_unit_test(names),
         cmocka_unit_test(eviction_order),
         cmocka_unit_test(wrong_arguments),
         cmocka_unit_test(allocation_failures),

@@ -247,16 +247,24 @@ static void measures(void **state) {
     }
 }
 
+/* A step ends where a sequence must stop, and the rest of its budget goes to others. */
+static void stops(void **state) {
+    (void)state;
+    rf_sched_seq s[2] = {{.n_tokens = 100, .n_most = 200, .n_stop = 32},
+                         {.n_tokens = 100, .n_done = 90, .n_most = 200, .n_stop = 60}};
+    assert_int_equal(rf_sched_chunks(s, 2, 64), 42);
+    assert_int_equal(s[0].chunk, 32);
+    assert_int_equal(s[1].chunk, 10); /* comes to its end before it */
+    assert_int_equal(rf_sched_chunks(s, 2, 20), 20);
+    assert_int_equal(s[0].chunk, 20);
+    assert_int_equal(s[1].chunk, 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(deals),
-        cmocka_unit_test(lives),
-        cmocka_unit_test(nothing_to_deal),
-        cmocka_unit_test(starts),
-        cmocka_unit_test(fits),
-        cmocka_unit_test(whole_pieces),
-        cmocka_unit_test(rows_by_pace),
-        cmocka_unit_test(measures),
+        cmocka_unit_test(deals),  cmocka_unit_test(lives),        cmocka_unit_test(nothing_to_deal),
+        cmocka_unit_test(starts), cmocka_unit_test(fits),         cmocka_unit_test(whole_pieces),
+        cmocka_unit_test(stops),  cmocka_unit_test(rows_by_pace), cmocka_unit_test(measures),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,12 +4,15 @@
  *
  * A toy memory stands for the KV cache: computing a token writes it there, and everything that a
  * sequence relies on is read back at each of its steps, so a block with two owners, lost or reused
- * too early shows at once.  Not the engine itself: test_engine.c runs that. */
+ * too early shows at once.  In each other round a state goes with every sequence, which sums up its tokens
+ * one by one, and prefixes are reused only from snapshots of it.  Not the engine itself: test_engine.c runs that. */
 #include <string.h>
 
+#include "base/map.h"
 #include "engine/fair.h"
 #include "engine/kv.h"
 #include "engine/sched.h"
+#include "engine/states.h"
 #include "engine/swap.h"
 #include "lib/testlib.h"
 
@@ -22,6 +25,7 @@ enum {
     MAX_BLOCK_TOKENS = 8,
     MAX_LENGTH = MAX_BLOCKS * MAX_BLOCK_TOKENS,
     N_FLOWS = 5,
+    MAX_SNAPSHOTS = 12,
 };
 
 /* The backend: its KV cache remembers which token was computed at each place. */
@@ -49,6 +53,7 @@ typedef struct life {
     bool started, running;
     rf_kv_seq kv;
     rf_swapped swapped;
+    rf_stateful st;
     uint32_t n_kept; /* tokens that nothing can lose until it goes on */
     uint32_t flow;
     int priority;
@@ -72,6 +77,9 @@ typedef struct world {
     rf_sched_seq sched[MAX_RUNNING];
     rf_exec exec;
     rf_swap swap;
+    rf_states *states; /* NULL: sequences have none */
+    uint64_t state[MAX_RUNNING + MAX_SNAPSHOTS];
+    uint64_t n_reused; /* tokens, from snapshots */
     uint64_t n_accepted, n_ended, n_cancelled, n_preempted, n_overtaken, n_computed, n_useful;
     uint64_t n_steps, n_swapped_out, n_swapped_in;
 } world;
@@ -89,6 +97,7 @@ static void arrive(world *w) {
     uint32_t room = w->n_blocks * w->block_tokens;
     w->n_accepted++;
     *l = (life){.kind = pick(w, 12), .flow = pick(w, N_FLOWS), .priority = (int)pick(w, 5) - 2};
+    l->st.slot = RF_NO_STATE;
     if (pick(w, 2)) l->flow = 0; /* one asks more than the others */
     assert_int_equal(rf_fair_join(&w->fair, l->flow, w->weight[l->flow], l->priority, &l->ticket),
                      RF_OK);
@@ -105,6 +114,7 @@ static void leave(world *w, size_t i) {
     life *l = &w->list[i];
     rf_kv_release(w->kv, &l->kv);
     rf_swap_drop(&w->swap, &l->swapped);
+    if (w->states) rf_states_give(w->states, &l->st);
     rf_fair_leave(&w->fair, l->ticket);
     w->n_running -= l->running;
     w->n--;
@@ -121,7 +131,8 @@ static rf_sched_seq sched_of(const life *l) {
     return (rf_sched_seq){.n_tokens = l->n_tokens,
                           .n_done = l->n_done,
                           .n_most = l->n_most,
-                          .n_blocks = l->kv.n_blocks};
+                          .n_blocks = l->kv.n_blocks,
+                          .n_stop = rf_states_to_mark(&l->st, l->n_done)};
 }
 
 /* A request that begins: not before those of its flow that go first, and while it waited no other
@@ -165,6 +176,54 @@ static void begin(world *w, size_t at) {
     rf_fair_start(&w->fair, l->ticket, l->n_tokens - l->n_done);
 }
 
+static uint64_t add_token(uint64_t state, int32_t token) {
+    return rf_hash(&token, sizeof token, state);
+}
+
+/* Goes on from the last snapshot within what was found. */
+static void find_state(world *w, life *l) {
+    uint32_t n = l->kv.n_blocks, from = RF_NO_STATE;
+    rf_states_take(w->states, &l->st);
+    l->st.mark[0] = l->n_done;
+    l->st.mark[1] = (l->n_tokens - 1) / w->block_tokens * w->block_tokens;
+    while (n > 0 && from == RF_NO_STATE)
+        from = rf_states_find(w->states, rf_kv_name(w->kv, &l->kv, --n));
+    l->n_done = from == RF_NO_STATE ? 0 : (n + 1) * w->block_tokens;
+    if (l->n_done) w->state[l->st.slot] = w->state[from];
+    rf_kv_unmatch(w->kv, &l->kv, l->n_done);
+    w->n_reused += l->n_done;
+}
+
+/* The state says what its sequence's computed tokens are. */
+static void check_state(const world *w, const life *l) {
+    uint64_t want = 0;
+    for (uint32_t p = 0; p < l->n_done; p++)
+        want = add_token(want, l->tokens[p]);
+    if (l->n_done) assert_true(w->state[l->st.slot] == want);
+}
+
+static void compute_state(world *w, life *l, uint32_t n) {
+    uint64_t *state = &w->state[l->st.slot];
+    if (l->n_done == 0 && n > 0) *state = 0;
+    for (int i = 0; i < 2; i++) /* no step goes past a mark */
+        assert_true(l->st.mark[i] <= l->n_done || l->st.mark[i] >= l->n_done + n);
+    for (uint32_t p = l->n_done; p < l->n_done + n; p++)
+        *state = add_token(*state, l->tokens[p]);
+}
+
+static void keep_state(world *w, life *l) {
+    if (pick(w, 8) == 0) check_state(w, l);
+    if (l->n_done == 0 || l->n_done % w->block_tokens != 0) return;
+    uint64_t name = rf_kv_name(w->kv, &l->kv, l->n_done / w->block_tokens - 1);
+    uint32_t to = rf_states_keep(w->states, &l->st, name, l->n_done);
+    if (to == RF_NO_STATE) {
+        uint32_t other = rf_states_find(w->states, name);
+        assert_true(w->state[other] == w->state[l->st.slot]);
+    } else {
+        w->state[to] = w->state[l->st.slot];
+    }
+}
+
 static void admit(world *w) {
     size_t n = 0;
     for (; n < w->n && n < w->max_running; n++) {
@@ -173,9 +232,10 @@ static void admit(world *w) {
         if (!l->running) {
             rf_sched_seq next = sched_of(l);
             assert_int_equal(next.n_blocks, 0);
-            next.n_blocks = rf_kv_shared(w->kv, l->kv.salt, l->tokens, l->n_tokens);
+            if (!w->states) next.n_blocks = rf_kv_shared(w->kv, l->kv.salt, l->tokens, l->n_tokens);
             if (!rf_sched_may_start(w->sched, n, &next, pool_of(w))) break;
             assert_int_equal(rf_kv_match(w->kv, &l->kv, l->tokens, l->n_tokens, &l->n_done), RF_OK);
+            if (w->states) find_state(w, l);
             rf_swap_in(&w->swap, &l->swapped, w->kv, &l->kv, &l->n_done);
             assert_true(l->n_done >= l->n_kept && l->n_done < l->n_tokens);
             l->running = true;
@@ -202,6 +262,7 @@ static void schedule(world *w) {
         l->n_kept = w->swap.budget == UINT32_MAX ? l->n_done : 0;
         assert_true(w->swap.used <= w->swap.budget);
         rf_kv_release(w->kv, &l->kv);
+        if (w->states) rf_states_give(w->states, &l->st);
         l->running = false;
         l->n_done = 0;
         w->n_preempted++;
@@ -225,6 +286,7 @@ static void compute(world *w) {
         life *l = &w->list[i];
         for (uint32_t p = l->n_done; p < l->n_done + w->sched[i].chunk; p++)
             *computed_at(w, l, p) = l->tokens[p];
+        if (w->states) compute_state(w, l, w->sched[i].chunk);
         l->n_done += w->sched[i].chunk;
         w->n_computed += w->sched[i].chunk;
     }
@@ -234,6 +296,7 @@ static void compute(world *w) {
             if (*computed_at(w, l, p) != l->tokens[p])
                 fail_msg("token %u of request %zu is lost", p, i);
         assert_int_equal(rf_kv_commit(w->kv, &l->kv, l->tokens, l->n_done), RF_OK);
+        if (w->states) keep_state(w, l);
     }
     for (size_t i = w->n_running; i-- > 0;) {
         life *l = &w->list[i];
@@ -249,14 +312,18 @@ static void compute(world *w) {
 
 static void check_blocks(const world *w) {
     const rf_kv_seq *seqs[MAX_LIST];
+    const rf_stateful *states[MAX_LIST];
     size_t n_swapped = 0;
     for (size_t i = 0; i < w->n; i++) {
         seqs[i] = &w->list[i].kv;
+        states[i] = &w->list[i].st;
+        assert_true((states[i]->slot != RF_NO_STATE) == (w->states && w->list[i].running));
         assert_true(w->list[i].running || seqs[i]->n_blocks == 0);
         assert_true(!w->list[i].running || w->list[i].swapped.n_blocks == 0);
         n_swapped += w->list[i].swapped.n_blocks;
     }
     assert_true(rf_kv_consistent(w->kv, seqs, w->n));
+    if (w->states) assert_true(rf_states_consistent(w->states, states, w->n));
     assert_true(w->swap.used == n_swapped * w->swap.block_bytes);
 }
 
@@ -295,6 +362,12 @@ static void run_round(world *w, uint64_t seed) {
     assert_int_equal(rf_kv_create(&w->kv, w->n_blocks, w->block_tokens), RF_OK);
     w->exec.block_tokens = w->block_tokens;
     uint32_t most_swapped[] = {0, pick(w, 200), UINT32_MAX}; /* bytes */
+    uint32_t n_snapshots = 1 + pick(w, MAX_SNAPSHOTS);
+    w->states = NULL;
+    if (seed % 2) {
+        assert_int_equal(rf_states_create(&w->states, w->max_running, n_snapshots), RF_OK);
+        most_swapped[seed % 3] = 0;
+    }
     rf_swap_open(&w->swap, &toy_ops, &w->exec, w->block_tokens, most_swapped[seed % 3]);
     for (int i = 0; i < N_STEPS; i++) {
         if (pick(w, pause) == 0) arrive(w);
@@ -312,6 +385,7 @@ static void run_round(world *w, uint64_t seed) {
     w->n_swapped_out += w->swap.n_out;
     w->n_swapped_in += w->swap.n_in;
     rf_kv_free(w->kv);
+    rf_states_free(w->states);
     rf_fair_free(&w->fair);
 }
 
@@ -321,17 +395,18 @@ static void a_million_steps(void **state) {
     static world w;
     for (uint64_t i = 0; i < N_ROUNDS; i++)
         run_round(&w, i);
-    assert_true(w.n_steps >= 1000000);
-    assert_true(w.n_accepted == w.n_ended + w.n_cancelled);
-    assert_true(w.n_preempted > 1000 && w.n_cancelled > 1000 && w.n_overtaken > 1000);
-    assert_true(w.n_swapped_in > 1000);
     print_message(
         "%llu steps, %llu requests, %llu cancelled, %llu preemptions, %llu blocks swapped out, "
-        "%llu in, %.2f rows computed per token of an answered request\n",
+        "%llu in, %llu tokens reused by snapshots, %.2f rows computed per token of an answered "
+        "request\n",
         (unsigned long long)w.n_steps, (unsigned long long)w.n_accepted,
         (unsigned long long)w.n_cancelled, (unsigned long long)w.n_preempted,
         (unsigned long long)w.n_swapped_out, (unsigned long long)w.n_swapped_in,
-        (double)w.n_computed / (double)w.n_useful);
+        (unsigned long long)w.n_reused, (double)w.n_computed / (double)w.n_useful);
+    assert_true(w.n_steps >= 1000000);
+    assert_true(w.n_accepted == w.n_ended + w.n_cancelled);
+    assert_true(w.n_preempted > 1000 && w.n_cancelled > 1000 && w.n_overtaken > 1000);
+    assert_true(w.n_swapped_in > 1000 && w.n_reused > 50000);
 }
 
 int main(void) {

@@ -9,7 +9,8 @@ static void run_one_token(const rf_plan *p) {
     rf_backend *b = NULL;
     rf_exec *x = NULL;
     rf_backend_opts o = {0};
-    rf_limits l = {.max_tokens = 1, .max_seqs = 1, .max_outputs = 1, .n_kv_blocks = 1};
+    rf_limits l = {
+        .max_tokens = 1, .max_seqs = 1, .max_outputs = 1, .n_kv_blocks = 1, .n_states = 1};
     rf_status s = rf_ref_ops.open(&b, &o, &e);
     RF_ASSERT(s == RF_OK);
     s = rf_ref_ops.compile(&x, b, p, &l, &e);
@@ -27,6 +28,7 @@ static void run_one_token(const rf_plan *p) {
                       .kv_len = &one,
                       .table = &zero,
                       .out_row = &zero,
+                      .state = &zero,
                       .mask = mask,
                       .mask_stride = RF_KV_BLOCK};
     s = rf_ref_ops.run(x, &batch, &e);

@@ -11,6 +11,10 @@ static void must(rf_status s, const rf_error *e, const char *what) {
 
 static void make_table(rf_test_run *r) {
     uint32_t n_seqs = r->limits.max_seqs;
+    r->state = rf_alloc(n_seqs, sizeof *r->state);
+    assert_non_null(r->state);
+    for (uint32_t s = 0; s < n_seqs; s++)
+        r->state[s] = n_seqs - 1 - s;
     r->table = rf_alloc((size_t)n_seqs * r->table_stride, sizeof *r->table);
     assert_non_null(r->table);
     for (uint32_t s = 0; s < n_seqs; s++)
@@ -26,6 +30,7 @@ static void start(rf_test_run *r, rf_test_run_opts o) {
                             .k_type = o.kv_type,
                             .v_type = o.kv_type};
     r->limits.max_outputs = r->limits.max_tokens;
+    r->limits.n_states = r->limits.max_seqs;
     r->table_stride = (n_ctx + RF_KV_BLOCK - 1) / RF_KV_BLOCK;
     r->limits.n_kv_blocks = r->table_stride * r->limits.max_seqs;
     make_table(r);
@@ -55,6 +60,7 @@ void rf_test_run_close(rf_test_run *r) {
     rf_plan_free(r->plan);
     if (r->owns_model) rf_model_close(r->model);
     rf_free(r->table);
+    rf_free(r->state);
 }
 
 const float *rf_test_run_batch(rf_test_run *r, uint32_t n_seqs, const uint32_t *n,
@@ -87,7 +93,8 @@ const float *rf_test_run_batch(rf_test_run *r, uint32_t n_seqs, const uint32_t *
                   .out_row = out_row,
                   .mask = r->mask,
                   .mask_stride = r->mask_stride,
-                  .n_prefix = r->n_prefix};
+                  .n_prefix = r->n_prefix,
+                  .state = r->state};
     rf_error e = {0};
     const float *logits = NULL;
     must(r->ops->run(r->exec, &b, &e), &e, "run");

@@ -16,6 +16,7 @@ typedef struct rf_test_run {
     rf_limits limits;
     uint32_t table_stride;
     uint32_t *table;   /* [max_seqs][table_stride] */
+    uint32_t *state;   /* [max_seqs] slots, the last one first */
     const float *mask; /* [rows][mask_stride] of the next batches, for RF_ATTN_CUSTOM */
     uint32_t mask_stride;
     const uint32_t *n_prefix; /* [n_seqs] of the next batches, for RF_ATTN_PREFIX */

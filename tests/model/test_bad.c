@@ -313,6 +313,103 @@ static void test_promised_tensors(void **state) {
                 no_norm.needle);
 }
 
+/* lfm2: 2 layers, of which the first is a short convolution of 3 taps.  req: B-45, B-46, C-13 */
+static void test_layers_with_a_state(void **state) {
+    (void)state;
+    const char *heads = "lfm2.attention.head_count_kv", *taps = "lfm2.shortconv.l_cache";
+    const edit edits[] = {
+        {heads, U32_PER_LAYER, 0, "1", RF_OK, NULL},
+        {heads, DROP, 0, NULL, RF_EFORMAT, "is missing; expected one value for each of 2 layers"},
+        {heads, STR, 0, "1", RF_EFORMAT, "head_count_kv"},
+        {heads, U32_PER_LAYER, 0, NULL, RF_EFORMAT, "has 1 values, expected a whole number"},
+        {heads, U32_PER_LAYER, 0, "1025", RF_EFORMAT, "is 1025 in layer 1, expected 0 to 1024"},
+        {heads, U32_PER_LAYER, 2, "1", RF_EUNSUPPORTED, "is 1 in layer 1 and 2 before"},
+        {heads, U32_PER_LAYER, 1, "0", RF_EFORMAT, "tensor blk.0.attn_q.weight"},
+        {heads, U32, 1, NULL, RF_EFORMAT, "tensor blk.0.attn_q.weight"},
+        {taps, DROP, 0, NULL, RF_EFORMAT, "lfm2.shortconv.l_cache is missing"},
+        {taps, U32, 0, NULL, RF_EFORMAT, "l_cache is 0, expected 1 to 16"},
+        {taps, U32, 17, NULL, RF_EFORMAT, "l_cache is 17, expected 1 to 16"},
+        {taps, U32, 4, NULL, RF_EFORMAT, "conv.weight at byte"},
+        {"lfm2.attention.causal", BOOL, 0, NULL, RF_EUNSUPPORTED, "a state sees no later tokens"},
+        {"lfm2.attention.prefix", BOOL, 1, NULL, RF_EUNSUPPORTED, "a state sees no later tokens"},
+    };
+    for (size_t i = 0; i < RF_COUNT(edits); i++) {
+        char what[120];
+        snprintf(what, sizeof what, "%s (case %zu)", edits[i].key, i);
+        expect_open(rewrite(tiny("lfm2"), &edits[i], NULL), what, edits[i].expected,
+                    edits[i].needle);
+    }
+    const tensor_edit gone = {
+        "blk.0.shortconv.in_proj.weight", LEAVE_OUT, RF_EFORMAT, "[24][8], is missing", 0, 0};
+    expect_open(rewrite(tiny("lfm2"), NULL, &gone), gone.name, gone.expected, gone.needle);
+}
+
+/* qwen35: 2 layers, of which the first is a delta net: a key head and 2 value heads of 4, 2 taps. */
+static void test_delta_nets(void **state) {
+    (void)state;
+    static const edit edits[] = {
+        {"qwen35.full_attention_interval", U32, 2, NULL, RF_OK, NULL},
+        {"qwen35.full_attention_interval", DROP, 0, NULL, RF_EFORMAT, "blk.1.attn_qkv.weight"},
+        {"qwen35.full_attention_interval", U32, 1, NULL, RF_EFORMAT,
+         "blk.0.attn_qkv.weight at byte"},
+        {"qwen35.full_attention_interval", U32, 0, NULL, RF_EFORMAT, "interval is 0"},
+        {"qwen35.attention.recurrent_layers", U32_PER_LAYER, 1, "0", RF_OK, NULL},
+        {"qwen35.attention.recurrent_layers", U32_PER_LAYER, 0, "1", RF_EFORMAT, "blk.0.attn_q"},
+        {"qwen35.attention.recurrent_layers", U32_PER_LAYER, 1, "2", RF_EFORMAT, "is 2 in layer 1"},
+        {"qwen35.attention.recurrent_layers", U32_PER_LAYER, 1, NULL, RF_EFORMAT, "has 1 values"},
+        {"qwen35.ssm.group_count", DROP, 0, NULL, RF_EFORMAT, "ssm.group_count is missing"},
+        {"qwen35.ssm.group_count", U32, 3, NULL, RF_EFORMAT, "ssm.group_count is 3; expected a"},
+        {"qwen35.ssm.group_count", U32, 2, NULL, RF_EFORMAT, "blk.0.attn_qkv.weight"},
+        {"qwen35.ssm.time_step_rank", DROP, 0, NULL, RF_EFORMAT, "time_step_rank is missing"},
+        {"qwen35.ssm.time_step_rank", U32, 1025, NULL, RF_EFORMAT, "1 to 1024"},
+        {"qwen35.ssm.time_step_rank", U32, 3, NULL, RF_EFORMAT, "inner_size is 8 and"},
+        {"qwen35.ssm.time_step_rank", U32, 4, NULL, RF_EFORMAT, "blk.0.ssm_beta.weight"},
+        {"qwen35.ssm.state_size", DROP, 0, NULL, RF_EFORMAT, "state_size is missing"},
+        {"qwen35.ssm.state_size", U32, 5, NULL, RF_EFORMAT, "blk.0.attn_qkv.weight"},
+        {"qwen35.ssm.state_size", U32, 641, NULL, RF_EFORMAT, "1 to 640"},
+        {"qwen35.ssm.inner_size", U32, 2000, NULL, RF_EFORMAT, "heads of at most 640"},
+        {"qwen35.ssm.inner_size", DROP, 0, NULL, RF_EFORMAT, "inner_size is missing"},
+        {"qwen35.ssm.conv_kernel", DROP, 0, NULL, RF_EFORMAT, "conv_kernel is missing"},
+        {"qwen35.ssm.conv_kernel", U32, 4, NULL, RF_EFORMAT, "blk.0.ssm_conv1d.weight"},
+        {"qwen35.attention.causal", BOOL, 0, NULL, RF_EUNSUPPORTED, "a state sees no later tokens"},
+    };
+    for (size_t i = 0; i < RF_COUNT(edits); i++) {
+        char what[120];
+        snprintf(what, sizeof what, "%s (case %zu)", edits[i].key, i);
+        expect_open(rewrite(tiny("qwen35"), &edits[i], NULL), what, edits[i].expected,
+                    edits[i].needle);
+    }
+}
+
+/* nemotron_h: 3 layers, the first a Mamba-2 mixer of 2 heads of 4 in a group with a state of 4, then
+ * an FFN, then attention. */
+static void test_mamba(void **state) {
+    (void)state;
+    static const edit edits[] = {
+        {"nemotron_h.attention.layer_norm_rms_epsilon", F32, 1e-5, NULL, RF_OK, NULL},
+        {"nemotron_h.attention.layer_norm_epsilon", DROP, 0, NULL, RF_EFORMAT, "rms_epsilon"},
+        {"nemotron_h.rope.scaling.finetuned", BOOL, 1, NULL, RF_OK, NULL},
+        {"nemotron_h.feed_forward_length", U32, 12, NULL, RF_EUNSUPPORTED, "layers of both"},
+        {"nemotron_h.feed_forward_length", U32_PER_LAYER, 0, "12", RF_EFORMAT, "has 2 values"},
+        {"nemotron_h.feed_forward_length", DROP, 0, NULL, RF_EFORMAT, "feed_forward_length is"},
+        {"nemotron_h.attention.head_count_kv", U32, 1, NULL, RF_EUNSUPPORTED, "layers of both"},
+        {"nemotron_h.attention.head_count_kv", DROP, 0, NULL, RF_EFORMAT, "for each of 3 layers"},
+        {"nemotron_h.ssm.group_count", DROP, 0, NULL, RF_EFORMAT, "ssm.group_count is missing"},
+        {"nemotron_h.ssm.group_count", U32, 3, NULL, RF_EFORMAT, "group_count is 3; expected a"},
+        {"nemotron_h.ssm.group_count", U32, 2, NULL, RF_EFORMAT, "blk.0.ssm_in.weight"},
+        {"nemotron_h.ssm.time_step_rank", U32, 3, NULL, RF_EFORMAT, "inner_size is 8 and"},
+        {"nemotron_h.ssm.state_size", U32, 5, NULL, RF_EFORMAT, "blk.0.ssm_in.weight"},
+        {"nemotron_h.ssm.inner_size", U32, 2000, NULL, RF_EFORMAT, "heads of at most 640"},
+        {"nemotron_h.ssm.conv_kernel", U32, 17, NULL, RF_EFORMAT, "1 to 16"},
+    };
+    for (size_t i = 0; i < RF_COUNT(edits); i++) {
+        char what[120];
+        snprintf(what, sizeof what, "%s (case %zu)", edits[i].key, i);
+        expect_open(rewrite(tiny("nemotron_h"), &edits[i], NULL), what, edits[i].expected,
+                    edits[i].needle);
+    }
+}
+
 static const char *fixture(const char *name) {
     char path[100];
     snprintf(path, sizeof path, "models/%s.gguf", name);
@@ -383,9 +480,9 @@ static void mutate_tensor(const char *base, const rf_gguf_tensor *t) {
 static void test_every_tensor(void **state) {
     (void)state;
     static const char *const names[] = {
-        "gemma3",     "phi2",          "phi3-longrope", "glm4",    "chatglm", "gpt2",
-        "gptneox",    "falcon-40b",    "olmo2",         "cohere2", "exaone4", "seed_oss",
-        "starcoder2", "hunyuan-dense", "nemotron",      "stablelm"};
+        "gemma3",     "phi2",          "phi3-longrope", "glm4",     "chatglm", "gpt2",
+        "gptneox",    "falcon-40b",    "olmo2",         "cohere2",  "exaone4", "seed_oss",
+        "starcoder2", "hunyuan-dense", "nemotron",      "stablelm", "lfm2",    "qwen35"};
     for (size_t i = 0; i < RF_COUNT(names); i++) {
         char base[1024];
         snprintf(base, sizeof base, "%s", fixture(names[i]));
@@ -514,6 +611,9 @@ int main(void) {
         cmocka_unit_test(test_combinations),
         cmocka_unit_test(test_tensors),
         cmocka_unit_test(test_promised_tensors),
+        cmocka_unit_test(test_layers_with_a_state),
+        cmocka_unit_test(test_delta_nets),
+        cmocka_unit_test(test_mamba),
         cmocka_unit_test(test_traits),
         cmocka_unit_test(test_every_tensor),
         cmocka_unit_test(test_allocation_failures),

@@ -1,5 +1,5 @@
-/* test_decoders.c - every dense decoder against logits made by an independent implementation
- * (tools/make_decoder_fixtures.py), on the reference and on the CPU backend.
+/* test_decoders.c - every dense decoder, and those with a state, against logits made by an independent implementation
+ * (tools/make_decoder_fixtures.py, make_hybrid_fixtures.py), on the reference and on the CPU backend.
  *
  * Weights are random but large: a wrong norm, activation, factor, window, rotation or row order
  * changes every logit by far more than the tolerance. */
@@ -54,6 +54,15 @@ static const struct {
     {"xverse", "xverse"},
     {"orion", "orion"},
     {"pangu-embedded", "pangu-embedded"},
+    {"lfm2", "lfm2"},
+    {"lfm2moe", "lfm2moe"},
+    {"qwen3next", "qwen3next"},
+    {"qwen3next-joint", "qwen3next"},
+    {"qwen35", "qwen35"},
+    {"qwen35moe", "qwen35moe"},
+    {"granitehybrid", "granitehybrid"},
+    {"granitehybrid-moe", "granitehybrid"},
+    {"nemotron_h", "nemotron_h"},
 };
 
 static const char *file_of(const char *name, const char *suffix) {

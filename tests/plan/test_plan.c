@@ -406,6 +406,51 @@ static void test_check_finds(void **state) {
     rf_test_tiny_free(&t);
 }
 
+static rf_step *first_of(rf_plan *p, rf_op op) {
+    for (uint32_t i = 0; i < p->n_steps; i++)
+        if (p->steps[i].op == op) return &p->steps[i];
+    fail_msg("no %s", rf_op_name(op));
+    return NULL;
+}
+
+/* A plan of the model with one thing changed at its first step of the op. */
+#define BROKEN_STATE(op_, change, needle) \
+    do {                                  \
+        p = build(m, false);              \
+        rf_step *s = first_of(p, op_);    \
+        (void)s, change;                  \
+        expect_found(p, needle);          \
+    } while (0)
+
+/* Steps with a state: operands, and parts of a slot that follow each other.  req: C-13 */
+static void test_check_finds_states(void **state) {
+    (void)state;
+    static const char *const files[] = {"models/qwen35.gguf", "models/nemotron_h.gguf"};
+    for (size_t i = 0; i < RF_COUNT(files); i++) {
+        rf_model *m;
+        rf_error e = {0};
+        rf_plan *p;
+        rf_op op = i ? RF_OP_SCAN : RF_OP_DELTA;
+        assert_int_equal(rf_model_open(&m, rf_test_data(files[i]), &e), RF_OK);
+        p = build(m, false);
+        assert_true(p->state_floats > 0);
+        assert_true(first_of(p, RF_OP_CONV)->state_at == 0 && first_of(p, op)->state_at > 0);
+        rf_plan_free(p);
+        BROKEN_STATE(RF_OP_CONV, s->state_at = 1, "CONV: expected its state behind");
+        BROKEN_STATE(RF_OP_CONV, s->w = s->a, "CONV: expected w of taps");
+        BROKEN_STATE(RF_OP_CONV, s->a = 0, "CONV: expected a made before");
+        BROKEN_STATE(op, s->state_at--, "its state behind that of the steps before");
+        BROKEN_STATE(op, s->n_kv_heads = 3, "value heads a multiple of key heads");
+        BROKEN_STATE(op, s->value_dim = 0, "heads of 1 to 640 columns");
+        BROKEN_STATE(op, s->head_dim = 641, "heads of 1 to 640 columns");
+        BROKEN_STATE(op, s->head_dim++, "a of queries, keys and values");
+        BROKEN_STATE(op, s->bias = s->a, "bias of shape [n_heads]");
+        BROKEN_STATE(op, s->b = s->a, "b of one or two gates per head");
+        BROKEN_STATE(op, p->state_floats--, "its state within a slot");
+        rf_model_close(m);
+    }
+}
+
 static void test_print(void **state) {
     (void)state;
     rf_test_tiny t;
@@ -447,6 +492,7 @@ int main(void) {
         cmocka_unit_test(test_rare_ops),
         cmocka_unit_test(test_bad_builders),
         cmocka_unit_test(test_check_finds),
+        cmocka_unit_test(test_check_finds_states),
         cmocka_unit_test(test_print),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -51,6 +51,7 @@ static rf_status make_exec(rf_exec **out, rf_backend *b, int n_threads, const rf
                            const rf_limits *l, rf_need *need, rf_error *e) {
     *out = NULL;
     RF_TRY(rf_limits_check("cpu", l, e));
+    RF_TRY(rf_states_check("cpu", p, l, e));
     rf_arena *arena = NULL;
     if (rf_arena_create(&arena) != RF_OK) return rf_fail_nomem(e, sizeof(rf_exec));
     rf_exec *x = rf_arena_alloc(arena, 1, sizeof *x);
@@ -184,6 +185,32 @@ static rf_status cpu_kv_write(rf_exec *x, uint32_t block, const void *src) {
     return RF_OK;
 }
 
+static float *slot_at(const rf_exec *x, uint32_t slot) {
+    return slot < x->limits.n_states ? x->state + slot * x->plan->state_floats : NULL;
+}
+
+static rf_status cpu_state_copy(rf_exec *x, uint32_t from_slot, uint32_t to_slot) {
+    const float *from = slot_at(x, from_slot);
+    float *to = slot_at(x, to_slot);
+    if (!from || !to) return RF_EARG;
+    memmove(to, from, x->plan->state_floats * sizeof *to);
+    return RF_OK;
+}
+
+static rf_status cpu_state_read(rf_exec *x, uint32_t slot, float *out) {
+    const float *from = slot_at(x, slot);
+    if (!from) return RF_EARG;
+    memcpy(out, from, x->plan->state_floats * sizeof *out);
+    return RF_OK;
+}
+
+static rf_status cpu_state_write(rf_exec *x, uint32_t slot, const float *src) {
+    float *to = slot_at(x, slot);
+    if (!to) return RF_EARG;
+    memcpy(to, src, x->plan->state_floats * sizeof *to);
+    return RF_OK;
+}
+
 static rf_status cpu_peek(rf_exec *x, rf_val v, float *out, size_t n) {
     if (!x->ran || !x->plan->opts.keep_values || v == 0 || v >= x->plan->n_vals || !x->val[v]) {
         return RF_EARG;
@@ -211,5 +238,8 @@ const rf_backend_ops rf_cpu_ops = {
     .kv_block_bytes = cpu_kv_block_bytes,
     .kv_read = cpu_kv_read,
     .kv_write = cpu_kv_write,
+    .state_copy = cpu_state_copy,
+    .state_read = cpu_state_read,
+    .state_write = cpu_state_write,
     .peek = cpu_peek,
 };

@@ -33,6 +33,7 @@ typedef enum rf_cpu_task_kind {
     RF_CPU_HEADS,    /* the same with a matrix per head */
     RF_CPU_EXPERTS,  /* [route,] quantise, products of the chosen experts, [element-wise steps] */
     RF_CPU_ATTEND,   /* [norms,] [ropes,] KV put and/or attention */
+    RF_CPU_STATE,    /* each sequence by itself, row after row */
 } rf_cpu_task_kind;
 
 /* A norm, of the whole row or of each head. */
@@ -87,6 +88,13 @@ typedef struct rf_cpu_product {
     bool is_up;                      /* of another product */
 } rf_cpu_product;
 
+/* A step that keeps a state, with its weights decoded. */
+typedef struct rf_cpu_state {
+    const rf_step *step;
+    const float *w;    /* CONV: [taps][columns]; DELTA, SCAN: [n_heads] */
+    const float *bias; /* CONV: [columns] or NULL; DELTA, SCAN: [n_heads] */
+} rf_cpu_state;
+
 typedef struct rf_cpu_task {
     rf_cpu_task_kind kind;
     bool per_output; /* rows are the batch's outputs, else its tokens */
@@ -105,6 +113,7 @@ typedef struct rf_cpu_task {
     rf_val route;  /* [T][2 * n_used] */
     rf_val scores; /* route is made here of these [T][n_experts], or 0: it is there */
     rf_cpu_attend at;
+    rf_cpu_state state;
 } rf_cpu_task;
 
 /* Room for prepared activations, one form per view; unused forms are NULL. */
@@ -163,6 +172,7 @@ struct rf_exec {
 
     uint8_t *k,
         *v; /* KV: [layer][block][kv_head][32][head_dim or value_dim] of limits.k_type, v_type */
+    float *state;        /* [n_states][state_floats] */
     rf_need *need;       /* to be filled instead of taking memory; NULL: memory is taken */
     rf_cpu_kv *kv;       /* [n_layers] */
     float *angles;       /* [n_ropes][max_tokens][angle_cols]: cos, sin, cos, sin ... */
@@ -203,6 +213,7 @@ typedef struct rf_cpu_runner {
 /* A task's share; one function per kind. */
 void rf_cpu_run_products(const rf_cpu_runner *r);
 void rf_cpu_run_attend(const rf_cpu_runner *r);
+void rf_cpu_run_state(const rf_cpu_runner *r);
 
 /* The experts that a router picks for one row of scores; dst: [2 * n_used]. */
 void rf_cpu_route(const rf_router *r, const float *scores, float *dst);

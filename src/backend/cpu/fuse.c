@@ -344,11 +344,36 @@ static rf_status emit_route(fuser *f, uint32_t i) {
     return emit_row_step(f, s);
 }
 
+/* States ---------------------------------------------------------------------------------------*/
+
+/* [taps][columns] of [columns][taps], so that neighbouring columns lie in neighbouring lanes. */
+static rf_status transposed(fuser *f, const rf_tensor *w, const float **out) {
+    const float *rows;
+    RF_TRY(decoded(f, w, &rows));
+    float *dst = rf_arena_alloc(f->x->arena, (size_t)w->rows * w->cols, sizeof *dst);
+    if (!dst) return rf_fail_nomem(f->e, (size_t)w->rows * w->cols * sizeof *dst);
+    for (size_t r = 0; r < w->rows; r++)
+        for (size_t c = 0; c < w->cols; c++)
+            dst[c * w->rows + r] = rows[r * w->cols + c];
+    *out = dst;
+    return RF_OK;
+}
+
+static rf_status emit_state(fuser *f, const rf_step *s) {
+    rf_cpu_state *state = &new_task(f, RF_CPU_STATE, false)->state;
+    state->step = s;
+    make(f, s->dst);
+    RF_TRY(decoded(f, weight_of(f, s->bias), &state->bias));
+    if (s->op == RF_OP_CONV) return transposed(f, weight_of(f, s->w), &state->w);
+    return decoded(f, weight_of(f, s->w), &state->w);
+}
+
 /* All of it ------------------------------------------------------------------------------------*/
 
 static rf_status emit_step(fuser *f, uint32_t i, const rf_cpu_attend *fused) {
     const rf_step *s = &f->p->steps[i];
     if (s->op == RF_OP_KV_PUT || s->op == RF_OP_ATTEND) return emit_attention(f, s, fused);
+    if (s->op == RF_OP_CONV || s->op == RF_OP_DELTA || s->op == RF_OP_SCAN) return emit_state(f, s);
     if (is_product(s)) return emit_product(f, i);
     if (is_norm(s)) return emit_norm(f, i);
     if (s->op == RF_OP_PICK) return emit_pick(f, s);

@@ -71,6 +71,17 @@ typedef struct rf_cpu_kernels {
     /* cos_sin: [n_dims / 2][2]; rotates the first n_dims of each of n_heads heads in place */
     void (*rope)(float *x, uint32_t n_heads, uint32_t head_dim, const rf_rope *rope,
                  const float *cos_sin);
+    /* dst = sum over i of w[i] * x[i], + bias where that is not NULL; w: [n_taps][w_row], the first n
+     * columns of each, x: n_taps rows of n; dst is none of them. */
+    void (*conv)(float *dst, const float *const *x, const float *w, size_t w_row, uint32_t n_taps,
+                 const float *bias, size_t n);
+    /* A token of the delta rule on n columns of state [n_k][n]: s = s * decay, d = (v - s k) * beta,
+     * s = s + k d, dst = s q. */
+    void (*delta)(float *state, const float *q, const float *k, uint32_t n_k, const float *v,
+                  float decay, float beta, float *dst, size_t n);
+    /* A token of Mamba-2's scan likewise: s = s * decay + b (x * dt), dst = s c. */
+    void (*scan)(float *state, const float *b, const float *c, uint32_t n_k, const float *x,
+                 float decay, float dt, float *dst, size_t n);
     void (*f32_to_f16)(uint16_t *dst, const float *x, size_t n);
     void (*attend)(const rf_attend *a);
 } rf_cpu_kernels;

@@ -11,7 +11,7 @@
 enum {
     ALIGN = 64,
     VALS_PER_PRODUCT = 1 + RF_CPU_MAX_CHAIN,
-    VALS_PER_TASK = 8 + RF_CPU_MAX_PRODUCTS * VALS_PER_PRODUCT, /* ROWS: three per part */
+    VALS_PER_TASK = 11 + RF_CPU_MAX_PRODUCTS * VALS_PER_PRODUCT, /* ROWS: three per part */
 };
 
 /* Lifetimes and places ---------------------------------------------------------------------------*/
@@ -28,6 +28,11 @@ static uint32_t values_of(const rf_exec *x, const rf_cpu_task *t, rf_val *out) {
     out[n++] = t->at.k.val;
     out[n++] = t->at.v;
     out[n++] = t->at.attend ? t->at.step->dst : 0;
+    if (t->state.step) {
+        out[n++] = t->state.step->a;
+        out[n++] = t->state.step->b;
+        out[n++] = t->state.step->dst;
+    }
     for (uint32_t i = 0; i < t->n_products; i++) {
         const rf_cpu_product *m = &t->product[i];
         out[n++] = m->dst;
@@ -266,8 +271,8 @@ static rf_status allocate(rf_exec *x, const place *places, const size_t region[2
         request r = {NULL, max_rows, x->max_cols, "the prepared activations of the CPU backend"};
         return too_big(&r, e);
     }
-    void *k, *v, *memory, *angles, *row_seq, *written, *acts, *threads, *counter;
-    k = v = memory = angles = row_seq = written = acts = threads = counter = NULL;
+    void *k, *v, *memory, *angles, *row_seq, *written, *acts, *threads, *counter, *state;
+    k = v = memory = angles = row_seq = written = acts = threads = counter = state = NULL;
     const request all[] = {
         {&memory, n_values, sizeof(float), "the activations of the CPU backend"},
         {&acts, shared.used, 1, "the prepared activations of the CPU backend"},
@@ -278,6 +283,7 @@ static rf_status allocate(rf_exec *x, const place *places, const size_t region[2
         {&k, kv_bytes[0], 1, "the KV cache (keys) of the CPU backend"},
         {&v, kv_bytes[1], 1, "the KV cache (values) of the CPU backend"},
         {&written, x->limits.n_kv_blocks, sizeof(uint64_t), "the table of KV blocks"},
+        {&state, x->limits.n_states, x->plan->state_floats * sizeof(float), "the slots of state"},
     };
     if (x->need) {
         *x->need = (rf_need){.kv = kv_bytes[0] + kv_bytes[1], .values = n_values * sizeof(float)};
@@ -291,6 +297,7 @@ static rf_status allocate(rf_exec *x, const place *places, const size_t region[2
     x->angles = angles;
     x->row_seq = row_seq;
     x->written = written;
+    x->state = state;
     x->counter = counter;
     x->k = k;
     x->v = v;
@@ -333,9 +340,9 @@ rf_status rf_cpu_allocate(rf_exec *x, rf_error *e) {
 }
 
 void rf_cpu_release(rf_exec *x) {
-    void *all[] = {x->memory,  x->act_memory, x->thread_memory,
-                   x->angles,  x->row_seq,    x->written,
-                   x->counter, x->k,          x->v};
+    void *all[] = {x->memory,  x->act_memory, x->thread_memory, x->angles,
+                   x->row_seq, x->written,    x->counter,       x->k,
+                   x->v,       x->state};
     for (size_t i = 0; i < RF_COUNT(all); i++)
         rf_free(all[i]);
 }

@@ -123,6 +123,8 @@ void rf_cpu_run_thread(void *exec, int ith, int n_threads) {
             run_rows(&r);
         else if (r.t->kind == RF_CPU_ATTEND)
             rf_cpu_run_attend(&r);
+        else if (r.t->kind == RF_CPU_STATE)
+            rf_cpu_run_state(&r);
         else
             rf_cpu_run_products(&r);
         if (i + 1 < x->n_tasks) rf_pool_barrier(x->backend->pool);

@@ -138,6 +138,50 @@ static void add_scaled_lanes(float *dst, const float *x, float scale, size_t n) 
     }
 }
 
+static void conv_lanes(float *dst, const float *const *x, const float *w, size_t w_row,
+                       uint32_t n_taps, const float *bias, size_t n) {
+    for (size_t k = 0; k < n; k += 16) {
+        lanes s = lanes_set(0.0f);
+        for (uint32_t i = 0; i < n_taps; i++)
+            s = lanes_fma(lanes_load_n(w + i * w_row + k, n - k), lanes_load_n(x[i] + k, n - k), s);
+        if (bias) s = lanes_add(s, lanes_load_n(bias + k, n - k));
+        lanes_store_n(dst + k, s, n - k);
+    }
+}
+
+static void delta_lanes(float *state, const float *q, const float *k, uint32_t n_k, const float *v,
+                        float decay, float beta, float *dst, size_t n) {
+    for (size_t c = 0; c < n; c += 16) {
+        lanes has = lanes_set(0.0f), out = lanes_set(0.0f);
+        for (uint32_t i = 0; i < n_k; i++) {
+            lanes s = lanes_mul(lanes_load_n(state + i * n + c, n - c), lanes_set(decay));
+            lanes_store_n(state + i * n + c, s, n - c);
+            has = lanes_fma(s, lanes_set(k[i]), has);
+        }
+        lanes d = lanes_mul(lanes_sub(lanes_load_n(v + c, n - c), has), lanes_set(beta));
+        for (uint32_t i = 0; i < n_k; i++) {
+            lanes s = lanes_fma(d, lanes_set(k[i]), lanes_load_n(state + i * n + c, n - c));
+            lanes_store_n(state + i * n + c, s, n - c);
+            out = lanes_fma(s, lanes_set(q[i]), out);
+        }
+        lanes_store_n(dst + c, out, n - c);
+    }
+}
+
+static void scan_lanes(float *state, const float *b, const float *c, uint32_t n_k, const float *x,
+                       float decay, float dt, float *dst, size_t n) {
+    for (size_t v = 0; v < n; v += 16) {
+        lanes in = lanes_mul(lanes_load_n(x + v, n - v), lanes_set(dt)), out = lanes_set(0.0f);
+        for (uint32_t i = 0; i < n_k; i++) {
+            lanes s = lanes_mul(lanes_load_n(state + i * n + v, n - v), lanes_set(decay));
+            s = lanes_fma(in, lanes_set(b[i]), s);
+            lanes_store_n(state + i * n + v, s, n - v);
+            out = lanes_fma(s, lanes_set(c[i]), out);
+        }
+        lanes_store_n(dst + v, out, n - v);
+    }
+}
+
 static void fold_lanes(float *total, const float *acc, float c_total, float c_acc, size_t n) {
     for (size_t k = 0; k < n; k += 16) {
         lanes s = lanes_mul(lanes_load_n(total + k, n - k), lanes_set(c_total));
@@ -204,4 +248,7 @@ static void set_row_kernels(rf_cpu_kernels *k) {
     k->scale = scale_lanes;
     k->add_scaled = add_scaled_lanes;
     k->softcap = softcap_lanes;
+    k->conv = conv_lanes;
+    k->delta = delta_lanes;
+    k->scan = scan_lanes;
 }

@@ -570,6 +570,14 @@ static rf_status lower_step(lowering *l, uint32_t i) {
         return lower_mix(l, s), RF_OK;
     case RF_OP_PICK:
         return lower_pick(l, s), RF_OK;
+    case RF_OP_CONV:
+    case RF_OP_DELTA:
+    case RF_OP_SCAN:
+        return rf_fail(
+            l->e, RF_EUNSUPPORTED,
+            "gpu backend: layers of a %s model keep a state (op %s), for which it has no "
+            "kernels; use --backend cpu",
+            l->p->model->arch->name, rf_op_name(s->op));
     case RF_OP_COUNT:
         break;
     }

@@ -29,6 +29,7 @@ struct rf_exec {
     float *row, *bias; /* one decoded row each, [widest weight] */
     double *w, *in;    /* that row, and a matrix product's input, [max_tokens][widest weight] */
     double *score;     /* [n_kv_blocks * RF_KV_BLOCK] */
+    float *state;      /* [n_states][state_floats] */
     size_t bytes;
     const rf_batch *batch;      /* during a run */
     uint32_t n_rows, n_outputs; /* of the last run */
@@ -68,6 +69,7 @@ static void ref_exec_free(rf_exec *x) {
     rf_free(x->w);
     rf_free(x->in);
     rf_free(x->score);
+    rf_free(x->state);
     rf_free(x);
 }
 
@@ -105,7 +107,9 @@ static bool allocate(rf_exec *x) {
            (x->bias = take(x, widest, 1, sizeof(float))) &&
            (x->w = take(x, widest, 1, sizeof(double))) &&
            (x->in = take(x, widest, x->limits.max_tokens, sizeof(double))) &&
-           (x->score = take(x, n_slots, 1, sizeof(double))) && allocate_kv(x);
+           (x->score = take(x, n_slots, 1, sizeof(double))) &&
+           (x->state = take(x, p->state_floats, x->limits.n_states, sizeof(float))) &&
+           allocate_kv(x);
 }
 
 static rf_status ref_compile(rf_exec **out, rf_backend *b, const rf_plan *p, const rf_limits *l,
@@ -116,6 +120,7 @@ static rf_status ref_compile(rf_exec **out, rf_backend *b, const rf_plan *p, con
         return rf_fail(e, RF_EARG,
                        "limits of %u rows, %u sequences and %u KV blocks, expected at least 1 each",
                        l->max_tokens, l->max_seqs, l->n_kv_blocks);
+    RF_TRY(rf_states_check("ref", p, l, e));
     rf_exec *x = rf_alloc(1, sizeof *x);
     if (!x) return rf_fail_nomem(e, sizeof *x);
     x->backend = b;
@@ -429,7 +434,125 @@ static void run_attend(rf_exec *x, const rf_step *step) {
             attend_row(x, step, s, t);
 }
 
+/* States ------------------------------------------------------------------------------------*/
+
+/* A slot, as a step finds its part of it for the first row of sequence s. */
+static float *state_of(rf_exec *x, const rf_step *step, uint32_t s) {
+    const rf_batch *b = x->batch;
+    float *state = x->state + b->state[s] * x->plan->state_floats + step->state_at;
+    if (b->pos[b->seq_start[s]] == 0)
+        memset(state, 0, rf_plan_state_of(x->plan, step) * sizeof *state);
+    return state;
+}
+
+/* The state: the last rows of a before this one, [taps - 1][cols], oldest first. */
+static void convolve_row(rf_exec *x, const rf_step *step, uint32_t t, float *state) {
+    const rf_tensor *w = weight_of(x, step->w), *bias = weight_of(x, step->bias);
+    size_t n = w->rows, n_kept = w->cols - 1;
+    const float *a = row_of(x, step->a, t);
+    for (uint32_t c = 0; c < n; c++) {
+        double sum = 0;
+        decode_row(w, c, x->row);
+        for (size_t k = 0; k < n_kept; k++)
+            sum += (double)x->row[k] * (double)state[k * n + c];
+        sum += (double)x->row[n_kept] * (double)a[c] + (bias ? (double)x->bias[c] : 0);
+        row_of(x, step->dst, t)[c] = (float)sum;
+    }
+    if (n_kept == 0) return;
+    memmove(state, state + n, (n_kept - 1) * n * sizeof *state);
+    memcpy(state + (n_kept - 1) * n, a, n * sizeof *state);
+}
+
 static double sigmoid(double x) { return 1 / (1 + rf_exp(-x)); }
+
+static double softplus(double x) { return x > 20 ? x : rf_log(1 + rf_exp(x)); }
+
+/* What a vector is to be multiplied by to have length 1. */
+static double to_unit(const float *x, size_t n, float eps) {
+    return 1 / sqrt(dot(x, x, n) + (double)eps);
+}
+
+/* One head of one row; S: [head_dim][value_dim], decayed, then moved towards giving v for k. */
+static void delta_head(const rf_step *step, float *S, const float *q, const float *k,
+                       const float *v, double decay, double beta, float *dst) {
+    size_t n_k = step->head_dim, n_v = step->value_dim;
+    double to_q = to_unit(q, n_k, step->eps) / sqrt((double)n_k), to_k = to_unit(k, n_k, step->eps);
+    for (size_t c = 0; c < n_v; c++) {
+        double has = 0, out = 0;
+        for (size_t i = 0; i < n_k; i++)
+            has += decay * (double)S[i * n_v + c] * (double)k[i] * to_k;
+        double change = beta * ((double)v[c] - has);
+        for (size_t i = 0; i < n_k; i++) {
+            double s = decay * (double)S[i * n_v + c] + (double)k[i] * to_k * change;
+            S[i * n_v + c] = (float)s;
+            out += s * (double)q[i] * to_q;
+        }
+        dst[c] = (float)out;
+    }
+}
+
+static void run_delta(rf_exec *x, const rf_step *step) {
+    const rf_batch *b = x->batch;
+    size_t n_k = step->head_dim, n_v = step->value_dim, n = step->n_heads;
+    size_t n_keys = step->n_kv_heads * n_k, per_key = n / step->n_kv_heads;
+    decode_row(weight_of(x, step->w), 0, x->row);
+    decode_row(weight_of(x, step->bias), 0, x->bias);
+    for (uint32_t s = 0; s < b->n_seqs; s++) {
+        float *state = state_of(x, step, s);
+        for (uint32_t t = b->seq_start[s]; t < b->seq_start[s + 1]; t++)
+            for (size_t h = 0; h < n; h++) {
+                const float *a = row_of(x, step->a, t), *gates = row_of(x, step->b, t);
+                size_t kh = step->heads_in_turn ? h % step->n_kv_heads : h / per_key;
+                double rate = softplus((double)gates[n + h] + (double)x->bias[h]);
+                delta_head(step, state + h * n_k * n_v, a + kh * n_k, a + n_keys + kh * n_k,
+                           a + 2 * n_keys + h * n_v, rf_exp((double)x->row[h] * rate),
+                           sigmoid((double)gates[h]), row_of(x, step->dst, t) + h * n_v);
+            }
+    }
+}
+
+/* One head of one row; S: [head_dim][value_dim]. */
+static void scan_head(const rf_step *step, float *S, const float *x, const float *b, const float *c,
+                      double decay, double dt, float *dst) {
+    size_t n_v = step->value_dim;
+    for (size_t v = 0; v < n_v; v++) {
+        double out = 0;
+        for (size_t i = 0; i < step->head_dim; i++) {
+            double s = decay * (double)S[i * n_v + v] + (double)b[i] * dt * (double)x[v];
+            S[i * n_v + v] = (float)s;
+            out += s * (double)c[i];
+        }
+        dst[v] = (float)out;
+    }
+}
+
+static void run_scan(rf_exec *x, const rf_step *step) {
+    const rf_batch *b = x->batch;
+    size_t n_k = step->head_dim, n_v = step->value_dim, n = step->n_heads;
+    size_t n_keys = step->n_kv_heads * n_k, per_group = n / step->n_kv_heads;
+    decode_row(weight_of(x, step->w), 0, x->row);
+    decode_row(weight_of(x, step->bias), 0, x->bias);
+    for (uint32_t s = 0; s < b->n_seqs; s++) {
+        float *state = state_of(x, step, s);
+        for (uint32_t t = b->seq_start[s]; t < b->seq_start[s + 1]; t++)
+            for (size_t h = 0; h < n; h++) {
+                const float *a = row_of(x, step->a, t), *keys = a + n * n_v + h / per_group * n_k;
+                double dt = softplus((double)row_of(x, step->b, t)[h] + (double)x->bias[h]);
+                scan_head(step, state + h * n_k * n_v, a + h * n_v, keys, keys + n_keys,
+                          rf_exp((double)x->row[h] * dt), dt, row_of(x, step->dst, t) + h * n_v);
+            }
+    }
+}
+
+static void run_conv(rf_exec *x, const rf_step *step) {
+    const rf_batch *b = x->batch;
+    if (step->bias) decode_row(weight_of(x, step->bias), 0, x->bias);
+    for (uint32_t s = 0; s < b->n_seqs; s++) {
+        float *state = state_of(x, step, s);
+        for (uint32_t t = b->seq_start[s]; t < b->seq_start[s + 1]; t++)
+            convolve_row(x, step, t, state);
+    }
+}
 
 static double activate(rf_act act, double x) {
     const double root_half = 0.70710678118654752440, root_2_pi = 0.79788456080286535588;
@@ -607,6 +730,9 @@ static void run_step(rf_exec *x, const rf_step *s) {
         [RF_OP_ROPE] = run_rope,
         [RF_OP_KV_PUT] = run_kv_put,
         [RF_OP_ATTEND] = run_attend,
+        [RF_OP_CONV] = run_conv,
+        [RF_OP_DELTA] = run_delta,
+        [RF_OP_SCAN] = run_scan,
         [RF_OP_ACT] = run_elements,
         [RF_OP_GLU] = run_elements,
         [RF_OP_SCALE] = run_elements,
@@ -686,6 +812,32 @@ static rf_status ref_kv_write(rf_exec *x, uint32_t block, const void *src) {
     return RF_OK;
 }
 
+static float *slot_at(const rf_exec *x, uint32_t slot) {
+    return slot < x->limits.n_states ? x->state + slot * x->plan->state_floats : NULL;
+}
+
+static rf_status ref_state_copy(rf_exec *x, uint32_t from_slot, uint32_t to_slot) {
+    const float *from = slot_at(x, from_slot);
+    float *to = slot_at(x, to_slot);
+    if (!from || !to) return RF_EARG;
+    memmove(to, from, x->plan->state_floats * sizeof *to);
+    return RF_OK;
+}
+
+static rf_status ref_state_read(rf_exec *x, uint32_t slot, float *out) {
+    const float *from = slot_at(x, slot);
+    if (!from) return RF_EARG;
+    memcpy(out, from, x->plan->state_floats * sizeof *out);
+    return RF_OK;
+}
+
+static rf_status ref_state_write(rf_exec *x, uint32_t slot, const float *src) {
+    float *to = slot_at(x, slot);
+    if (!to) return RF_EARG;
+    memcpy(to, src, x->plan->state_floats * sizeof *to);
+    return RF_OK;
+}
+
 static rf_status ref_peek(rf_exec *x, rf_val v, float *out, size_t n) {
     const rf_plan *p = x->plan;
     if (!p->opts.keep_values || v == 0 || v >= p->n_vals || p->vals[v].weight) return RF_EARG;
@@ -709,5 +861,8 @@ const rf_backend_ops rf_ref_ops = {
     .kv_block_bytes = ref_kv_block_bytes,
     .kv_read = ref_kv_read,
     .kv_write = ref_kv_write,
+    .state_copy = ref_state_copy,
+    .state_read = ref_state_read,
+    .state_write = ref_state_write,
     .peek = ref_peek,
 };

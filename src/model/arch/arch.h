@@ -41,6 +41,23 @@ void rf_bind_mla(rf_binder *b, uint32_t il, rf_layer *l);
 /* h [T][n_embd] after the norm -> [T][n_heads * value_dim], what wo reads. */
 rf_val rf_emit_mla(rf_plan *p, uint32_t il, const rf_layer *l, rf_val h);
 
+/* Short convolutions (shortconv.c), in layers of b->keeps_state: l->conv and wo. */
+void rf_bind_short_conv(rf_binder *b, uint32_t il, rf_layer *l);
+/* h [T][n_embd] after the norm -> [T][n_embd], what wo reads. */
+rf_val rf_emit_short_conv(rf_plan *p, const rf_layer *l, rf_val h);
+
+/* Mamba-2 mixers (mamba.c), in layers of b->keeps_state: l->mamba and wo. */
+void rf_bind_mamba(rf_binder *b, uint32_t il, rf_layer *l);
+/* h [T][n_embd] after the norm -> [T][columns of wo]. */
+rf_val rf_emit_mamba(rf_plan *p, const rf_layer *l, rf_val h);
+
+/* Gated delta nets (delta.c).  b->keeps_state, from the metadata. */
+void rf_bind_recurrent_layers(rf_binder *b);
+/* l->delta and wo. */
+void rf_bind_delta_net(rf_binder *b, uint32_t il, rf_layer *l);
+/* h [T][n_embd] after the norm -> [T][n_v * value_dim], what wo reads. */
+rf_val rf_emit_delta_net(rf_plan *p, const rf_layer *l, rf_val h);
+
 #ifdef __cplusplus
 }
 #endif

@@ -51,7 +51,8 @@ static bool bind_fused_qkv(rf_binder *b, uint32_t il, rf_layer *l, uint32_t n_q,
 static void bind_qkv(rf_binder *b, uint32_t il, rf_layer *l, uint32_t n_q, uint32_t n_kv) {
     uint32_t n_embd = b->m->n_embd;
     rf_need need = b->m->arch->qkv_bias ? RF_NEED : RF_MAY;
-    l->wq = rf_bind_tensor(b, RF_NEED, n_q, n_embd, "blk.%u.attn_q.weight", il);
+    uint32_t n_wq = b->m->arch->attn_gate ? 2 * n_q : n_q;
+    l->wq = rf_bind_tensor(b, RF_NEED, n_wq, n_embd, "blk.%u.attn_q.weight", il);
     l->wk = rf_bind_tensor(b, RF_NEED, n_kv, n_embd, "blk.%u.attn_k.weight", il);
     l->wv = rf_bind_tensor(b, RF_NEED, n_kv, n_embd, "blk.%u.attn_v.weight", il);
     l->bq = rf_bind_tensor(b, need, 1, n_q, "blk.%u.attn_q.bias", il);
@@ -116,13 +117,32 @@ static void bind_norms(rf_binder *b, uint32_t il, rf_layer *l) {
     }
 }
 
+/* What stands in the place of attention. */
+static void bind_recurrent(rf_binder *b, uint32_t il, rf_layer *l) {
+    if (b->m->arch->delta_net)
+        rf_bind_delta_net(b, il, l);
+    else if (b->m->arch->mamba)
+        rf_bind_mamba(b, il, l);
+    else
+        rf_bind_short_conv(b, il, l);
+}
+
 static void bind_layer(rf_binder *b, uint32_t il, rf_layer *l) {
-    bind_norms(b, il, l);
-    if (b->m->arch->latent)
+    if (b->m->arch->one_part)
+        l->attn_norm = bind_layer_norm(b, il, b->m->n_embd, "attn_norm");
+    else
+        bind_norms(b, il, l);
+    if (b->is_ffn[il]) {
+        bind_ffn(b, il, l);
+        return;
+    }
+    if (b->keeps_state[il])
+        bind_recurrent(b, il, l);
+    else if (b->m->arch->latent)
         rf_bind_mla(b, il, l);
     else
         bind_attention(b, il, l);
-    if (!rf_bind_moe(b, il, l)) bind_ffn(b, il, l);
+    if (!b->m->arch->one_part && !rf_bind_moe(b, il, l)) bind_ffn(b, il, l);
 }
 
 static void bind_weights(rf_binder *b) {
@@ -130,7 +150,7 @@ static void bind_weights(rf_binder *b) {
     m->tok_embd = rf_bind_tensor(b, RF_NEED, m->n_vocab, m->n_embd, "token_embd.weight");
     if (m->arch->rope == RF_ROPE_NONE)
         m->pos_embd = rf_bind_tensor(b, RF_NEED, m->n_ctx_train, m->n_embd, "position_embd.weight");
-    m->out_norm = bind_norm(b, m->n_embd, "output_norm");
+    m->out_norm = bind_norm(b, m->n_embd, m->arch->out_norm ? m->arch->out_norm : "output_norm");
     m->out = rf_bind_tensor(b, RF_MAY, m->n_vocab, m->n_embd, "output.weight");
     m->out_b = rf_bind_tensor(b, RF_MAY, 1, m->n_vocab, "output.bias");
     if (!m->out) m->out = m->tok_embd; /* tied */
@@ -182,14 +202,22 @@ static rf_val emit_qk(rf_plan *p, const rf_layer *l, rf_val x, const rf_norm *no
     return x;
 }
 
-/* h [T][n_embd] -> [T][n_heads * head_dim], what wo reads. */
+/* h [T][n_embd] -> [T][columns of wo], what wo reads. */
 static rf_val emit_attention(rf_plan *p, uint32_t il, rf_val h) {
     const rf_model *m = p->model;
     const rf_layer *l = &m->layers[il];
     if (l->mla) return rf_emit_mla(p, il, l, h);
+    if (l->conv) return rf_emit_short_conv(p, l, h);
+    if (l->delta) return rf_emit_delta_net(p, l, h);
+    if (l->mamba) return rf_emit_mamba(p, l, h);
     rf_val q = rf_emit_matmul(p, h, l->wq, l->bq);
     rf_val k = rf_emit_matmul(p, h, l->wk, l->bk);
     rf_val v = rf_emit_matmul(p, h, l->wv, l->bv);
+    rf_val gate = 0;
+    if (m->arch->attn_gate) {
+        gate = rf_emit_slice(p, q, m->n_heads, m->head_dim, m->head_dim);
+        q = rf_emit_slice(p, q, m->n_heads, 0, m->head_dim);
+    }
     q = emit_qk(p, l, q, &l->q_norm, m->n_heads);
     k = emit_qk(p, l, k, &l->k_norm, m->n_kv_heads);
     rf_attn at = {.n_heads = m->n_heads,
@@ -200,7 +228,8 @@ static rf_val emit_attention(rf_plan *p, uint32_t il, rf_val h) {
                   .softcap = m->attn_softcap,
                   .pattern = l->pattern,
                   .sinks = l->sinks};
-    return rf_emit_attend(p, il, q, k, v, &at);
+    rf_val y = rf_emit_attend(p, il, q, k, v, &at);
+    return gate ? rf_emit_glu(p, RF_ACT_SIGMOID, gate, y) : y;
 }
 
 static rf_val emit_ffn(rf_plan *p, const rf_layer *l, rf_val h) {
@@ -216,6 +245,22 @@ static rf_val emit_ffn(rf_plan *p, const rf_layer *l, rf_val h) {
 static rf_val emit_residual(rf_plan *p, rf_val x, rf_val part, const rf_norm *post) {
     if (p->model->arch->norm_place != RF_NORM_BEFORE) part = emit_norm(p, part, post, 0);
     return rf_emit_add(p, x, rf_emit_scale(p, part, p->model->residual_scale));
+}
+
+/* A layer that is an FFN or what stands for attention, and not both. */
+static rf_val emit_part(rf_plan *p, uint32_t il, rf_val x) {
+    const rf_layer *l = &p->model->layers[il];
+    bool is_last = il + 1 == p->model->n_layers;
+    if (!l->wo) {
+        if (is_last) x = rf_emit_pick(p, x);
+        return rf_emit_add(p, x, emit_ffn(p, l, emit_norm(p, x, &l->attn_norm, 0)));
+    }
+    rf_val a = emit_attention(p, il, emit_norm(p, x, &l->attn_norm, 0));
+    if (is_last) {
+        a = rf_emit_pick(p, a);
+        x = rf_emit_pick(p, x);
+    }
+    return rf_emit_add(p, x, rf_emit_matmul(p, a, l->wo, l->bo));
 }
 
 static rf_val emit_layer(rf_plan *p, uint32_t il, rf_val x) {
@@ -242,7 +287,7 @@ rf_status rf_decoder_build(const rf_model *m, rf_plan *p) {
     x = rf_emit_scale(p, x, m->embd_scale);
     if (m->pos_embd) x = rf_emit_add(p, x, rf_emit_embed(p, m->pos_embd, RF_EMBED_POSITION));
     for (uint32_t il = 0; il < m->n_layers; il++)
-        x = emit_layer(p, il, x);
+        x = m->arch->one_part ? emit_part(p, il, x) : emit_layer(p, il, x);
     x = emit_norm(p, x, &m->out_norm, 0);
     if (!p->opts.embeddings) {
         x = rf_emit_matmul(p, x, m->out, m->out_b);

@@ -36,11 +36,60 @@ void rf_bind_vocab(rf_binder *b) {
                      m->n_vocab, (unsigned long long)tokens->n);
 }
 
+/* Columns of the FFN; where layers have one part, a layer with any is one. */
+static uint32_t bind_ff(rf_binder *b) {
+    rf_model *m = b->m;
+    uint32_t n_ff_expert = rf_bind_optional_u32(b, "expert_feed_forward_length", RF_MAX_FF);
+    uint32_t n[RF_MAX_LAYERS] = {0}, most = 0;
+    if (!m->arch->one_part || !rf_bind_layers_u32(b, "feed_forward_length", RF_MAX_FF, n))
+        return rf_bind_u32(b, "feed_forward_length", n_ff_expert, RF_MAX_FF);
+    for (uint32_t il = 0; il < m->n_layers && b->status == RF_OK; il++) {
+        b->is_ffn[il] = n[il] > 0;
+        if (n[il] && most && n[il] != most)
+            rf_bind_fail(b, RF_EUNSUPPORTED,
+                         "key %s.feed_forward_length is %u in layer %u and %u before; layers of "
+                         "different shape are not supported",
+                         m->arch->name, n[il], il, most);
+        most = n[il] ? n[il] : most;
+    }
+    return most;
+}
+
+/* KV heads of the layers that attend, which are those that have any; the others keep a state. */
+static uint32_t bind_kv_heads(rf_binder *b) {
+    rf_model *m = b->m;
+    uint32_t heads[RF_MAX_LAYERS] = {0}, most = 0;
+    if (!m->arch->short_conv && !m->arch->mamba)
+        return rf_bind_u32(b, "attention.head_count_kv", m->n_heads, RF_MAX_HEADS);
+    if (!rf_bind_layers_u32(b, "attention.head_count_kv", RF_MAX_HEADS, heads))
+        rf_bind_fail(b, RF_EFORMAT,
+                     "key %s.attention.head_count_kv is missing; expected one value for each of %u "
+                     "layers, 0 for those that do not attend",
+                     m->arch->name, m->n_layers);
+    for (uint32_t il = 0; il < m->n_layers && b->status == RF_OK; il++) {
+        b->keeps_state[il] = heads[il] == 0 && !b->is_ffn[il];
+        if (heads[il] && b->is_ffn[il])
+            rf_bind_fail(b, RF_EUNSUPPORTED,
+                         "%s: layer %u has attention.head_count_kv %u and a feed_forward_length; "
+                         "layers of both are not supported",
+                         m->arch->name, il, heads[il]);
+        m->recurrent = m->recurrent || b->keeps_state[il];
+        if (heads[il] && most && heads[il] != most)
+            rf_bind_fail(
+                b, RF_EUNSUPPORTED,
+                "key %s.attention.head_count_kv is %u in layer %u and %u before; layers of "
+                "different shape are not supported",
+                m->arch->name, heads[il], il, most);
+        most = heads[il] ? heads[il] : most;
+    }
+    return most ? most : m->n_heads;
+}
+
 static void bind_heads(rf_binder *b) {
     rf_model *m = b->m;
     const char *arch = m->arch->name;
     m->n_heads = rf_bind_u32(b, "attention.head_count", 0, RF_MAX_HEADS);
-    m->n_kv_heads = rf_bind_u32(b, "attention.head_count_kv", m->n_heads, RF_MAX_HEADS);
+    m->n_kv_heads = bind_kv_heads(b);
     if (b->status != RF_OK) return;
     if (m->n_heads % m->n_kv_heads != 0) {
         rf_bind_fail(b, RF_EFORMAT,
@@ -127,16 +176,19 @@ void rf_bind_hyperparameters(rf_binder *b) {
     rf_bind_mtp(b);
     m->n_ctx_train = rf_bind_u32(b, "context_length", 0, RF_MAX_CONTEXT);
     m->n_embd = rf_bind_u32(b, "embedding_length", 0, RF_MAX_EMBD);
-    m->n_ff = rf_bind_u32(b, "feed_forward_length", 0, RF_MAX_FF);
-    m->norm_eps = rf_bind_f32(b,
-                              arch->norm == RF_NORM_RMS ? "attention.layer_norm_rms_epsilon"
-                                                        : "attention.layer_norm_epsilon",
-                              0);
+    m->n_ff = bind_ff(b);
+    const char *eps = "attention.layer_norm_epsilon";
+    if (arch->norm == RF_NORM_LAYER)
+        m->norm_eps = rf_bind_f32(b, eps, 0);
+    else /* files of layers of one part name it like that of layer norms */
+        m->norm_eps = rf_bind_f32(b, "attention.layer_norm_rms_epsilon",
+                                  arch->one_part ? rf_bind_optional_f32(b, eps) : 0);
     m->parallel = rf_bind_bool(b, "use_parallel_residual", arch->parallel);
     if (arch->latent)
         rf_bind_latent(b);
     else
         bind_heads(b);
+    if (arch->delta_net) rf_bind_recurrent_layers(b);
     bind_factors(b);
     bind_attn_scale(b);
     rf_bind_experts(b);
@@ -149,10 +201,12 @@ typedef struct windows {
     uint32_t width; /* 0: none */
     uint32_t every; /* of so many layers the last has none; 0: all have it */
     const rf_gguf_kv *per_layer;
+    bool rotates; /* false: no layer does */
 } windows;
 
 static windows bind_windows(rf_binder *b) {
-    windows w = {.every = b->m->arch->window_every};
+    windows w = {.every = b->m->arch->window_every, .rotates = true};
+    if (b->m->arch->rope_may) w.rotates = rf_bind_bool(b, "rope.scaling.finetuned", false);
     w.width = b->m->arch->window_needed
                   ? rf_bind_u32(b, "attention.sliding_window", 0, RF_MAX_CONTEXT)
                   : rf_bind_optional_u32(b, "attention.sliding_window", RF_MAX_CONTEXT);
@@ -183,7 +237,7 @@ static bool has_window(const windows *w, uint32_t il) {
 
 static const rf_rope *rope_of_layer(const rf_model *m, const windows *w, uint32_t il) {
     const rf_arch *arch = m->arch;
-    if (arch->rope == RF_ROPE_NONE) return NULL;
+    if (arch->rope == RF_ROPE_NONE || !w->rotates) return NULL;
     if (arch->rope_not_every && (il + 1) % arch->rope_not_every == 0) return NULL;
     if (arch->rope_in_window && w->width > 0 && !has_window(w, il)) return NULL;
     return arch->rope_local && has_window(w, il) ? &m->rope_local : &m->rope;
@@ -208,6 +262,14 @@ void rf_bind_patterns(rf_binder *b) {
             "key %s.attention.prefix is true, expected false: attention.causal is false, so "
             "everything sees everything",
             m->arch->name);
+        return;
+    }
+    if (m->recurrent && (!causal || m->prefix)) {
+        rf_bind_fail(b, RF_EUNSUPPORTED,
+                     "%s.attention.causal is %s and %s.attention.prefix %s in a model with layers "
+                     "that keep a state; expected true and false: a state sees no later tokens",
+                     m->arch->name, causal ? "true" : "false", m->arch->name,
+                     m->prefix ? "true" : "false");
         return;
     }
     for (uint32_t il = 0; il < m->n_layers; il++) {

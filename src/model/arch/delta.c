@@ -1,0 +1,119 @@
+/* delta.c - gated delta nets, the layers of Qwen3-Next and Qwen3.5 that keep a matrix per head.
+ *
+ * Queries, keys and values go through a short convolution and SiLU; the delta rule turns them into heads
+ * of values, which are normed and gated.  Files hold the projections in one of two orders.  The way out
+ * (wo) is the decoder's. */
+#include <stdio.h>
+
+#include "model/arch/arch.h"
+
+void rf_bind_recurrent_layers(rf_binder *b) {
+    rf_model *m = b->m;
+    uint32_t every = 4, flag[RF_MAX_LAYERS] = {0};
+    bool each = rf_bind_layers_u32(b, "attention.recurrent_layers", 1, flag);
+    if (!each) every = rf_bind_u32(b, "full_attention_interval", every, RF_MAX_LAYERS);
+    for (uint32_t il = 0; il < m->n_layers && b->status == RF_OK; il++) {
+        b->keeps_state[il] = each ? flag[il] : (il + 1) % every != 0;
+        m->recurrent = m->recurrent || b->keeps_state[il];
+    }
+}
+
+static void bind_sizes(rf_binder *b, rf_delta_net *d) {
+    const char *arch = b->m->arch->name;
+    d->n_k = rf_bind_u32(b, "ssm.group_count", 0, RF_MAX_HEADS);
+    d->n_v = rf_bind_u32(b, "ssm.time_step_rank", 0, RF_MAX_HEADS);
+    d->head_dim = rf_bind_u32(b, "ssm.state_size", 0, RF_MAX_HEAD_DIM);
+    uint32_t inner = rf_bind_u32(b, "ssm.inner_size", 0, RF_MAX_HEADS * RF_MAX_HEAD_DIM);
+    if (b->status != RF_OK) return;
+    d->value_dim = inner / d->n_v;
+    if (d->n_v % d->n_k != 0)
+        rf_bind_fail(
+            b, RF_EFORMAT,
+            "%s.ssm.time_step_rank is %u and %s.ssm.group_count is %u; expected a multiple "
+            "of it",
+            arch, d->n_v, arch, d->n_k);
+    else if (inner % d->n_v != 0 || d->value_dim > RF_MAX_HEAD_DIM)
+        rf_bind_fail(
+            b, RF_EFORMAT,
+            "%s.ssm.inner_size is %u and %s.ssm.time_step_rank is %u; expected a multiple, "
+            "heads of at most %d",
+            arch, inner, arch, d->n_v, RF_MAX_HEAD_DIM);
+}
+
+void rf_bind_delta_net(rf_binder *b, uint32_t il, rf_layer *l) {
+    rf_model *m = b->m;
+    rf_delta_net *d = rf_arena_alloc(m->arena, 1, sizeof *d);
+    if (!d) {
+        b->status = rf_fail_nomem(b->e, sizeof *d);
+        return;
+    }
+    bind_sizes(b, d);
+    uint32_t n = m->n_embd, n_values = d->n_v * d->value_dim;
+    uint32_t n_qkv = 2 * d->n_k * d->head_dim + n_values;
+    uint32_t n_taps = rf_bind_u32(b, "ssm.conv_kernel", 0, RF_MAX_TAPS);
+    d->qkvz = rf_bind_tensor(b, RF_MAY, n_qkv + n_values, n, "blk.%u.ssm_in.weight", il);
+    if (!d->qkvz) {
+        d->qkv = rf_bind_tensor(b, RF_NEED, n_qkv, n, "blk.%u.attn_qkv.weight", il);
+        d->z = rf_bind_tensor(b, RF_NEED, n_values, n, "blk.%u.attn_gate.weight", il);
+    }
+    d->ba = rf_bind_tensor(b, RF_MAY, 2 * d->n_v, n, "blk.%u.ssm_ba.weight", il);
+    if (!d->ba) {
+        d->beta = rf_bind_tensor(b, RF_NEED, d->n_v, n, "blk.%u.ssm_beta.weight", il);
+        d->alpha = rf_bind_tensor(b, RF_NEED, d->n_v, n, "blk.%u.ssm_alpha.weight", il);
+    }
+    d->taps = rf_bind_tensor(b, RF_NEED, n_qkv, n_taps, "blk.%u.ssm_conv1d.weight", il);
+    d->decay = rf_bind_tensor(b, RF_NEED, 1, d->n_v, "blk.%u.ssm_a", il);
+    d->bias = rf_bind_tensor(b, RF_NEED, 1, d->n_v, "blk.%u.ssm_dt.bias", il);
+    d->norm = rf_bind_tensor(b, RF_NEED, 1, d->value_dim, "blk.%u.ssm_norm.weight", il);
+    l->wo = rf_bind_tensor(b, RF_NEED, n, n_values, "blk.%u.ssm_out.weight", il);
+    l->delta = d;
+}
+
+/* Part number i of each key head in a row that holds them head by head. */
+static rf_val part_of(rf_plan *p, const rf_delta_net *d, rf_val x, uint32_t first, uint32_t n) {
+    return rf_emit_slice(p, x, d->n_k, first, n);
+}
+
+/* [T][columns of qkv] and, in *z, [T][n_v * value_dim]. */
+static rf_val emit_qkvz(rf_plan *p, const rf_delta_net *d, rf_val h, rf_val *z) {
+    if (!d->qkvz) {
+        *z = rf_emit_matmul(p, h, d->z, NULL);
+        return rf_emit_matmul(p, h, d->qkv, NULL);
+    }
+    uint32_t n_k = d->head_dim, n_v = d->n_v / d->n_k * d->value_dim;
+    rf_val all = rf_emit_matmul(p, h, d->qkvz, NULL);
+    rf_val q = part_of(p, d, all, 0, n_k), k = part_of(p, d, all, n_k, n_k);
+    rf_val v = part_of(p, d, all, 2 * n_k, n_v);
+    *z = part_of(p, d, all, 2 * n_k + n_v, n_v);
+    return rf_emit_concat(p, rf_emit_concat(p, q, k, 1, 1), v, 1, 1);
+}
+
+/* [T][2 * n_v]: beta of all heads, then alpha. */
+static rf_val emit_gates(rf_plan *p, const rf_delta_net *d, rf_val h) {
+    rf_val beta, alpha;
+    if (d->ba) {
+        uint32_t each = d->n_v / d->n_k;
+        rf_val ba = rf_emit_matmul(p, h, d->ba, NULL);
+        beta = part_of(p, d, ba, 0, each);
+        alpha = part_of(p, d, ba, each, each);
+    } else {
+        beta = rf_emit_matmul(p, h, d->beta, NULL);
+        alpha = rf_emit_matmul(p, h, d->alpha, NULL);
+    }
+    return rf_emit_concat(p, beta, alpha, 1, 1);
+}
+
+rf_val rf_emit_delta_net(rf_plan *p, const rf_layer *l, rf_val h) {
+    const rf_delta_net *d = l->delta;
+    const rf_delta rule = {.n_heads = d->n_v,
+                           .n_kv_heads = d->n_k,
+                           .head_dim = d->head_dim,
+                           .value_dim = d->value_dim,
+                           .heads_in_turn = p->model->arch->heads_in_turn,
+                           .decay = d->decay,
+                           .bias = d->bias};
+    rf_val z, qkv = emit_qkvz(p, d, h, &z), gates = emit_gates(p, d, h);
+    qkv = rf_emit_act(p, RF_ACT_SILU, rf_emit_conv(p, qkv, d->taps, NULL));
+    rf_val y = rf_emit_rms_norm(p, rf_emit_delta(p, qkv, gates, &rule), d->norm, d->value_dim);
+    return rf_emit_glu(p, RF_ACT_SILU, z, y);
+}
