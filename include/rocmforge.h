@@ -74,6 +74,12 @@ typedef struct rf_engine_opts {
         itl_target_ms; /* prompts take no more of a step that decodes than leaves it about so short;
                                0: batch_tokens alone limits them */
     bool measure_only; /* for rf_engine_measure: no backend is opened, nothing can be run */
+    /* Several GPUs, "0,1": layers are shared between them, in this order and in proportion to the memory
+     * that is free.  NULL: device. */
+    const char *devices;
+    /* So many of the last layers on GPUs, the others on the CPU; what does not fit is an error, and
+     * backend is then "gpu".  0: all, or with backend "auto" as many as fit. */
+    uint32_t gpu_layers;
 } rf_engine_opts;
 
 /* ---- GPUs ---- */
@@ -152,6 +158,22 @@ typedef struct rf_memory_need {
  * or the CPU), counted as opening it would, without taking it.  Not for encoders. */
 RF_API int rf_engine_measure(const rf_engine *e, const rf_engine_opts *o, rf_memory_need *out,
                              rf_text *why);
+
+/* Consecutive layers of a model on one device.  The output matrix goes with the last one. */
+typedef struct rf_stage {
+    bool on_gpu;
+    uint32_t device; /* of the GPUs */
+    uint32_t first_layer, n_layers;
+    uint64_t weights, kv, activations, other, total, host; /* bytes, as in rf_memory_need */
+} rf_stage;
+/* The stages of an open engine, in the order in which they run; most have one.  Writes at most cap of
+ * them and gives their full number.  An encoder's bytes are not counted: 0. */
+RF_API size_t rf_engine_stages(const rf_engine *e, rf_stage *out, size_t cap);
+/* The stages that an engine on e's model would have with these options, backend "gpu" or "auto", counted
+ * as opening it would.  room: bytes free on each of the devices that o names, of which there need then be
+ * none; NULL: what is free there now.  Not for encoders. */
+RF_API int rf_engine_place(const rf_engine *e, const rf_engine_opts *o, const uint64_t *room,
+                           rf_stage *out, size_t cap, size_t *n, rf_text *why);
 
 /* ---- text and tokens ---- */
 

@@ -14,6 +14,7 @@ extern "C" {
 enum {
     RF_KV_BLOCK = 32,  /* tokens per KV block */
     RF_KV_SEGMENT = 8, /* KV blocks that attention adds up by themselves */
+    RF_MAX_DEVICES = 16,
 };
 
 /* One engine step: token rows of many sequences, back to back, in order of position. */
@@ -35,6 +36,7 @@ typedef struct rf_batch {
     const uint32_t *state; /* [n_seqs] slot of each sequence's state, all different: read, unless
                               the first row is at position 0, and left as of the last row; NULL:
                               the plan keeps none */
+    const float *rows;     /* plans for later layers: [n_tokens][n_embd], what those before made */
 } rf_batch;
 
 typedef struct rf_limits {
@@ -49,6 +51,11 @@ typedef struct rf_limits {
 typedef struct rf_backend_opts {
     int n_threads; /* 0: one per core */
     int device;    /* GPUs */
+    /* A split (split.h): its GPUs in the order of their layers (none: device), how many layers they have
+     * together (0: as many as fit), and whether no layer may be on the CPU. */
+    int devices[RF_MAX_DEVICES];
+    uint32_t n_devices, gpu_layers;
+    bool gpu_only;
 } rf_backend_opts;
 
 /* What an exec takes, in bytes. */
@@ -63,7 +70,7 @@ typedef struct rf_need {
 typedef struct rf_backend rf_backend; /* opaque, one per backend kind */
 typedef struct rf_exec rf_exec;
 typedef struct rf_backend_ops {
-    const char *name; /* "ref", "cpu", "gpu" */
+    const char *name; /* "ref", "cpu", "gpu", "split" */
     rf_status (*open)(rf_backend **out, const rf_backend_opts *o, rf_error *e);
     void (*close)(rf_backend *b);
     void (*describe)(const rf_backend *b, char *out, size_t cap); /* "cpu avx2, 2 threads" */
@@ -100,7 +107,8 @@ typedef struct rf_backend_ops {
     rf_status (*state_read)(rf_exec *x, uint32_t slot, float *out);
     rf_status (*state_write)(rf_exec *x, uint32_t slot, const float *src);
     /* Tests: value v of the last run as f32, n floats ([T or n_outputs][cols]), in an exec whose plan
-     * was sealed with keep_values: nothing is then fused and no activation memory reused. */
+     * was sealed with keep_values: nothing is then fused and no activation memory reused.  NULL: no such
+     * plan is compiled. */
     rf_status (*peek)(rf_exec *x, rf_val v, float *out, size_t n);
 } rf_backend_ops;
 

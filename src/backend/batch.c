@@ -65,6 +65,13 @@ static rf_status check_positions(const rf_batch *b, const rf_plan *p, rf_error *
     return RF_OK;
 }
 
+/* A plan for later layers takes rows. */
+static rf_status check_input(const rf_batch *b, const rf_plan *p, rf_error *e) {
+    if (p->first_layer == 0 || b->rows) return RF_OK;
+    return rf_fail(e, RF_EARG, "batch has no rows, with which a plan from layer %u on begins",
+                   p->first_layer);
+}
+
 static rf_status check_sequence(const rf_batch *b, const rf_limits *l, uint32_t s, rf_error *e) {
     uint32_t begin = b->seq_start[s], end = b->seq_start[s + 1];
     for (uint32_t t = begin + 1; t < end; t++)
@@ -183,6 +190,7 @@ rf_status rf_batch_check(const rf_batch *b, const rf_plan *p, const rf_limits *l
              i <= (b->kv_len[s] - 1) / RF_KV_BLOCK; i++)
             RF_TRY(check_written_once(b, s, i, e));
     RF_TRY(check_positions(b, p, e));
+    RF_TRY(check_input(b, p, e));
     RF_TRY(check_prefix(b, e));
     RF_TRY(check_states(b, p, l, e));
     return check_mask(b, p, e);

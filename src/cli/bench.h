@@ -37,7 +37,7 @@ typedef struct rf_bench {
     rf_engine *en;
     int open_threads; /* of en */
     rf_engine_info info;
-    char model_name[256], backend[128];
+    char model_name[256], backend[1024];
     rf_bench_model model;
     rf_bench_test tests[RF_BENCH_MAX_TESTS];
     size_t n_tests, n_reps;

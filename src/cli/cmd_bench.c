@@ -124,8 +124,6 @@ static rf_status open_engine(rf_bench *b, int threads, rf_error *e) {
     }
     rf_engine_opts o = {
         .model_path = b->path,
-        .backend = rf_session_backend(b->c),
-        .device = (uint32_t)rf_cli_int(b->c, RF_F_DEVICE),
         .kv_type = rf_cli_str(b->c, RF_F_KV_TYPE),
         .n_threads = threads,
         .n_ctx = n_ctx,
@@ -133,6 +131,7 @@ static rf_status open_engine(rf_bench *b, int threads, rf_error *e) {
         .max_seqs = streams,
         .n_kv_blocks = (n_ctx / 32 + 2) * (streams + 1),
     };
+    RF_TRY(rf_session_where(b->c, &o, e));
     rf_session_speculation(b->c, &o);
     RF_TRY(rf_session_error(rf_engine_open(&b->en, &o, &why), &why, e));
     if (!b->backend[0]) rf_session_announce(b->c, b->en);

@@ -1,25 +1,14 @@
 /* cmd_doctor.c - doctor: is this machine fit, and what will be used; version. */
-#include <dirent.h>
-#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/os.h"
-#include "cli/session.h"
+#include "cli/doctor.h"
 
-typedef struct report {
-    rf_cli *c;
-    rf_buf out;
-    bool json;
-    size_t n, n_bad;
-} report;
-
-/* One finding.  ok false: something a user should mend. */
-static void find(report *r, const char *what, bool ok, const char *fmt, ...) RF_PRINTF(4, 5);
-static void find(report *r, const char *what, bool ok, const char *fmt, ...) {
+void rf_doctor_find(rf_doctor *r, const char *what, bool ok, const char *cure, const char *fmt,
+                    ...) {
     char text[600];
     va_list args;
     va_start(args, fmt);
@@ -30,118 +19,42 @@ static void find(report *r, const char *what, bool ok, const char *fmt, ...) {
         rf_buf_printf(&r->out, "%s{\"check\":\"%s\",\"ok\":%s,\"text\":", r->n ? "," : "", what,
                       ok ? "true" : "false");
         rf_buf_json_str(&r->out, rf_str_of(text));
+        rf_buf_puts(&r->out, ",\"cure\":");
+        if (cure)
+            rf_buf_json_str(&r->out, rf_str_of(cure));
+        else
+            rf_buf_puts(&r->out, "null");
         rf_buf_putc(&r->out, '}');
     } else {
         const char *green = rf_cli_color(r->c) ? "\033[32m" : "",
                    *red = rf_cli_color(r->c) ? "\033[31m" : "";
-        rf_buf_printf(&r->out, "%s%-4s%s %-14s %s\n", ok ? green : red, ok ? "ok" : "BAD",
-                      rf_cli_color(r->c) ? "\033[0m" : "", what, text);
+        rf_buf_printf(&r->out, "%s%-4s%s %-14s %s%s%s\n", ok ? green : red, ok ? "ok" : "BAD",
+                      rf_cli_color(r->c) ? "\033[0m" : "", what, text, cure ? "; " : "",
+                      cure ? cure : "");
     }
     r->n++;
 }
 
-static void check_cpu(report *r) {
+static void check_cpu(rf_doctor *r) {
     rf_isa isa;
     rf_error e = {0};
     if (rf_isa_choose(&isa, &e) != RF_OK)
-        find(r, "instructions", false, "%s", e.text);
+        rf_doctor_find(r, "instructions", false, NULL, "%s", e.text);
     else
-        find(r, "instructions", true, "%s kernels%s", rf_isa_name(isa),
-             isa == rf_isa_best() ? "" : " (lowered by RF_CPU)");
-    find(r, "processors", true, "%d, %d cores", rf_cpu_count(), rf_core_count());
+        rf_doctor_find(r, "instructions", true, NULL, "%s kernels%s", rf_isa_name(isa),
+                       isa == rf_isa_best() ? "" : " (lowered by RF_CPU)");
+    rf_doctor_find(r, "processors", true, NULL, "%d, %d cores", rf_cpu_count(), rf_core_count());
 }
 
-static void check_memory(report *r) {
+static void check_memory(rf_doctor *r) {
     uint64_t total = rf_mem_total(), available = rf_mem_available();
     bool low = total && available < (UINT64_C(256) << 20);
-    find(r, "memory", !low, "%.1f GB, %.1f GB of it free%s", (double)total / 1e9,
-         (double)available / 1e9, low ? "; close other programs" : "");
-}
-
-/* GPUs -------------------------------------------------------------------------------------------*/
-
-/* AMD's kernel interface: the node that every GPU program opens. */
-static void check_node(report *r, const char *what, const char *path) {
-    if (access(path, F_OK) != 0) return;
-    if (access(path, R_OK | W_OK) == 0)
-        find(r, what, true, "%s can be opened", path);
-    else
-        find(r, what, false,
-             "%s: %s; add this user to the groups render and video (usermod -aG render,video NAME) "
-             "and log in again",
-             path, strerror(errno));
-}
-
-static bool is_amd(const char *node) {
-    char path[100], vendor[20] = "";
-    snprintf(path, sizeof path, "/sys/class/drm/%.40s/device/vendor", node);
-    FILE *f = fopen(path, "r");
-    if (!f) return false;
-    bool got = fgets(vendor, sizeof vendor, f) != NULL;
-    fclose(f);
-    return got && strncmp(vendor, "0x1002", 6) == 0;
-}
-
-/* A number of bytes that the kernel driver tells about a card; 0: not told. */
-static unsigned long long card_bytes(const char *node, const char *name) {
-    char path[140];
-    unsigned long long n = 0;
-    snprintf(path, sizeof path, "/sys/class/drm/%.40s/device/%.60s", node, name);
-    FILE *f = fopen(path, "r");
-    if (!f) return 0;
-    if (fscanf(f, "%llu", &n) != 1) n = 0;
-    fclose(f);
-    return n;
-}
-
-/* Render nodes of AMD cards, with the memory that the kernel driver gives them. */
-static void check_amd_cards(report *r) {
-    DIR *dir = opendir("/sys/class/drm");
-    if (!dir) return;
-    for (const struct dirent *entry; (entry = readdir(dir)) != NULL;) {
-        const char *node = entry->d_name;
-        char path[80];
-        if (strncmp(node, "renderD", 7) != 0 || !is_amd(node)) continue;
-        snprintf(path, sizeof path, "/dev/dri/%.40s", node);
-        check_node(r, "render node", path);
-        unsigned long long vram = card_bytes(node, "mem_info_vram_total");
-        unsigned long long gtt = card_bytes(node, "mem_info_gtt_total");
-        if (vram || gtt)
-            find(r, "card memory", true, "%s: %.1f GB of its own, %.1f GB of the CPU's it may use",
-                 node, (double)vram / 1e9, (double)gtt / 1e9);
-    }
-    closedir(dir);
-}
-
-static void check_override(report *r) {
-    const char *set = getenv("HSA_OVERRIDE_GFX_VERSION");
-    if (set)
-        find(r, "override", false,
-             "HSA_OVERRIDE_GFX_VERSION is %.40s: the driver then names another architecture than "
-             "the card has, and gets code made for that; unset it",
-             set);
-}
-
-static void check_gpus(report *r) {
-    rf_gpu_device g;
-    rf_text why;
-    check_node(r, "kfd", "/dev/kfd");
-    check_amd_cards(r);
-    check_override(r);
-    if (!rf_gpu_target(0)) find(r, "gpu kernels", true, "left out of this build: CPU only");
-    size_t i = 0;
-    int s;
-    for (; (s = rf_gpu_find(i, &g, &why)) == ROCMFORGE_OK; i++)
-        find(r, "gpu", g.target[0] != 0,
-             "%zu: %s (%s) through %s, driver %d; %.1f of %.1f GB free%s; %s%s", i, g.name, g.arch,
-             g.library, g.driver_version, (double)g.mem_free / 1e9, (double)g.mem_bytes / 1e9,
-             g.integrated ? ", shared with the CPU" : "",
-             g.target[0] ? "runs kernels for " : "this build has no kernels for it", g.target);
-    if (i == 0) find(r, "gpu", s == ROCMFORGE_EUNSUPPORTED, "%s", why.text);
+    rf_doctor_find(r, "memory", !low, low ? "close other programs" : NULL,
+                   "%.1f GB, %.1f GB of it free", (double)total / 1e9, (double)available / 1e9);
 }
 
 /* The demo model is there, opens, and computes. */
-static void check_demo(report *r) {
+static void check_demo(rf_doctor *r) {
     rf_engine *en = NULL;
     rf_error e = {0};
     const char *path;
@@ -169,20 +82,20 @@ static void check_demo(report *r) {
     rf_engine_info info;
     if (s == RF_OK) {
         rf_engine_get_info(en, &info);
-        find(r, "demo model", true, "answers on %s", info.backend);
+        rf_doctor_find(r, "demo model", true, NULL, "answers on %s", info.backend);
     } else {
-        find(r, "demo model", false, "%s", e.text);
+        rf_doctor_find(r, "demo model", false, NULL, "%s", e.text);
     }
     rf_ids_free(&ids);
     rf_engine_close(en);
 }
 
 int rf_cmd_doctor(rf_cli *c) {
-    report r = {.c = c, .json = rf_cli_bool(c, RF_F_JSON)};
+    rf_doctor r = {.c = c, .json = rf_cli_bool(c, RF_F_JSON)};
     if (r.json) rf_buf_puts(&r.out, "{\"checks\":[");
     check_cpu(&r);
     check_memory(&r);
-    check_gpus(&r);
+    rf_doctor_gpus(&r);
     check_demo(&r);
     if (r.json) rf_buf_printf(&r.out, "],\"ok\":%s}\n", r.n_bad ? "false" : "true");
     rf_cli_write(c, &r.out);

@@ -5,6 +5,7 @@
 
 #include "base/os.h"
 #include "cli/session.h"
+#include "server/stages.h"
 
 enum { MAX_DEVICES = 16, N_USERS = 6, BLOCK = 32 };
 
@@ -17,6 +18,13 @@ typedef struct place { /* somewhere a model may run */
     uint32_t longest[N_USERS]; /* context that fits; 0: none does */
     rf_text why;               /* not empty: it cannot be measured */
 } place;
+
+typedef struct split { /* layers on several devices, where a single one is not enough */
+    bool wanted;
+    rf_stage stage[RF_MOST_STAGES]; /* [n] */
+    size_t n;
+    rf_text why; /* not empty: there is none */
+} split;
 
 static const uint32_t users[N_USERS] = {1, 2, 4, 8, 16, 32};
 
@@ -71,15 +79,38 @@ static uint32_t longest_context(rf_cli *c, const rf_engine *en, const place *p, 
     return lo * BLOCK;
 }
 
-static void measure(rf_cli *c, const rf_engine *en, place *p) {
-    rf_engine_info info;
+static rf_engine_opts given_options(rf_cli *c, const place *p) {
     rf_engine_opts o = options(c, p);
     o.n_ctx = (uint32_t)rf_cli_int(c, RF_F_CTX);
     o.n_kv_blocks = (uint32_t)((rf_cli_int(c, RF_F_KV_TOKENS) + BLOCK - 1) / BLOCK);
+    return o;
+}
+
+static void measure(rf_cli *c, const rf_engine *en, place *p) {
+    rf_engine_info info;
+    rf_engine_opts o = given_options(c, p);
     rf_engine_get_info(en, &info);
     if (rf_engine_measure(en, &o, &p->need, &p->why) != ROCMFORGE_OK) return;
     for (int i = 0; i < N_USERS; i++)
         p->longest[i] = longest_context(c, en, p, users[i], info.n_ctx_train);
+}
+
+/* Where layers would go when they are asked for, or when the first GPU has no room for all. */
+static rf_status measure_split(rf_cli *c, const rf_engine *en, uint64_t told, const place *first,
+                               split *out, rf_error *e) {
+    uint64_t room[MAX_DEVICES];
+    rf_engine_opts o = given_options(c, first);
+    RF_TRY(rf_session_where(c, &o, e));
+    bool is_gpu = strcmp(first->backend, "gpu") == 0;
+    bool is_short = is_gpu && !first->why.text[0] && !fits(first, &first->need);
+    bool asked = o.gpu_layers || strchr(o.devices, ',');
+    *out = (split){.wanted = strcmp(o.backend, "cpu") != 0 && (asked || is_short)};
+    if (!out->wanted) return RF_OK;
+    for (size_t i = 0; i < MAX_DEVICES; i++)
+        room[i] = told;
+    (void)rf_engine_place(en, &o, told ? room : NULL, out->stage, RF_COUNT(out->stage), &out->n,
+                          &out->why);
+    return RF_OK;
 }
 
 /* GPUs as they are found, or one that is told; then the CPU. */
@@ -165,7 +196,39 @@ static void print_json(rf_buf *out, const place *p) {
     rf_buf_puts(out, "}}");
 }
 
-static void print_all(rf_cli *c, const char *path, const place *p, size_t n) {
+static void print_split(rf_buf *out, const split *s) {
+    rf_buf_puts(out, "layers on several devices\n");
+    if (s->why.text[0]) rf_buf_printf(out, "  %s\n", s->why.text);
+    for (size_t i = 0; i < s->n; i++) {
+        const rf_stage *g = &s->stage[i];
+        char where[RF_STAGE_NAME];
+        rf_stage_name(g, where);
+        rf_buf_printf(out,
+                      "  %-8s layers %3u-%-3u %15llu  %8.2f GB  (weights %llu, KV cache %llu, "
+                      "activations %llu, other %llu)\n",
+                      where, g->first_layer, g->first_layer + g->n_layers - 1,
+                      (unsigned long long)g->total, (double)g->total / 1e9,
+                      (unsigned long long)g->weights, (unsigned long long)g->kv,
+                      (unsigned long long)g->activations, (unsigned long long)g->other);
+    }
+}
+
+static void print_split_json(rf_buf *out, const split *s) {
+    rf_buf_puts(out, ",\"split\":");
+    if (!s->wanted) {
+        rf_buf_puts(out, "null");
+    } else if (s->why.text[0]) {
+        rf_buf_puts(out, "{\"error\":");
+        rf_buf_json_str(out, rf_str_of(s->why.text));
+        rf_buf_putc(out, '}');
+    } else {
+        rf_buf_puts(out, "{\"stages\":");
+        rf_stages_json(s->stage, s->n, out);
+        rf_buf_putc(out, '}');
+    }
+}
+
+static void print_all(rf_cli *c, const char *path, const place *p, size_t n, const split *s) {
     rf_buf out = {0};
     bool json = rf_cli_bool(c, RF_F_JSON);
     rf_buf_puts(&out, json ? "{\"model\":" : "");
@@ -178,7 +241,13 @@ static void print_all(rf_cli *c, const char *path, const place *p, size_t n) {
         if (json && i) rf_buf_putc(&out, ',');
         (json ? print_json : print_place)(&out, &p[i]);
     }
-    rf_buf_puts(&out, json ? "]}\n" : "");
+    if (json) {
+        rf_buf_putc(&out, ']');
+        print_split_json(&out, s);
+        rf_buf_puts(&out, "}\n");
+    } else if (s->wanted) {
+        print_split(&out, s);
+    }
     rf_cli_write(c, &out);
     rf_buf_free(&out);
 }
@@ -188,7 +257,8 @@ int rf_cmd_plan(rf_cli *c) {
     rf_text why;
     rf_engine *en = NULL;
     const char *path = rf_cli_arg(c, 0), *memory = rf_cli_str(c, RF_F_MEMORY);
-    place places[MAX_DEVICES + 1];
+    place places[MAX_DEVICES + 1] = {{.backend = "gpu"}};
+    split several = {.n = 0};
     uint64_t told = 0;
     rf_status s = memory ? parse_memory(memory, &told, &e) : RF_OK;
     if (s == RF_OK && !path) s = rf_cli_model_path(c, &path, &e);
@@ -200,7 +270,8 @@ int rf_cmd_plan(rf_cli *c) {
         size_t n = list_places(c, told, places);
         for (size_t i = 0; i < n; i++)
             measure(c, en, &places[i]);
-        print_all(c, path, places, n);
+        s = measure_split(c, en, told, &places[0], &several, &e);
+        if (s == RF_OK) print_all(c, path, places, n, &several);
     }
     rf_engine_close(en);
     return s == RF_OK ? RF_EXIT_OK : rf_cli_fail(c, &e);

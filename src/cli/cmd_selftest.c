@@ -90,7 +90,7 @@ int rf_cmd_selftest(rf_cli *c) {
     uint64_t seed = rf_cli_given(c, RF_F_SEED) ? (uint64_t)rf_cli_int(c, RF_F_SEED)
                                                : rf_random_u64() >> 11; /* fits JSON's numbers */
     rf_status s = rf_session_error(
-        rf_gpu_test_run((size_t)rf_cli_int(c, RF_F_DEVICE), seed, &t, &why), &why, &e);
+        rf_gpu_test_run((size_t)rf_cli_int(c, RF_F_ONE_DEVICE), seed, &t, &why), &why, &e);
     if (s == RF_OK) print(c, t);
     if (s == RF_OK && report) s = write_report(report, t, &e);
     bool failed = s == RF_OK && t->n_failed > 0;

@@ -130,11 +130,9 @@ static rf_status list_models(rf_cli *c, model_list *l, rf_error *e) {
 
 /* ---- settings ---- */
 
-static rf_engine_opts engine_opts(rf_cli *c) {
+static rf_status engine_opts(rf_cli *c, rf_engine_opts *out, rf_error *e) {
     uint32_t kv_tokens = (uint32_t)rf_cli_int(c, RF_F_KV_TOKENS);
-    rf_engine_opts o = {
-        .backend = rf_session_backend(c),
-        .device = (uint32_t)rf_cli_int(c, RF_F_DEVICE),
+    *out = (rf_engine_opts){
         .kv_type = rf_cli_str(c, RF_F_KV_TYPE),
         .n_threads = (int)rf_cli_int(c, RF_F_THREADS),
         .n_ctx = (uint32_t)rf_cli_int(c, RF_F_CTX),
@@ -144,16 +142,16 @@ static rf_engine_opts engine_opts(rf_cli *c) {
         .itl_target_ms = (uint32_t)rf_cli_int(c, RF_F_ITL_TARGET),
         .swap_bytes = (uint64_t)rf_cli_int(c, RF_F_SWAP_MB) << 20,
     };
-    rf_session_speculation(c, &o);
-    return o;
+    rf_session_speculation(c, out);
+    return rf_session_where(c, out, e);
 }
 
-static rf_server_opts server_opts(rf_cli *c, const model_list *l) {
+static rf_server_opts server_opts(rf_cli *c, const model_list *l, const rf_engine_opts *engine) {
     rf_server_opts o = {
         .address = rf_cli_str(c, RF_F_ADDR),
         .models = l->items,
         .n_models = l->n,
-        .engine = engine_opts(c),
+        .engine = *engine,
         .models_budget = (uint64_t)rf_cli_int(c, RF_F_MODELS_BUDGET) << 20,
         .model_ttl_seconds = (uint32_t)rf_cli_int(c, RF_F_MODEL_TTL),
         .chat_format = rf_cli_str(c, RF_F_FORMAT),
@@ -211,10 +209,12 @@ int rf_cmd_serve(rf_cli *c) {
     rf_error e = {0};
     rf_server *server = NULL;
     model_list models = {0};
+    rf_engine_opts engine;
     rf_server_block_signals();
     rf_status s = list_models(c, &models, &e);
+    if (s == RF_OK) s = engine_opts(c, &engine, &e);
     if (s == RF_OK) {
-        const rf_server_opts o = server_opts(c, &models);
+        const rf_server_opts o = server_opts(c, &models, &engine);
         s = rf_server_open(&server, &o, &e);
     }
     if (s == RF_OK) {

@@ -9,7 +9,7 @@
         RF_F_XTC_P, RF_F_XTC_T, RF_F_REPEAT, RF_F_PRESENCE, RF_F_FREQUENCY, RF_F_LAST_N, RF_F_DRY, \
         RF_F_DRY_BASE, RF_F_DRY_LEN, RF_F_DRY_LAST_N, RF_F_MIROSTAT, RF_F_MIRO_TAU, RF_F_MIRO_ETA, \
         RF_F_BIAS, RF_F_STOP, RF_F_MIN_TOKENS, RF_F_IGNORE_EOS, RF_F_N
-#define WHERE   RF_F_BACKEND, RF_F_DEVICE, RF_F_REQUIRE_GPU
+#define WHERE   RF_F_BACKEND, RF_F_DEVICE, RF_F_GPU_LAYERS, RF_F_REQUIRE_GPU
 #define LIMITS  RF_F_MODELS_DIR, RF_F_THREADS, RF_F_CTX, RF_F_BATCH, WHERE, RF_F_KV_TYPE
 #define ENGINE  RF_F_MODEL, LIMITS
 #define GUESSES RF_F_SPECULATE, RF_F_DRAFT_MODEL, RF_F_DRAFT_MAX, RF_F_DRAFT_MIN
@@ -156,7 +156,7 @@ const rf_command rf_commands[] = {
      "same "
      "for a device that is not here.",
      rf_cmd_plan},
-    {"selftest", "", 0, 0, FLAGS(RF_F_DEVICE, RF_F_SEED, RF_F_REPORT),
+    {"selftest", "", 0, 0, FLAGS(RF_F_ONE_DEVICE, RF_F_SEED, RF_F_REPORT),
      "compare every GPU kernel with the CPU, on this GPU",
      "Runs each kernel on random numbers in every number format and compares the results with the "
      "CPU's, bit by bit.  Kernels that fail are left out from then on, until the driver or the "

@@ -19,7 +19,20 @@ rf_status rf_session_error(int status, const rf_text *why, rf_error *e) {
 
 const char *rf_session_backend(rf_cli *c) {
     const char *name = rf_cli_str(c, RF_F_BACKEND);
-    return rf_cli_bool(c, RF_F_REQUIRE_GPU) && strcmp(name, "auto") == 0 ? "gpu" : name;
+    if (strcmp(name, "auto") != 0) return name;
+    if (rf_cli_bool(c, RF_F_REQUIRE_GPU)) return "gpu";
+    return rf_cli_int(c, RF_F_GPU_LAYERS) == 0 ? "cpu" : name;
+}
+
+rf_status rf_session_where(rf_cli *c, rf_engine_opts *o, rf_error *e) {
+    int64_t n = rf_cli_int(c, RF_F_GPU_LAYERS);
+    o->backend = rf_session_backend(c);
+    o->devices = rf_cli_str(c, RF_F_DEVICE);
+    o->gpu_layers = n > 0 ? (uint32_t)n : 0;
+    if (n != 0 || strcmp(o->backend, "gpu") != 0) return RF_OK;
+    return rf_fail(e, RF_EARG,
+                   "--gpu-layers 0 leaves nothing to the GPU that --require-gpu or --backend gpu "
+                   "asks for");
 }
 
 void rf_session_speculation(rf_cli *c, rf_engine_opts *o) {
@@ -32,7 +45,9 @@ void rf_session_speculation(rf_cli *c, rf_engine_opts *o) {
 void rf_session_announce(rf_cli *c, const rf_engine *en) {
     rf_engine_info info;
     rf_engine_get_info(en, &info);
-    if (strcmp(rf_session_backend(c), "auto") == 0 && strncmp(info.backend, "gpu", 3) == 0)
+    if (rf_engine_stages(en, NULL, 0) > 1)
+        fprintf(stderr, "running %s\n", info.backend);
+    else if (strcmp(rf_session_backend(c), "auto") == 0 && strncmp(info.backend, "gpu", 3) == 0)
         fprintf(stderr, "running on %s\n", info.backend);
 }
 
@@ -42,8 +57,6 @@ rf_status rf_session_open_path(rf_cli *c, const char *path, uint32_t n_ctx, uint
     rf_text why;
     rf_engine_opts o = {
         .model_path = path,
-        .backend = rf_session_backend(c),
-        .device = (uint32_t)rf_cli_int(c, RF_F_DEVICE),
         .kv_type = rf_cli_str(c, RF_F_KV_TYPE),
         .n_threads = (int)rf_cli_int(c, RF_F_THREADS),
         .n_ctx = n_ctx,
@@ -51,6 +64,7 @@ rf_status rf_session_open_path(rf_cli *c, const char *path, uint32_t n_ctx, uint
         .max_seqs = 1,
         .keep_activations = keep_batch != 0,
     };
+    RF_TRY(rf_session_where(c, &o, e));
     rf_session_speculation(c, &o);
     RF_TRY(rf_session_error(rf_engine_open(out, &o, &why), &why, e));
     rf_session_announce(c, *out);

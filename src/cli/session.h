@@ -9,9 +9,11 @@
 RF_CHECKED rf_status rf_session_open(rf_cli *c, uint32_t n_ctx_min, rf_engine **out, rf_error *e);
 /* The backend that the flags ask for. */
 const char *rf_session_backend(rf_cli *c);
+/* Backend, devices and layers on them into the options of an engine. */
+RF_CHECKED rf_status rf_session_where(rf_cli *c, rf_engine_opts *o, rf_error *e);
 /* Speculation flags into the options of an engine. */
 void rf_session_speculation(rf_cli *c, rf_engine_opts *o);
-/* Tells on standard error when a GPU was chosen by itself. */
+/* Tells on standard error when a GPU was chosen by itself, and what runs where in a split. */
 void rf_session_announce(rf_cli *c, const rf_engine *en);
 /* The same for a given file and context.  keep_batch: keep the activations of so many rows; 0: of
  * none, and rows as --batch says. */

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backend/backend.h"
+#include "backend/split.h"
 #include "base/log.h"
 #include "engine/activations.h"
 #include "engine/embed.h"
@@ -75,7 +75,8 @@ struct rf_engine {
     rf_ids end_tokens;
     rf_prompter prompter;
     rf_buf name, arch, chat_template;
-    char backend_text[128];
+    char backend_text[1024];
+    rf_split split;       /* its one stage, or several */
     pthread_mutex_t lock; /* guards what follows */
     pthread_cond_t work;  /* a request came, or woken was set */
     rf_request *first;
@@ -126,7 +127,10 @@ int rf_gpu_find(size_t i, rf_gpu_device *out, rf_text *why) {
 
 /* ---- open and close ---- */
 
-static bool is_auto(const rf_engine_opts *o) { return o->backend && !strcmp(o->backend, "auto"); }
+/* Who says how many layers GPUs shall have, asks for GPUs. */
+static bool is_auto(const rf_engine_opts *o) {
+    return o->backend && !strcmp(o->backend, "auto") && o->gpu_layers == 0;
+}
 
 /* "TYPE" of keys and values, or "KEYS,VALUES". */
 static rf_status choose_kv_types(rf_limits *l, const char *text, rf_error *e) {
@@ -141,14 +145,45 @@ static rf_status choose_kv_types(rf_limits *l, const char *text, rf_error *e) {
     return RF_OK;
 }
 
+/* "0", or "0,1,3". */
+static rf_status choose_devices(rf_backend_opts *b, const rf_engine_opts *o, rf_error *e) {
+    const char *at = o->devices;
+    b->device = (int)o->device;
+    while (at) {
+        char *end = NULL;
+        unsigned long n = *at >= '0' && *at <= '9' ? strtoul(at, &end, 10) : 0;
+        if (!end || (*end && *end != ',') || n > INT32_MAX || b->n_devices == RF_MAX_DEVICES)
+            return rf_fail(e, RF_EARG,
+                           "GPUs '%.40s': expected a number, or up to %d of them such as 0,1",
+                           o->devices, RF_MAX_DEVICES);
+        b->devices[b->n_devices++] = (int)n;
+        at = *end ? end + 1 : NULL;
+    }
+    if (b->n_devices == 0) b->devices[b->n_devices++] = b->device;
+    b->device = b->devices[0];
+    return RF_OK;
+}
+
+static rf_status choose_backend_opts(rf_backend_opts *b, const rf_engine_opts *o, rf_error *e) {
+    *b = (rf_backend_opts){.n_threads = o->n_threads, .gpu_layers = o->gpu_layers};
+    b->gpu_only = !is_auto(o) && o->gpu_layers == 0;
+    return choose_devices(b, o, e);
+}
+
 static rf_status choose_backend(rf_engine *en, const rf_engine_opts *o, rf_error *e) {
     const rf_backend_ops *const all[] = {&rf_cpu_ops, &rf_gpu_ops, &rf_ref_ops};
-    const char *name = !o->backend ? "cpu" : is_auto(o) ? "gpu" : o->backend;
+    const char *name = !o->backend ? "cpu" : strcmp(o->backend, "auto") == 0 ? "gpu" : o->backend;
     for (size_t i = 0; i < RF_COUNT(all); i++)
         if (strcmp(all[i]->name, name) == 0) en->ops = all[i];
     if (!en->ops)
         return rf_fail(e, RF_EARG, "there is no backend '%.40s'; known are auto, cpu, gpu and ref",
                        name);
+    rf_backend_opts bo;
+    RF_TRY(choose_backend_opts(&bo, o, e));
+    if (o->gpu_layers && en->ops != &rf_gpu_ops)
+        return rf_fail(e, RF_EARG, "%u layers on GPUs are asked for, but backend '%.40s'",
+                       o->gpu_layers, name);
+    if (en->ops == &rf_gpu_ops && (bo.n_devices > 1 || o->gpu_layers)) en->ops = &rf_split_ops;
     return choose_kv_types(&en->limits, o->kv_type ? o->kv_type : "f16", e);
 }
 
@@ -249,32 +284,71 @@ static rf_status open_embedder(rf_engine *en, rf_error *e) {
                             e);
 }
 
-/* The backend, and the model on it. */
-static rf_status open_backend(rf_engine *en, const rf_engine_opts *o, rf_error *e) {
-    const rf_backend_opts bo = {.n_threads = o->n_threads, .device = (int)o->device};
-    RF_TRY(en->ops->open(&en->backend, &bo, e));
+/* What runs where, and what it takes; a backend that cannot tell has one stage of 0 bytes. */
+static rf_status note_stages(rf_engine *en, const rf_backend_opts *bo, rf_error *e) {
     en->ops->describe(en->backend, en->backend_text, sizeof en->backend_text);
-    if (en->model->arch->encoder) return open_embedder(en, e);
-    const rf_plan_opts po = {.keep_values = o->keep_activations, .n_ctx = en->n_ctx};
-    RF_TRY(rf_plan_build(&en->plan, en->model, &po, e));
-    return en->ops->compile(&en->exec, en->backend, en->plan, &en->limits, e);
+    if (en->ops == &rf_split_ops) {
+        en->split = *rf_split_of(en->exec);
+        return RF_OK;
+    }
+    rf_split_stage *only = en->split.stage;
+    en->split.n = 1;
+    *only = (rf_split_stage){.device = en->ops == &rf_gpu_ops ? bo->device : RF_CPU_STAGE,
+                             .n_layers = en->model->n_layers};
+    if (!en->exec || !en->ops->measure) return RF_OK;
+    return en->ops->measure(&only->need, en->plan, &en->limits, bo, e);
 }
 
-/* The GPU if it takes the model, else the CPU.  A GPU that is there but not used is worth a
- * warning, a machine without one is not. */
+/* The backend, and the model on it. */
+static rf_status open_backend(rf_engine *en, const rf_engine_opts *o, rf_error *e) {
+    rf_backend_opts bo;
+    RF_TRY(choose_backend_opts(&bo, o, e));
+    RF_TRY(en->ops->open(&en->backend, &bo, e));
+    if (en->model->arch->encoder) {
+        RF_TRY(open_embedder(en, e));
+        return note_stages(en, &bo, e);
+    }
+    const rf_plan_opts po = {.keep_values = o->keep_activations, .n_ctx = en->n_ctx};
+    RF_TRY(rf_plan_build(&en->plan, en->model, &po, e));
+    RF_TRY(en->ops->compile(&en->exec, en->backend, en->plan, &en->limits, e));
+    return note_stages(en, &bo, e);
+}
+
+static void close_backend(rf_engine *en) {
+    if (en->exec) en->ops->exec_free(en->exec);
+    en->exec = NULL;
+    rf_embedder_free(en->embedder);
+    en->embedder = NULL;
+    if (en->backend) en->ops->close(en->backend);
+    en->backend = NULL;
+    rf_plan_free(en->plan);
+    en->plan = NULL;
+}
+
+static bool may_split(const rf_engine *en, const rf_engine_opts *o) {
+    return !en->model->arch->encoder && !o->keep_activations && !en->plan->state_floats;
+}
+
+/* The GPU if it takes the model, or the GPU and the CPU together, else the CPU.  A GPU that is there but
+ * not used, or not for all of the model, is worth a warning, a machine without one is not. */
 static rf_status open_any_backend(rf_engine *en, const rf_engine_opts *o, rf_error *e) {
     rf_error why = {0};
     rf_status s = open_backend(en, o, &why);
+    if (s == RF_ENOMEM && en->backend && en->ops == &rf_gpu_ops && may_split(en, o)) {
+        const rf_error short_of = why;
+        close_backend(en);
+        en->ops = &rf_split_ops;
+        why = (rf_error){.status = RF_OK};
+        s = open_backend(en, o, &why);
+        if (s == RF_OK) rf_log_write(RF_LOG_WARN, "some layers on the CPU: %s", short_of.text);
+    }
     bool go_on = s == RF_EDEVICE || s == RF_EUNSUPPORTED || (s == RF_ENOMEM && en->backend);
     if (s == RF_OK) return RF_OK;
     if (!go_on) return rf_fail(e, s, "%s", why.text);
     rf_gpu_found any;
     bool is_there = rf_gpu_probe(0, &any, NULL) != RF_EUNSUPPORTED;
     rf_log_write(is_there ? RF_LOG_WARN : RF_LOG_INFO, "running on the CPU: %s", why.text);
-    if (en->backend) en->ops->close(en->backend);
-    en->backend = NULL;
-    rf_plan_free(en->plan);
-    en->plan = NULL;
+    close_backend(en);
     en->ops = &rf_cpu_ops;
     return open_backend(en, o, e);
 }
@@ -415,8 +489,9 @@ void rf_engine_get_info(const rf_engine *en, rf_engine_info *out) {
 /* ---- memory ---- */
 
 static rf_status measure(rf_engine *t, const rf_engine_opts *o, rf_need *need, rf_error *e) {
-    const rf_backend_opts bo = {.n_threads = o->n_threads, .device = (int)o->device};
+    rf_backend_opts bo;
     RF_TRY(choose_backend(t, o, e));
+    RF_TRY(choose_backend_opts(&bo, o, e));
     RF_TRY(choose_limits(t, o, e));
     if (!t->ops->measure)
         return rf_fail(e, RF_EUNSUPPORTED, "backend '%s' cannot be measured", t->ops->name);
@@ -427,21 +502,28 @@ static rf_status measure(rf_engine *t, const rf_engine_opts *o, rf_need *need, r
     return s;
 }
 
+/* An engine of which only the choices are made; rf_free it. */
+static rf_status create_meter(rf_engine **out, const rf_engine *en, rf_error *e) {
+    *out = NULL;
+    if (!en->model) return rf_fail(e, RF_EARG, "the engine was opened for its vocabulary only");
+    if (en->model->arch->encoder)
+        return rf_fail(e, RF_EUNSUPPORTED, "%s models are encoders, which are not measured",
+                       en->model->arch->name);
+    *out = rf_alloc(1, sizeof **out);
+    if (!*out) return rf_fail_nomem(e, sizeof **out);
+    (*out)->model = en->model;
+    return RF_OK;
+}
+
 int rf_engine_measure(const rf_engine *en, const rf_engine_opts *o, rf_memory_need *out,
                       rf_text *why) {
     rf_error e = {0};
     rf_need n = {0};
+    rf_engine *t;
     *out = (rf_memory_need){0};
-    if (!en->model)
-        return give(rf_fail(&e, RF_EARG, "the engine was opened for its vocabulary only"), &e, why);
-    if (en->model->arch->encoder)
-        return give(rf_fail(&e, RF_EUNSUPPORTED, "%s models are encoders, which are not measured",
-                            en->model->arch->name),
-                    &e, why);
-    rf_engine *t = rf_alloc(1, sizeof *t); /* what is chosen for it, nothing more */
-    if (!t) return give(rf_fail_nomem(&e, sizeof *t), &e, why);
-    t->model = en->model;
-    rf_status s = measure(t, o, &n, &e);
+    rf_status s = create_meter(&t, en, &e);
+    if (s != RF_OK) return give(s, &e, why);
+    s = measure(t, o, &n, &e);
     *out = (rf_memory_need){.weights = n.weights,
                             .kv = n.kv,
                             .activations = n.values,
@@ -452,6 +534,67 @@ int rf_engine_measure(const rf_engine *en, const rf_engine_opts *o, rf_memory_ne
                             .n_ctx = t->n_ctx,
                             .max_seqs = t->limits.max_seqs,
                             .n_kv_blocks = t->limits.n_kv_blocks};
+    rf_free(t);
+    return give(s, &e, why);
+}
+
+static void give_stages(const rf_split *from, rf_stage *out, size_t cap) {
+    for (uint32_t i = 0; i < from->n && i < cap; i++) {
+        const rf_split_stage *s = &from->stage[i];
+        const rf_need *n = &s->need;
+        bool on_gpu = s->device != RF_CPU_STAGE;
+        out[i] = (rf_stage){.on_gpu = on_gpu,
+                            .device = on_gpu ? (uint32_t)s->device : 0,
+                            .first_layer = s->first_layer,
+                            .n_layers = s->n_layers,
+                            .weights = n->weights,
+                            .kv = n->kv,
+                            .activations = n->values,
+                            .other = n->other,
+                            .total = n->weights + n->kv + n->values + n->other,
+                            .host = n->host};
+    }
+}
+
+size_t rf_engine_stages(const rf_engine *en, rf_stage *out, size_t cap) {
+    give_stages(&en->split, out, cap);
+    return en->split.n;
+}
+
+static rf_status place(rf_engine *t, const rf_engine_opts *o, const uint64_t *room, rf_error *e) {
+    uint64_t found[RF_MAX_DEVICES];
+    rf_backend_opts bo;
+    RF_TRY(choose_backend(t, o, e));
+    RF_TRY(choose_backend_opts(&bo, o, e));
+    if (t->ops != &rf_gpu_ops && t->ops != &rf_split_ops)
+        return rf_fail(e, RF_EUNSUPPORTED, "backend '%s' has no GPUs to place layers on",
+                       t->ops->name);
+    RF_TRY(choose_limits(t, o, e));
+    for (uint32_t i = 0; !room && i < bo.n_devices; i++) {
+        rf_gpu_found g;
+        RF_TRY(rf_gpu_probe((size_t)bo.devices[i], &g, e));
+        found[i] = g.mem_free;
+    }
+    if (!room) room = found;
+    const rf_plan_opts po = {.keep_values = o->keep_activations, .n_ctx = t->n_ctx};
+    RF_TRY(rf_plan_build(&t->plan, t->model, &po, e));
+    rf_status s = rf_split_place(&t->split, t->plan, &t->limits, &bo, room, e);
+    rf_plan_free(t->plan);
+    return s;
+}
+
+int rf_engine_place(const rf_engine *en, const rf_engine_opts *o, const uint64_t *room,
+                    rf_stage *out, size_t cap, size_t *n, rf_text *why) {
+    rf_error e = {0};
+    rf_engine *t;
+    *n = 0;
+    rf_status s = create_meter(&t, en, &e);
+    if (s != RF_OK) return give(s, &e, why);
+    s = place(t, o, room, &e);
+    if (s == RF_OK) {
+        *n = t->split.n;
+        give_stages(&t->split, out, cap);
+    }
     rf_free(t);
     return give(s, &e, why);
 }

@@ -49,13 +49,17 @@ static bool is_like(checker *c, rf_val v, uint32_t cols, bool per_output, const 
 static void check_embed(checker *c) {
     const rf_step *s = c->s;
     const rf_value *d = value_of(c, s->dst);
+    expect(c, !d->per_output, "dst for every row");
+    if (s->source == RF_EMBED_ROWS) {
+        expect(c, s->w == 0 && d->cols == c->p->model->n_embd, "rows of n_embd, and no table");
+        return;
+    }
     if (!expect(c, s->w > 0 && s->w < c->p->n_vals && value_of(c, s->w)->weight, "w a table"))
         return;
     uint32_t rows = value_of(c, s->w)->weight->rows;
     if (s->source == RF_EMBED_TOKEN) rows = c->p->model->n_vocab;
     is_weight(c, s->w, rows, d->cols, "w of shape [n_vocab][columns of dst]");
     expect(c, rows > 0 && s->source <= RF_EMBED_FIRST, "a source, and a row of the table");
-    expect(c, !d->per_output, "dst for every row");
 }
 
 static void check_norm(checker *c) {

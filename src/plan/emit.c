@@ -94,6 +94,11 @@ rf_val rf_emit_embed(rf_plan *p, const rf_tensor *table, rf_embed_source source)
     return add_result(p, s, table->cols, false);
 }
 
+rf_val rf_emit_rows(rf_plan *p) {
+    return add_result(p, (rf_step){.op = RF_OP_EMBED, .source = RF_EMBED_ROWS}, p->model->n_embd,
+                      false);
+}
+
 static rf_val emit_norm(rf_plan *p, rf_op op, rf_val a, const rf_tensor *w, const rf_tensor *bias,
                         uint32_t head_dim) {
     rf_value va = operand(p, op, a);

@@ -35,7 +35,9 @@ rf_status rf_plan_create(rf_plan **out, const rf_model *m, const rf_plan_opts *o
     }
     *p = (rf_plan){.model = m, .arena = arena};
     if (opts) p->opts = *opts;
-    p->n_result = p->opts.embeddings ? m->n_embd : m->n_vocab;
+    p->first_layer = p->opts.first_layer;
+    p->end_layer = p->opts.n_layers ? p->first_layer + p->opts.n_layers : m->n_layers;
+    p->n_result = p->opts.embeddings || p->end_layer < m->n_layers ? m->n_embd : m->n_vocab;
     p->cap_vals = 64;
     p->vals = rf_arena_alloc(arena, p->cap_vals, sizeof *p->vals);
     if (!p->vals) {
@@ -51,9 +53,20 @@ void rf_plan_free(rf_plan *p) {
     if (p) rf_arena_free(p->arena);
 }
 
+static rf_status check_layers(const rf_model *m, const rf_plan_opts *o, rf_error *e) {
+    if (o->first_layer == 0 && o->n_layers == 0) return RF_OK;
+    if (o->first_layer >= m->n_layers || o->n_layers > m->n_layers - o->first_layer)
+        return rf_fail(e, RF_EARG, "a plan for %u layers from layer %u on, but the model has %u",
+                       o->n_layers, o->first_layer, m->n_layers);
+    if (!m->arch->encoder) return RF_OK;
+    return rf_fail(e, RF_EUNSUPPORTED, "%s models are encoders, whose layers stay together",
+                   m->arch->name);
+}
+
 rf_status rf_plan_build(rf_plan **out, const rf_model *m, const rf_plan_opts *opts, rf_error *e) {
     *out = NULL;
     rf_plan *p = NULL;
+    if (opts) RF_TRY(check_layers(m, opts, e));
     RF_TRY(rf_plan_create(&p, m, opts, e));
     rf_status s = m->arch->build(m, p);
     if (s != RF_OK) (void)rf_fail(e, s, "%s", p->err.text);
@@ -89,4 +102,13 @@ void rf_plan_count_uses(const rf_plan *p, uint32_t *n_uses, uint32_t *producer,
             consumer[in[k]] = i;
         }
     }
+}
+
+uint64_t rf_plan_weight_bytes(const rf_plan *p) {
+    uint64_t n = 0;
+    for (rf_val v = 1; v < p->n_vals; v++) {
+        const rf_tensor *w = p->vals[v].weight;
+        if (w) n += (uint64_t)w->row_bytes * w->rows * w->planes;
+    }
+    return n;
 }

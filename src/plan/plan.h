@@ -36,6 +36,7 @@ typedef enum rf_embed_source {
     RF_EMBED_TOKEN,    /* table [n_vocab][n_embd] */
     RF_EMBED_POSITION, /* learned positions; a batch with a position beyond the table is refused */
     RF_EMBED_FIRST,    /* the same row for every token: segment 0 of an encoder */
+    RF_EMBED_ROWS, /* no table: the batch brings the rows, which a plan for the layers before made */
 } rf_embed_source;
 
 typedef struct rf_step {
@@ -65,6 +66,10 @@ typedef struct rf_plan_opts {
     bool embeddings;  /* ends with the hidden states after the last norm, not with logits */
     uint32_t n_ctx;   /* the longest sequence it will run, for frequencies that depend on it; 0: the
                          model's training context */
+    /* Layers [first_layer, first_layer + n_layers) only; n_layers 0: all from first_layer on.  Where
+     * layers come before, the plan starts with the rows that they made; where layers follow, its result
+     * is those rows, of outputs: [n_outputs][n_embd]. */
+    uint32_t first_layer, n_layers;
 } rf_plan_opts;
 
 typedef struct rf_plan {
@@ -74,8 +79,9 @@ typedef struct rf_plan {
     uint32_t n_vals, cap_vals;
     rf_step *steps; /* [n_steps] */
     uint32_t n_steps, cap_steps;
-    rf_val result;           /* the last value, [n_outputs][n_result]: logits, or hidden states */
-    uint32_t n_result;       /* n_vocab, or n_embd in a plan for embeddings */
+    rf_val result;     /* the last value, [n_outputs][n_result]: logits, or hidden states */
+    uint32_t n_result; /* n_vocab, or n_embd in a plan for embeddings or for the first layers */
+    uint32_t first_layer, end_layer; /* see rf_plan_opts; all layers: 0, model->n_layers */
     size_t floats_per_token; /* activation buffer size / T_max, set by rf_plan_seal; the result
                                 lies alone at its end, so a backend may cut that part to the rows
                                 of n_outputs */
@@ -89,6 +95,8 @@ typedef struct rf_plan {
 RF_CHECKED rf_status rf_plan_build(rf_plan **out, const rf_model *m, const rf_plan_opts *opts,
                                    rf_error *e);
 void rf_plan_free(rf_plan *p);
+/* Bytes of the file that the plan's weights take. */
+uint64_t rf_plan_weight_bytes(const rf_plan *p);
 /* The plan as text, one step a line. */
 void rf_plan_print(const rf_plan *p, rf_buf *out);
 
@@ -110,6 +118,7 @@ typedef struct rf_attn {
 /* Emitters, for builders: each appends one step (attend: two) and returns the value it makes.
  * bias may be NULL everywhere, and so may w of a norm (ones); head_dim 0 means the whole row. */
 rf_val rf_emit_embed(rf_plan *p, const rf_tensor *table, rf_embed_source source);
+rf_val rf_emit_rows(rf_plan *p); /* RF_EMBED_ROWS: [T][n_embd] */
 rf_val rf_emit_rms_norm(rf_plan *p, rf_val a, const rf_tensor *w, uint32_t head_dim);
 rf_val rf_emit_layer_norm(rf_plan *p, rf_val a, const rf_tensor *w, const rf_tensor *bias,
                           uint32_t head_dim);

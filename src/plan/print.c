@@ -65,7 +65,7 @@ static void print_router(rf_buf *out, const rf_router *r) {
 
 /* What only some ops have. */
 static void print_details(rf_buf *out, const rf_step *s) {
-    static const char *const sources[] = {"token", "position", "first"};
+    static const char *const sources[] = {"token", "position", "first", "batch"};
     static const char *const acts[] = {"silu",  "gelu",    "gelu_tanh", "relu",
                                        "relu2", "sigmoid", "swiglu_oai"};
     if (s->op == RF_OP_EMBED && s->source != RF_EMBED_TOKEN)

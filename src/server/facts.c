@@ -3,6 +3,7 @@
 
 #include "base/os.h"
 #include "server/routes.h"
+#include "server/stages.h"
 
 static rf_buf text_of(const char *json) {
     rf_buf b = {0};
@@ -146,6 +147,10 @@ static void put_facts(const rf_model_view *v, rf_buf *out) {
         rf_buf_json_str(out, rf_str_of(i->architecture));
         rf_buf_puts(out, ",\"backend\":");
         rf_buf_json_str(out, rf_str_of(i->backend));
+        rf_stage stages[RF_MOST_STAGES];
+        size_t n = rf_engine_stages(v->slot->engine, stages, RF_COUNT(stages));
+        rf_buf_puts(out, ",\"stages\":");
+        rf_stages_json(stages, n, out);
         rf_buf_printf(out,
                       ",\"bytes\":%llu,\"n_params\":%llu,\"weight_bytes\":%llu,\"n_vocab\":%u,"
                       "\"n_layers\":%u,\"n_embd\":%u,\"n_ctx\":%u,\"n_ctx_train\":%u",
@@ -355,6 +360,35 @@ static void put_model_metrics(rf_server *s, rf_buf *out) {
     }
 }
 
+/* What each device has of each model. */
+static void put_stage_metrics(rf_server *s, rf_buf *out) {
+    static const char *const heads[] = {
+        "# HELP rocmforge_model_layers Layers of a loaded model, by device\n"
+        "# TYPE rocmforge_model_layers gauge\n",
+        "# HELP rocmforge_model_device_bytes Memory of a loaded model, by device\n"
+        "# TYPE rocmforge_model_device_bytes gauge\n"};
+    static const char *const names[] = {"layers", "device_bytes"};
+    for (size_t k = 0; k < RF_COUNT(names); k++) {
+        rf_buf_puts(out, heads[k]);
+        for (size_t i = 0; i < rf_models_count(s->models); i++) {
+            rf_model_view v;
+            rf_stage stages[RF_MOST_STAGES];
+            rf_models_view(s->models, i, &v);
+            size_t n = v.slot ? rf_engine_stages(v.slot->engine, stages, RF_COUNT(stages)) : 0;
+            for (size_t j = 0; j < n; j++) {
+                char device[RF_STAGE_NAME];
+                rf_stage_name(&stages[j], device);
+                rf_buf_printf(out, "rocmforge_model_%s{model=", names[k]);
+                rf_buf_json_str(out, rf_str_of(v.id));
+                rf_buf_printf(out, ",device=\"%s\"} %llu\n", device,
+                              k ? (unsigned long long)stages[j].total
+                                : (unsigned long long)stages[j].n_layers);
+            }
+            rf_models_release(s->models, v.slot);
+        }
+    }
+}
+
 void rf_route_metrics(rf_server *s, const rf_http_request *r, rf_str arg, rf_outbox *o) {
     (void)r, (void)arg;
     uint32_t n_loaded;
@@ -382,5 +416,6 @@ void rf_route_metrics(rf_server *s, const rf_http_request *r, rf_str arg, rf_out
     rf_buf out = {0};
     rf_metrics_print(&s->metrics, read, &out);
     put_model_metrics(s, &out);
+    put_stage_metrics(s, &out);
     rf_api_answer(o, 200, "text/plain; version=0.0.4", &out);
 }

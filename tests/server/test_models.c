@@ -1,5 +1,7 @@
 /* Several models in one server: their names, loading on demand under a budget, who must go and who never
  * does, loading and unloading by hand, and a crowd that wants all of them at once. */
+#include "gpuemu/host/host.h"
+#include "gpuemu/host/several.h"
 #include "server/harness.h"
 
 enum { N_FILES = 3 };
@@ -466,6 +468,41 @@ static void test_drain(void **state) {
         close(fds[i]);
 }
 
+/* req: B-11: what runs where is told, of a model on a GPU (this processor) and the CPU as of one on the CPU */
+static void test_stages(void **state) {
+    (void)state;
+    const size_t room[] = {1 << 30, 1 << 30};
+    char path[300];
+    snprintf(path, sizeof path, "%s", rf_test_data("models/qwen3.gguf"));
+    const rf_model_name list[] = {{"m", path, true}};
+    rf_server_opts o = usual_opts();
+    o.models = list;
+    o.n_models = 1;
+    o.engine.backend = "auto";
+    o.engine.devices = "1";
+    o.engine.gpu_layers = 1;
+    rf_gpu_driver_set(rf_several_gpus(rf_host_gpu(), 2, room));
+    under_test t = open_server(1, &o);
+    rf_test_reply r = rf_test_ask(t.url, "GET", "/props", "", NULL);
+    rf_json *j = parse(rf_buf_str(&r.body));
+    assert_text(j, "model.stages.0.device", "cpu");
+    assert_text(j, "model.stages.1.device", "gpu 1");
+    assert_int_equal(rf_json_int(at(j, "model.stages.1.first_layer")), 1);
+    assert_int_equal(rf_json_int(at(j, "model.stages.1.n_layers")), 1);
+    assert_int_equal(rf_json_int(at(j, "model.stages.1.total")), rf_several_taken(1));
+    assert_true(rf_str_starts(rf_json_str(at(j, "model.backend")), "layers 0-0 on cpu "));
+    rf_json_free(j);
+    rf_test_reply_free(&r);
+    r = rf_test_ask(t.url, "GET", "/metrics", "", NULL);
+    assert_true(metric(r.body.p, "model_layers{model=\"m\",device=\"cpu\"}") == 1);
+    assert_true(metric(r.body.p, "model_layers{model=\"m\",device=\"gpu 1\"}") == 1);
+    assert_true(metric(r.body.p, "model_device_bytes{model=\"m\",device=\"gpu 1\"}") ==
+                (double)rf_several_taken(1));
+    rf_test_reply_free(&r);
+    close_server(&t);
+    rf_gpu_driver_set(NULL);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_names),       cmocka_unit_test(test_no_default),
@@ -473,7 +510,7 @@ int main(void) {
         cmocka_unit_test(test_broken),      cmocka_unit_test(test_budget),
         cmocka_unit_test(test_over_budget), cmocka_unit_test(test_ttl),
         cmocka_unit_test(test_metrics),     cmocka_unit_test(test_churn),
-        cmocka_unit_test(test_drain),
+        cmocka_unit_test(test_drain),       cmocka_unit_test(test_stages),
     };
     return cmocka_run_group_tests(tests, make_files, NULL);
 }

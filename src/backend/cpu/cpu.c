@@ -87,7 +87,7 @@ static rf_status cpu_measure(rf_need *out, const rf_plan *p, const rf_limits *l,
     int n_threads = o && o->n_threads ? o->n_threads : rf_core_count();
     *out = (rf_need){0};
     RF_TRY(make_exec(&x, NULL, n_threads, p, l, out, e));
-    out->weights = p->model->weight_bytes;
+    out->weights = rf_plan_weight_bytes(p);
     out->other += rf_arena_bytes(x->arena);
     cpu_exec_free(x);
     return RF_OK;

@@ -289,7 +289,7 @@ static rf_status emit_row_step(fuser *f, const rf_step *s) {
     part->step = s;
     if (s->op == RF_OP_ROPE) part->rope_index = rope_index(x, s->rope);
     if (is_norm(s)) RF_TRY(norm_of(f, s, &part->norm));
-    if (s->op == RF_OP_EMBED) RF_TRY(must_decode(f, weight_of(f, s->w), "embeddings"));
+    if (s->op == RF_OP_EMBED && s->w) RF_TRY(must_decode(f, weight_of(f, s->w), "embeddings"));
     make(f, s->dst);
     return RF_OK;
 }

@@ -33,10 +33,14 @@ static void make_angles(rf_exec *x, rf_cpu_counter *counter) {
 
 static void embed_row(const rf_cpu_runner *r, const rf_step *s, uint32_t row, float *dst) {
     const rf_tensor *w = r->x->plan->vals[s->w].weight;
-    uint32_t from = 0;
+    uint32_t from = 0, cols = r->x->plan->vals[s->dst].cols;
+    if (s->source == RF_EMBED_ROWS) {
+        memcpy(dst, r->b->rows + (size_t)row * cols, cols * sizeof *dst);
+        return;
+    }
     if (s->source == RF_EMBED_TOKEN) from = (uint32_t)r->b->token[row];
     if (s->source == RF_EMBED_POSITION) from = r->b->pos[row];
-    rf_dtype_get(w->type)->decode((const uint8_t *)w->data + from * w->row_bytes, dst, w->cols);
+    rf_dtype_get(w->type)->decode((const uint8_t *)w->data + from * w->row_bytes, dst, cols);
 }
 
 static void slice_row(const rf_step *s, const float *a, float *dst, uint32_t cols) {

@@ -106,7 +106,7 @@ typedef struct rf_gpu_place {
 
 typedef struct rf_gpu_embed {
     const rf_step *step;
-    const rf_tensor *table;
+    const rf_tensor *table; /* NULL: the batch brings the rows */
 } rf_gpu_embed;
 
 /* Where a layer's keys and values lie, in bytes; a block has 0 where there are none. */

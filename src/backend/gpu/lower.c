@@ -516,14 +516,13 @@ static void lower_each(lowering *l, const rf_step *s, rf_gpu_each_op op) {
 static rf_status lower_embed(lowering *l, const rf_step *s) {
     rf_exec *x = l->x;
     const rf_tensor *w = weight_of(l, s->w);
-    const rf_dtype_info *info = rf_dtype_get(w->type);
-    if (!info->decode)
+    if (w && !rf_dtype_get(w->type)->decode)
         return rf_fail(l->e, RF_EUNSUPPORTED,
                        "tensor \"%.*s\": embeddings of type %s cannot be decoded, expected a float "
                        "or quantised type",
-                       RF_STR_ARG(w->name), info->name);
+                       RF_STR_ARG(w->name), rf_dtype_get(w->type)->name);
     x->places[s->dst] = (rf_gpu_place){.used = true, .is_input = true, .at = x->embed_floats};
-    x->embed_floats += ((size_t)w->cols + 15) / 16 * 16;
+    x->embed_floats += ((size_t)cols_of(l, s->dst) + 15) / 16 * 16;
     x->embeds[x->n_embeds++] = (rf_gpu_embed){s, w};
     return RF_OK;
 }

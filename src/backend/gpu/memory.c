@@ -216,7 +216,7 @@ rf_status rf_gpu_check_fits(rf_exec *x, rf_error *e) {
     return rf_fail(e, RF_ENOMEM,
                    "%s: needs %zu bytes (weights %zu, KV cache %zu, activations %zu, other %zu), "
                    "but %zu of its %zu bytes are free: ask for a shorter context or a smaller "
-                   "batch, take a smaller model, or run on the CPU with --backend cpu",
+                   "batch, take a smaller model, or leave layers to the CPU with --gpu-layers",
                    q->info.name, need, weights, x->kv_bytes, values,
                    x->device_bytes - x->kv_bytes - values, n_free, n_total);
 }

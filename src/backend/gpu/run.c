@@ -80,14 +80,19 @@ static void embed_rows(void *user, int ith, int n_threads) {
     for (uint32_t i = 0; i < x->n_embeds; i++) {
         const rf_step *s = x->embeds[i].step;
         const rf_tensor *w = x->embeds[i].table;
+        size_t cols = x->plan->vals[s->dst].cols;
         size_t at = x->places[s->dst].at * x->shape.n_tokens * sizeof(float);
         float *dst = (float *)(void *)(x->staging + x->input.embed_at + at);
         for (uint32_t t = (uint32_t)ith; t < m->b->n_tokens; t += (uint32_t)n_threads) {
+            if (s->source == RF_EMBED_ROWS) {
+                memcpy(dst + t * cols, m->b->rows + t * cols, cols * sizeof *dst);
+                continue;
+            }
             uint32_t from = s->source == RF_EMBED_TOKEN      ? (uint32_t)m->b->token[t]
                             : s->source == RF_EMBED_POSITION ? m->b->pos[t]
                                                              : 0;
             rf_dtype_get(w->type)->decode((const uint8_t *)w->data + from * w->row_bytes,
-                                          dst + (size_t)t * w->cols, w->cols);
+                                          dst + t * cols, cols);
         }
     }
 }

@@ -182,8 +182,13 @@ static double dot_wide(const double *a, const double *b, size_t n) {
 }
 
 static void run_embed(rf_exec *x, const rf_step *s) {
+    size_t cols = x->plan->vals[s->dst].cols;
     for (uint32_t t = 0; t < x->n_rows; t++) {
         uint32_t row = 0;
+        if (s->source == RF_EMBED_ROWS) {
+            memcpy(row_of(x, s->dst, t), x->batch->rows + t * cols, cols * sizeof(float));
+            continue;
+        }
         if (s->source == RF_EMBED_TOKEN) row = (uint32_t)x->batch->token[t];
         if (s->source == RF_EMBED_POSITION) row = x->batch->pos[t];
         decode_row(weight_of(x, s->w), row, row_of(x, s->dst, t));

@@ -282,12 +282,21 @@ static rf_val emit_layer(rf_plan *p, uint32_t il, rf_val x) {
     return emit_residual(p, y, emit_ffn(p, l, in), &l->ffn_post_norm);
 }
 
-rf_status rf_decoder_build(const rf_model *m, rf_plan *p) {
+static rf_val emit_embedding(const rf_model *m, rf_plan *p) {
     rf_val x = rf_emit_embed(p, m->tok_embd, RF_EMBED_TOKEN);
     x = rf_emit_scale(p, x, m->embd_scale);
     if (m->pos_embd) x = rf_emit_add(p, x, rf_emit_embed(p, m->pos_embd, RF_EMBED_POSITION));
-    for (uint32_t il = 0; il < m->n_layers; il++)
+    return x;
+}
+
+rf_status rf_decoder_build(const rf_model *m, rf_plan *p) {
+    rf_val x = p->first_layer ? rf_emit_rows(p) : emit_embedding(m, p);
+    for (uint32_t il = p->first_layer; il < p->end_layer; il++)
         x = m->arch->one_part ? emit_part(p, il, x) : emit_layer(p, il, x);
+    if (p->end_layer < m->n_layers) {
+        p->result = rf_emit_pick(p, x);
+        return p->err.status;
+    }
     x = emit_norm(p, x, &m->out_norm, 0);
     if (!p->opts.embeddings) {
         x = rf_emit_matmul(p, x, m->out, m->out_b);
