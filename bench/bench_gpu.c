@@ -1,10 +1,11 @@
 /* bench_gpu.c - how fast the GPU's kernels are, one at a time, at the shapes of an 8B Llama.
  *
- *   bench_gpu [products|rest]
+ *   bench_gpu [products|rest|layers]
  *
  * Each line is one kernel launched many times in one graph over buffers that no cache holds: the
  * median time of a launch over several replays, and what that makes of memory (weights and
- * activations read once) and of arithmetic (two operations per weight and row).  Contents are
+ * activations read once) and of arithmetic (two operations per weight and row).  layers: a decoding
+ * step's layers in one graph, as the backend queues them, then without one of their kernels each.  Contents are
  * noise; that results are right is test_gpu_kernels' business (ROCMFORGE_TEST_GPU=1). */
 #include <stdio.h>
 #include <stdlib.h>
@@ -175,6 +176,18 @@ typedef struct attend_run {
     void *cache;
 } attend_run;
 
+/* Queries, keys or values. */
+static rf_gpu_heads heads_of(const attend_run *r, uint32_t i) {
+    return (rf_gpu_heads){.x = x,
+                          .dst = dst,
+                          .pool = i ? r->cache : NULL,
+                          .cos_sin = i < 2 ? x : NULL,
+                          .n_heads = i ? 8 : 32,
+                          .head_dim = 128,
+                          .n_dims = 128,
+                          .pool_type = RF_DT_F16};
+}
+
 static void launch_attend(const void *what) {
     const attend_run *r = what;
     rf_gpu_attend_args a = {.q = x,
@@ -211,54 +224,60 @@ static void launch_heads(const void *what) {
                            .n_parts = 3,
                            .n_rows = r->T};
     for (uint32_t i = 0; i < 3; i++)
-        a.part[i] = (rf_gpu_heads){.x = x,
-                                   .dst = dst,
-                                   .pool = i ? r->cache : NULL,
-                                   .cos_sin = i < 2 ? x : NULL,
-                                   .n_heads = i ? 8 : 32,
-                                   .head_dim = 128,
-                                   .n_dims = 128,
-                                   .pool_type = RF_DT_F16};
+        a.part[i] = heads_of(r, i);
     rf_gpu_op_heads(&queue, &a);
 }
 
+static uint32_t *upload_numbers(const uint32_t *from, size_t n) {
+    uint32_t *p = take(n * sizeof *p);
+    rf_gpu_upload(&queue, p, from, n * sizeof *p);
+    rf_gpu_wait(&queue);
+    return p;
+}
+
 /* The last T positions of one sequence, or T sequences of kv_len each. */
-static void bench_attend(uint32_t T, uint32_t kv_len, bool one_sequence) {
+static attend_run attend_open(uint32_t T, uint32_t kv_len, bool one_sequence) {
     uint32_t n_blocks = kv_len / RF_KV_BLOCK;
-    attend_run r = {.T = T, .kv_len = kv_len};
-    size_t table_bytes = (size_t)T * n_blocks * sizeof(uint32_t);
+    size_t n_table = (size_t)T * n_blocks;
     uint32_t *pos = rf_alloc(T, 4), *seq = rf_alloc(T, 4), *lens = rf_alloc(T, 4);
-    uint32_t *table = rf_alloc(table_bytes, 1);
+    uint32_t *table = rf_alloc(n_table, 4);
     for (uint32_t t = 0; t < T; t++) {
         pos[t] = one_sequence ? kv_len - T + t : kv_len - 1;
         seq[t] = one_sequence ? 0 : t;
         lens[t] = kv_len;
     }
-    for (size_t i = 0; i < (size_t)T * n_blocks; i++)
+    for (size_t i = 0; i < n_table; i++)
         table[i] = (uint32_t)i % (one_sequence ? n_blocks : T * n_blocks);
-    r.pos = take(T * 4);
-    r.row_seq = take(T * 4);
-    r.lens = take(T * 4);
-    r.table = take(table_bytes);
-    r.cache = pool;
-    rf_gpu_upload(&queue, r.pos, pos, T * 4);
-    rf_gpu_upload(&queue, r.row_seq, seq, T * 4);
-    rf_gpu_upload(&queue, r.lens, lens, T * 4);
-    rf_gpu_upload(&queue, r.table, table, table_bytes);
-    rf_gpu_wait(&queue);
+    attend_run r = {.T = T,
+                    .kv_len = kv_len,
+                    .pos = upload_numbers(pos, T),
+                    .row_seq = upload_numbers(seq, T),
+                    .lens = upload_numbers(lens, T),
+                    .table = upload_numbers(table, n_table),
+                    .cache = pool};
+    rf_free(pos);
+    rf_free(seq);
+    rf_free(lens);
+    rf_free(table);
+    return r;
+}
+
+static void attend_close(attend_run *r) {
+    rf_gpu_free(&queue, r->pos);
+    rf_gpu_free(&queue, r->row_seq);
+    rf_gpu_free(&queue, r->lens);
+    rf_gpu_free(&queue, r->table);
+}
+
+static void bench_attend(uint32_t T, uint32_t kv_len, bool one_sequence) {
+    attend_run r = attend_open(T, kv_len, one_sequence);
     double us = time_launches(launch_attend, &r, 8);
     double bytes = (one_sequence ? 1.0 : T) * kv_len * 8 * 128 * 2 * 2;
     printf("attend  T %4u, %6u keys %-8s %9.2f us  %7.0f GB/s\n", T, kv_len,
            one_sequence ? "shared" : "each", us, bytes / us * 1e-3);
     if (kv_len <= 4096) printf("heads   T %4u  %9.2f us\n", T, time_launches(launch_heads, &r, 16));
     fflush(stdout);
-    void *device[] = {r.pos, r.row_seq, r.lens, r.table};
-    for (size_t i = 0; i < RF_COUNT(device); i++)
-        rf_gpu_free(&queue, device[i]);
-    rf_free(pos);
-    rf_free(seq);
-    rf_free(lens);
-    rf_free(table);
+    attend_close(&r);
 }
 
 static void bench_rest(void) {
@@ -276,6 +295,62 @@ static void bench_rest(void) {
     bench_attend(64, 1024, false);
     bench_attend(512, 512, true);
     bench_attend(2048, 2048, true);
+}
+
+/* Layers ------------------------------------------------------------------------------------------*/
+
+enum { N_LAYERS = 32 };
+
+typedef struct step {
+    rf_dtype type;
+    attend_run kv;
+    const char *left_out; /* of a layer's kernels, or "" */
+} step;
+
+static void launch_part(const step *s, const char *name, void (*launch)(const void *),
+                        const void *what) {
+    if (strcmp(s->left_out, name) != 0) launch(what);
+}
+
+static void launch_layer(const step *s) {
+    static const uint32_t one = 1;
+    const bool is_float = rf_dtype_get(s->type)->view == RF_INT_NONE;
+    product_run r[4];
+    for (uint32_t i = 0; i < 4; i++)
+        r[i] = (product_run){&products[i], s->type, 1, 0};
+    launch_part(s, "norm", launch_norm, &one);
+    launch_part(s, "qkv", launch_product, &r[0]);
+    launch_part(s, "heads", launch_heads, &s->kv);
+    launch_part(s, "attend", launch_attend, &s->kv);
+    if (!is_float) launch_part(s, "quant", launch_quant, &one);
+    launch_part(s, "o", launch_product, &r[1]);
+    launch_part(s, "norm", launch_norm, &one);
+    launch_part(s, "gate+up", launch_product, &r[2]);
+    if (!is_float) launch_part(s, "quant", launch_quant, &one);
+    launch_part(s, "down", launch_product, &r[3]);
+}
+
+static void launch_step(const void *what) {
+    for (uint32_t layer = 0; layer < N_LAYERS; layer++)
+        launch_layer(what);
+}
+
+static void bench_layers(void) {
+    static const char *const names[] = {"norm", "qkv",     "heads", "attend",
+                                        "o",    "gate+up", "quant", "down"};
+    static const rf_dtype types[] = {RF_DT_Q4_K, RF_DT_Q6_K, RF_DT_Q8_0, RF_DT_BF16};
+    for (size_t i = 0; i < RF_COUNT(types); i++) {
+        step s = {types[i], attend_open(1, 256, true), ""};
+        double all = time_launches(launch_step, &s, 1) / N_LAYERS;
+        printf("%-5s a layer %9.2f us; less without", rf_dtype_get(types[i])->name, all);
+        for (size_t k = 0; k < RF_COUNT(names); k++) {
+            s.left_out = names[k];
+            printf(" %s %.2f", names[k], all - time_launches(launch_step, &s, 1) / N_LAYERS);
+        }
+        printf("\n");
+        fflush(stdout);
+        attend_close(&s.kv);
+    }
 }
 
 int main(int argc, char **argv) {
@@ -296,8 +371,9 @@ int main(int argc, char **argv) {
                          take(MAX_T * MAX_COLS / 8)};
     q256 = (rf_gpu_quant){take(MAX_T * MAX_COLS), take(MAX_T * MAX_COLS / 64),
                           take(MAX_T * MAX_COLS / 4)};
-    if (strcmp(only, "rest") != 0) bench_products();
-    if (strcmp(only, "products") != 0) bench_rest();
+    if (!*only || !strcmp(only, "products")) bench_products();
+    if (!*only || !strcmp(only, "rest")) bench_rest();
+    if (!*only || !strcmp(only, "layers")) bench_layers();
     rf_gpu_close(&queue);
     return 0;
 }

@@ -216,12 +216,18 @@ static shape tile_shape(const rf_gpu_queue *q, const rf_gpu_matmul_args *a, uint
     }
 }
 
+/* Weight rows of a block with one activation row: with is_glu it has half a tile of either matrix. */
+static uint32_t one_rows(const rf_gpu_matmul_args *a) {
+    return a->is_glu ? RF_GPU_TILE_ROWS / 2 : RF_GPU_TILE_ROWS;
+}
+
 /* A kernel of the layout that is not left out, s itself if it can be. */
 static shape sound_shape(const rf_gpu_queue *q, const rf_gpu_matmul_args *a, shape s) {
     if (!q->left_out[s.kernel]) return s;
     const int_kernels *k = int_kernels_of(&a->part[0].w);
     for (uint32_t i = 4; i-- > 0;) {
-        if (!q->left_out[k->vec[i]]) return (shape){k->vec[i], RF_GPU_TILE_ROWS, 1u << i, 0};
+        if (!q->left_out[k->vec[i]])
+            return (shape){k->vec[i], i ? RF_GPU_TILE_ROWS : one_rows(a), 1u << i, 0};
     }
     for (uint32_t size = RF_TILE_SIZES; size-- > 0;) {
         shape tile = tile_of(q, a, size);
@@ -240,14 +246,15 @@ static shape shape_of(const rf_gpu_queue *q, const rf_gpu_matmul_args *a, uint32
     if (w->form <= RF_GPU_BF16) return (shape){RF_GPU_mm_float, FLOAT_ROWS, FLOAT_NT, 0};
     if (n_rows > (is_nvidia(q) ? VEC_MAX_ROWS_NVIDIA : VEC_MAX_ROWS))
         return tile_shape(q, a, n_rows, y);
-    uint32_t n_tiles = tiles_of(a, RF_GPU_TILE_ROWS) * y;
+    uint32_t n_tiles = tiles_of(a, one_rows(a)) * y;
     const int_kernels *k = int_kernels_of(w);
     if (n_rows == 1 && n_tiles <= ONE_MAX_TILES && !q->left_out[k->one])
-        return (shape){k->one, RF_GPU_TILE_ROWS, 1, 0};
+        return (shape){k->one, one_rows(a), 1, 0};
     uint32_t log2_rows = 0;
     while (log2_rows < 3 && 1u << log2_rows < n_rows)
         log2_rows++;
-    return (shape){k->vec[log2_rows], RF_GPU_TILE_ROWS, 1u << log2_rows, 0};
+    return (shape){k->vec[log2_rows], log2_rows ? RF_GPU_TILE_ROWS : one_rows(a), 1u << log2_rows,
+                   0};
 }
 
 /* One launch; n_rows: how many activation rows a matrix may meet, and as a rule meets; y: matrices
@@ -304,16 +311,13 @@ void rf_gpu_op_matmul(rf_gpu_queue *q, const rf_gpu_matmul_args *a) {
     } else {
         args.lists = NULL;
     }
-    bool together = true;
-    for (uint32_t i = 1; i < a->n_parts; i++)
-        together = together && rf_gpu_same_layout(&a->part[0].w, &a->part[i].w);
-    if (together || a->is_glu) {
-        launch_group(q, &args);
-        return;
-    }
-    args.n_parts = 1;
-    for (uint32_t i = 0; i < a->n_parts; i++) {
-        args.part[0] = a->part[i];
+    /* Neighbours of one layout together. */
+    for (uint32_t i = 0; i < a->n_parts; i += args.n_parts) {
+        for (args.n_parts = 0; i + args.n_parts < a->n_parts; args.n_parts++) {
+            const rf_gpu_product *next = &a->part[i + args.n_parts];
+            if (!a->is_glu && !rf_gpu_same_layout(&a->part[i].w, &next->w)) break;
+            args.part[args.n_parts] = *next;
+        }
         launch_group(q, &args);
     }
 }

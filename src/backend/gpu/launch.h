@@ -16,7 +16,7 @@ enum { RF_GPU_MAX_SHARED = 64 << 10 };
 
 void rf_gpu_op_norm(rf_gpu_queue *q, const rf_gpu_norm_args *a);
 void rf_gpu_op_quant(rf_gpu_queue *q, const rf_gpu_quant_args *a);
-/* One launch where all parts have one layout, else one each. */
+/* One launch for neighbouring parts of one layout. */
 void rf_gpu_op_matmul(rf_gpu_queue *q, const rf_gpu_matmul_args *a);
 /* Norm, rotation and KV put of queries, keys and values; also ROPE and KV_PUT alone. */
 void rf_gpu_op_heads(rf_gpu_queue *q, const rf_gpu_heads_args *a);

@@ -49,6 +49,7 @@ RF_DEVICE void fold_columns(fold_shared *sh, const rf_gpu_attend_args *a, uint32
     RF_UNROLL
     for (uint32_t i = 0; i < n_acc; i++)
         acc[i] = 0.0f;
+    rf_await_before();
     for (uint32_t first = begin; first < end; first += FOLD_MANY) {
         const uint32_t n = rf_min_u32(end - first, FOLD_MANY);
         m = fold_factors(sh, ml, first, n, m);
@@ -72,7 +73,7 @@ RF_DEVICE void fold_columns(fold_shared *sh, const rf_gpu_attend_args *a, uint32
     }
 }
 
-RF_KERNEL(attend_fold, rf_gpu_attend_args) {
+RF_KERNEL_EARLY(attend_fold, rf_gpu_attend_args, 1) {
     RF_SHARED fold_shared sh;
     if (a.value_dim <= FOLD_MANY)
         fold_columns(&sh, &a, 1);

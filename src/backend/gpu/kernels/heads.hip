@@ -107,7 +107,7 @@ RF_DEVICE void put_head(const heads_shared *s, const rf_gpu_heads *h, uint8_t *r
         rf_kv_put(row, h->pool_type, k, s->x[k]);
 }
 
-RF_KERNEL(heads, rf_gpu_heads_args) {
+RF_KERNEL_EARLY(heads, rf_gpu_heads_args, 1) {
     RF_SHARED heads_shared s;
     uint32_t head = rf_bid_y();
     const uint32_t row = rf_bid_x();
@@ -121,10 +121,16 @@ RF_KERNEL(heads, rf_gpu_heads_args) {
         }
     }
     const uint64_t at = ((uint64_t)row * h.n_heads + head) * h.head_dim;
+    const uint32_t pos = h.cos_sin || h.pool ? a.batch.pos[row] : 0;
+    if (h.cos_sin && 16 * rf_tid() < h.n_dims)
+        rf_expect(h.cos_sin + (uint64_t)pos * h.n_dims + 16 * rf_tid());
+    uint64_t block = 0;
+    if (h.pool)
+        block = a.batch.table[(uint64_t)a.batch.row_seq[row] * a.batch.table_stride + pos / 32];
+    rf_await_before();
     for (uint32_t k = rf_tid(); k < h.head_dim; k += RF_BLOCK_heads)
         s.x[k] = h.x[at + k];
     rf_sync();
-    const uint32_t pos = h.cos_sin || h.pool ? a.batch.pos[row] : 0;
     if (h.norm != RF_GPU_NO_NORM) norm_head(&s, &h);
     if (h.cos_sin) rotate_head(&s, &h, pos);
     if (h.dst) {
@@ -132,7 +138,6 @@ RF_KERNEL(heads, rf_gpu_heads_args) {
             h.dst[at + k] = s.x[k];
     }
     if (!h.pool) return;
-    const uint32_t *table = a.batch.table + (uint64_t)a.batch.row_seq[row] * a.batch.table_stride;
-    const uint64_t slot = ((uint64_t)table[pos / 32] * h.n_heads + head) * 32 + pos % 32;
+    const uint64_t slot = (block * h.n_heads + head) * 32 + pos % 32;
     put_head(&s, &h, (uint8_t *)h.pool + slot * rf_kv_row_bytes(h.pool_type, h.head_dim));
 }

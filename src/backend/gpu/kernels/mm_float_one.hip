@@ -1,8 +1,8 @@
 /* mm_float_one.hip - products of 16-bit float weights with one activation row, bound by reading the
  * weights; eight threads, two canonical lanes each, for each of sixteen weight rows.
  *
- * The weights pass through shared memory in stretches of columns, all but one of them on their way,
- * the first before the kernel in front has ended. */
+ * Weights and activations pass through shared memory in stretches of columns, all but one of them on their
+ * way, the first weights before the kernel in front has ended. */
 #include "backend/gpu/kernels/mm.h"
 
 enum {
@@ -14,7 +14,7 @@ enum {
 };
 
 typedef struct f1_shared {
-    rf_u4 w[F1_STAGES][F1_ROWS * F1_STRIDE / 16];
+    rf_u4 w[F1_STAGES][F1_ROWS * F1_STRIDE / 16], x[F1_STAGES][F1_STEP / 4];
     float lanes[F1_ROWS * 17];
 } f1_shared;
 
@@ -37,6 +37,12 @@ RF_DEVICE void f1_fetch(rf_u4 *to, const f1_rows *m, uint32_t first) {
     }
 }
 
+/* The activations of these columns. */
+RF_DEVICE void f1_fetch_x(rf_u4 *to, const float *x, uint32_t cols, uint32_t first) {
+    if (rf_tid() < rf_min_u32(cols - first, F1_STEP) / 4)
+        rf_copy_16(to + rf_tid(), x + first + 4 * rf_tid());
+}
+
 RF_DEVICE float f1_half(uint32_t word, int i, uint32_t form) {
     if (form == RF_GPU_F16) return rf_f16_at((uint16_t)(word >> 16 * i));
     return rf_float_of(i ? word & 0xffff0000u : word << 16);
@@ -48,7 +54,7 @@ RF_DEVICE void f1_pair(float s[2], uint32_t w, rf_f2 x, uint32_t form) {
 }
 
 /* This thread's two lanes over n columns. */
-RF_DEVICE void f1_add(float s[2], const rf_u4 *stage, const float *x, uint32_t n, uint32_t form) {
+RF_DEVICE void f1_add(float s[2], const rf_u4 *stage, const rf_u4 *x, uint32_t n, uint32_t form) {
     const uint32_t row = rf_tid() / 8, pair = rf_tid() % 8;
     const uint32_t *w = (const uint32_t *)(const void *)stage + row * (F1_STRIDE / 4) + pair;
     const rf_f2 *at = (const rf_f2 *)(const void *)x + pair;
@@ -94,15 +100,23 @@ RF_DEVICE void f1_run(f1_shared *sh, const rf_gpu_matmul_args *a, uint32_t form)
     rf_await_before();
     const uint32_t dst_row = dst_row_of(a, &share, 0), r = m.first + rf_tid();
     const float *x = a->x + (uint64_t)x_row_of(a, dst_row) * m.cols;
+    for (uint32_t u = 0; u < F1_STAGES - 1 && u < n_units; u++)
+        f1_fetch_x(sh->x[u], x, m.cols, u % n_steps * F1_STEP);
+    rf_copy_end();
+    rf_copy_wait();
     float s[2] = {0.0f, 0.0f}, gate = 0.0f;
     for (uint32_t u = 0; u < n_units; u++) {
         const uint32_t next = u + F1_STAGES - 1, first = u % n_steps * F1_STEP;
         rf_copy_wait_but(F1_STAGES - 2);
         rf_sync();
         m.w = next < n_steps ? first_w : up_w;
-        if (next < n_units) f1_fetch(sh->w[next % F1_STAGES], &m, next % n_steps * F1_STEP);
+        if (next < n_units) {
+            f1_fetch(sh->w[next % F1_STAGES], &m, next % n_steps * F1_STEP);
+            f1_fetch_x(sh->x[next % F1_STAGES], x, m.cols, next % n_steps * F1_STEP);
+        }
         rf_copy_end();
-        f1_add(s, sh->w[u % F1_STAGES], x + first, rf_min_u32(m.cols - first, F1_STEP), form);
+        f1_add(s, sh->w[u % F1_STAGES], sh->x[u % F1_STAGES], rf_min_u32(m.cols - first, F1_STEP),
+               form);
         if (u + 1 != n_steps || !a->is_glu) continue;
         gate = f1_tree(sh, s);
         s[0] = s[1] = 0.0f;

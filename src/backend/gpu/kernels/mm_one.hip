@@ -1,7 +1,7 @@
 /* mm_one.hip - products of integer weights with one activation row, bound by reading the weights.
  *
- * A block has one tile of 32 weight rows and 8 or 16 parts of 32 threads, one per row; a part takes a
- * stretch of the columns in each round.  All loads of a round are on their way before the first is
+ * A block has one tile of 32 weight rows, or with a GLU half a tile of either matrix, and 8 or 16 parts
+ * of 32 threads, one per row; a part takes a stretch of the columns in each round.  All loads of a round are on their way before the first is
  * used, those of the first round before the kernel in front has ended.  A part leaves the exact
  * integers of its groups and their scales in shared memory, where one thread per row adds them in
  * order while the next round's loads are on their way. */
@@ -28,9 +28,9 @@ typedef struct one_rows {
 /* Where a thread's tile and activations are. */
 typedef struct one_place {
     rf_gpu_weight w;
-    uint64_t tile; /* over planes and tiles */
-    uint32_t n_groups, row, part;
-    uint32_t n_terms; /* per group: 2 with minima */
+    uint64_t tile;                /* over planes and tiles */
+    uint32_t n_groups, row, part; /* row: of the tile */
+    uint32_t n_terms;             /* per group: 2 with minima */
 } one_place;
 
 /* What a part reads of the weights in one round, as it lies in memory. */
@@ -165,53 +165,50 @@ RF_DEVICE void one_run(const rf_gpu_matmul_args *a, int view, int lo_bits, int h
                        uint32_t n_parts, one_rows *x, one_term *terms) {
     const uint32_t n_own = ONE_GROUPS(view), n_round = n_parts * n_own;
     if (a->mode == RF_GPU_MM_EXPERTS) rf_await_before(); /* the route */
-    const mm_share s = share_of(a, RF_GPU_TILE_ROWS, 1);
+    const uint32_t n_rows = a->is_glu ? RF_GPU_TILE_ROWS / 2 : RF_GPU_TILE_ROWS;
+    const uint32_t per_tile = RF_GPU_TILE_ROWS / n_rows, lane = rf_tid() % 32;
+    const mm_share s = share_of(a, n_rows, 1);
     if (s.n == 0) return;
     one_place at;
     one_loads loads;
-    at.w = s.p.w;
-    at.tile = (uint64_t)s.plane * rf_div_up(s.p.w.rows, RF_GPU_TILE_ROWS) + s.tile;
+    at.w = lane < n_rows ? s.p.w : a->part[1].w;
+    at.tile = (uint64_t)s.plane * rf_div_up(s.p.w.rows, RF_GPU_TILE_ROWS) + s.tile / per_tile;
     at.n_groups = s.p.w.cols / (uint32_t)view;
-    at.row = rf_tid() % 32;
+    at.row = s.tile % per_tile * n_rows + lane % n_rows;
     at.part = rf_tid() / 32;
     at.n_terms = s.p.w.m ? 2 : 1;
     one_load(&loads, &at, view, lo_bits, hi_bits, at.part * n_own);
     rf_await_before();
     const uint32_t dst_row = dst_row_of(a, &s, 0), x_row = x_row_of(a, dst_row);
     one_stage(x, &a->xq, x_row, at.n_groups, view, n_round, 0);
-    uint32_t buffer = 0, pass = 0;
-    float gate = 0.0f, acc = 0.0f;
-    for (uint32_t first = 0;;) {
-        one_term *mine = terms + (at.part * n_own * at.n_terms * 32 + at.row);
+    uint32_t buffer = 0;
+    float acc = 0.0f;
+    for (uint32_t first = 0; first < at.n_groups; first += n_round) {
+        one_term *mine = terms + (at.part * n_own * at.n_terms * 32 + lane);
         rf_copy_wait();
         rf_sync();
         if (view == 32)
             one_groups_32(mine, &at, &loads, x + buffer, lo_bits, hi_bits, first + at.part * n_own);
         else if (first + at.part < at.n_groups)
             one_group_256(mine, &at, &loads, x + buffer, lo_bits, hi_bits);
-        const uint32_t n = rf_min_u32(at.n_groups - first, n_round);
-        const int is_last = first + n_round >= at.n_groups, is_done = is_last && pass == a->is_glu;
-        const uint32_t next = is_last ? 0 : first + n_round;
-        if (!is_done) {
-            if (is_last) at.w = a->part[1].w;
+        const uint32_t n = rf_min_u32(at.n_groups - first, n_round), next = first + n_round;
+        if (next < at.n_groups) {
             one_load(&loads, &at, view, lo_bits, hi_bits, next + at.part * n_own);
-            if (next != first) {
-                buffer ^= 1;
-                one_stage(x + buffer, &a->xq, x_row, at.n_groups, view, n_round, next);
-            }
+            buffer ^= 1;
+            one_stage(x + buffer, &a->xq, x_row, at.n_groups, view, n_round, next);
         }
         rf_sync();
-        if (at.part == 0) acc = one_fold(terms + at.row, n * at.n_terms, acc);
-        if (is_done) break;
-        if (is_last) {
-            gate = acc;
-            acc = 0.0f;
-            pass++;
-        }
-        first = next;
+        if (at.part == 0) acc = one_fold(terms + lane, n * at.n_terms, acc);
     }
-    const uint32_t r = s.tile * RF_GPU_TILE_ROWS + at.row;
-    if (at.part == 0 && r < s.p.w.rows) put_output(a, &s, dst_row, r, gate, acc);
+    float up = acc;
+    if (a->is_glu) { /* which the upper half of the threads has */
+        rf_sync();
+        if (at.part == 0) terms[lane].i = acc;
+        rf_sync();
+        up = terms[lane | 16].i;
+    }
+    const uint32_t r = s.tile * n_rows + lane;
+    if (at.part == 0 && lane < n_rows && r < s.p.w.rows) put_output(a, &s, dst_row, r, acc, up);
 }
 
 /* n_blocks: as many as have registers for all loads. */
@@ -227,7 +224,7 @@ RF_DEVICE void one_run(const rf_gpu_matmul_args *a, int view, int lo_bits, int h
     ONE_KERNEL(one_##view##_##lo_bits##hi_bits, view, lo_bits, hi_bits, n_large)
 ONE_KERNELS(32, 4, 0, 4, 2)
 ONE_KERNELS(32, 4, 1, 4, 2)
-ONE_KERNELS(32, 8, 0, 4, 2)
+ONE_KERNELS(32, 8, 0, 4, 1)
 ONE_KERNELS(256, 2, 0, 3, 2)
 ONE_KERNELS(256, 2, 1, 3, 2)
 ONE_KERNELS(256, 4, 0, 3, 1)

@@ -244,6 +244,15 @@ extern _Thread_local uint8_t rf_dynamic_shared[];
 #endif
 #endif
 
+/* Fetches the 64 bytes that lie there nearer, for a later load. */
+RF_DEVICE void rf_expect(const void *p) {
+#if defined(RF_NVIDIA)
+    asm volatile("prefetch.global.L2 [%0];" ::"l"(p));
+#else
+    (void)p;
+#endif
+}
+
 RF_DEVICE float rf_fma(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
 RF_DEVICE uint32_t rf_min_u32(uint32_t a, uint32_t b) { return a < b ? a : b; }
 RF_DEVICE uint32_t rf_div_up(uint32_t a, uint32_t b) { return (a + b - 1) / b; }
