@@ -171,7 +171,7 @@ static void launch_quant(const void *what) {
 }
 
 typedef struct attend_run {
-    uint32_t T, kv_len;
+    uint32_t T, kv_len, n_seqs;
     uint32_t *pos, *row_seq, *lens, *table;
     void *cache;
 } attend_run;
@@ -209,6 +209,7 @@ static void launch_attend(const void *what) {
                             .pattern = RF_ATTN_CAUSAL,
                             .scale = 0.088f,
                             .max_kv_len = r->kv_len,
+                            .n_seqs = r->n_seqs,
                             .parts = dst,
                             .parts_bytes = (size_t)64 << 20};
     rf_gpu_op_attend(&queue, &a);
@@ -238,6 +239,7 @@ static uint32_t *upload_numbers(const uint32_t *from, size_t n) {
 /* The last T positions of one sequence, or T sequences of kv_len each. */
 static attend_run attend_open(uint32_t T, uint32_t kv_len, bool one_sequence) {
     uint32_t n_blocks = kv_len / RF_KV_BLOCK;
+    attend_run r = {.T = T, .kv_len = kv_len, .n_seqs = one_sequence ? 1 : T};
     size_t n_table = (size_t)T * n_blocks;
     uint32_t *pos = rf_alloc(T, 4), *seq = rf_alloc(T, 4), *lens = rf_alloc(T, 4);
     uint32_t *table = rf_alloc(n_table, 4);
@@ -294,6 +296,7 @@ static void bench_rest(void) {
     bench_attend(16, 1024, false);
     bench_attend(64, 1024, false);
     bench_attend(512, 512, true);
+    bench_attend(512, 2048, true);
     bench_attend(2048, 2048, true);
 }
 

@@ -8,11 +8,12 @@ set(RF_GPU_ALL_AMD gfx906 gfx908 gfx90a gfx942 gfx950 gfx1030 gfx1031 gfx1032 gf
     gfx1036 gfx1100 gfx1101 gfx1102 gfx1103 gfx1150 gfx1151 gfx1152 gfx1153 gfx1200 gfx1201)
 set(RF_GPU_ALL_GENERIC gfx9-generic gfx9-4-generic gfx10-1-generic gfx10-3-generic gfx11-generic
     gfx12-generic)
-set(RF_GPU_ALL_NVIDIA sm_80 sm_90 sm_120)
+set(RF_GPU_ALL_NVIDIA sm_80 sm_90 sm_90a sm_120) # sm_90a: what only Hopper has
 set(RF_GPU_PTX_sm_80 ptx70) # the oldest version of PTX that has the target, for old drivers
 set(RF_GPU_PTX_sm_90 ptx78)
+set(RF_GPU_PTX_sm_90a ptx84)
 set(RF_GPU_PTX_sm_120 ptx87)
-set(RF_GPU_TARGETS "gfx1030;gfx1100;gfx1201;gfx90a;gfx942;sm_80;sm_90" CACHE STRING
+set(RF_GPU_TARGETS "gfx1030;gfx1100;gfx1201;gfx90a;gfx942;sm_80;sm_90;sm_90a" CACHE STRING
     "GPU targets to build kernels for: a list, 'all', or empty for none")
 
 find_program(RF_GPU_CLANG NAMES clang-24 clang-23 clang-22

@@ -37,7 +37,7 @@ static void test_choice(void **state) {
     static const char *const amd[] = {
         "gfx1100",         "gfx90a", "gfx11-generic", "gfx9-generic", "gfx9-4-generic",
         "gfx10-3-generic", NULL};
-    static const char *const nvidia[] = {"gfx1100", "sm_80", "sm_90", "sm_120", NULL};
+    static const char *const nvidia[] = {"gfx1100", "sm_80", "sm_90a", "sm_90", "sm_120", NULL};
     static const char *const none[] = {NULL};
     assert_string_equal(choice("gfx1100", amd), "gfx1100");
     assert_string_equal(choice("gfx1101", amd), "gfx11-generic");
@@ -54,6 +54,7 @@ static void test_choice(void **state) {
     assert_string_equal(choice("sm_75", nvidia), "none");
     assert_string_equal(choice("sm_80", nvidia), "sm_80");
     assert_string_equal(choice("sm_89", nvidia), "sm_80");
+    assert_string_equal(choice("sm_90", nvidia), "sm_90a");
     assert_string_equal(choice("sm_103", nvidia), "sm_90");
     assert_string_equal(choice("sm_121", nvidia), "sm_120");
     assert_string_equal(choice("gfx1100", none), "none");

@@ -387,6 +387,25 @@ static void test_tall_products(void **state) {
     }
 }
 
+/* So many activation rows that whole blocks of them have a kernel of their own. */
+static void test_wide_products(void **state) {
+    (void)state;
+    static const rf_dtype types[] = {RF_DT_Q4_K, RF_DT_Q5_K, RF_DT_Q6_K};
+    uint32_t n_units = queue.info.n_units;
+    queue.info.n_units = 1; /* few blocks are enough */
+    for (size_t i = 0; i < RF_COUNT(types); i++) {
+        product_case c = {.type = types[i], .rows = 150, .cols = 256, .T = 65, .n_parts = 3};
+        check_product(&c);
+        c = (product_case){.type = types[i], .rows = 130, .cols = 1280, .T = 130, .n_parts = 1};
+        c.bias = c.add = true;
+        check_product(&c);
+        c = (product_case){.type = types[i], .rows = 70, .cols = 1024, .T = 72, .n_parts = 2};
+        c.glu = true;
+        check_product(&c);
+    }
+    queue.info.n_units = n_units;
+}
+
 /* NaNs and infinities in the activations reach the same outputs. */
 static void test_product_specials(void **state) {
     (void)state;
@@ -763,7 +782,8 @@ static void check_attend(const attend_case *a) {
                                .n_global = a->pattern.n_global,
                                .scale = 0.125f,
                                .softcap = a->softcap,
-                               .max_kv_len = longest};
+                               .max_kv_len = longest,
+                               .n_seqs = 2};
     uint32_t n_units = queue.info.n_units;
     if (a->splits) {
         queue.info.n_units = 1000; /* so that segments are made side by side */
@@ -846,6 +866,31 @@ static void test_attend(void **state) {
     many.f16 = true;
     many.value_dim = 640;
     check_attend(&many);
+}
+
+/* Many rows of each sequence at a time. */
+static void test_attend_rows(void **state) {
+    (void)state;
+    static const rf_attn_pattern patterns[] = {
+        {RF_ATTN_CAUSAL, 0, 0},      {RF_ATTN_BIDIRECTIONAL, 0, 0}, {RF_ATTN_LOCAL, 40, 0},
+        {RF_ATTN_LOCAL_BOTH, 20, 0}, {RF_ATTN_GLOBAL_LOCAL, 33, 5}, {RF_ATTN_CUSTOM, 0, 0}};
+    static const uint32_t dims[][2] = {{128, 128}, {64, 40}, {80, 80}};
+    uint32_t n_units = queue.info.n_units;
+    queue.info.n_units = 1; /* few blocks are enough */
+    for (size_t p = 0; p < RF_COUNT(patterns); p++) {
+        attend_case a = {.n_heads = p % 2 ? 6 : 8,
+                         .n_kv_heads = p % 3 ? 2 : 1,
+                         .head_dim = dims[p % 3][0],
+                         .value_dim = dims[p % 3][1],
+                         .pattern = patterns[p],
+                         .softcap = p % 4 == 1 ? 5.0f : 0,
+                         .sinks = p % 2,
+                         .f16 = true,
+                         .len = {p % 2 ? 44 : 330, p % 2 ? 290 : 19},
+                         .rows = {p % 3 ? 37 : 9, 11}};
+        check_attend(&a);
+    }
+    queue.info.n_units = n_units;
 }
 
 /* Element-wise ops, copies, experts ---------------------------------------------------------------*/
@@ -1107,9 +1152,10 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_quant),         cmocka_unit_test(test_norm),
         cmocka_unit_test(test_products),      cmocka_unit_test(test_product_specials),
-        cmocka_unit_test(test_tall_products), cmocka_unit_test(test_head_products),
-        cmocka_unit_test(test_experts),       cmocka_unit_test(test_heads),
-        cmocka_unit_test(test_attend),        cmocka_unit_test(test_each),
+        cmocka_unit_test(test_tall_products), cmocka_unit_test(test_wide_products),
+        cmocka_unit_test(test_head_products), cmocka_unit_test(test_experts),
+        cmocka_unit_test(test_heads),         cmocka_unit_test(test_attend),
+        cmocka_unit_test(test_attend_rows),   cmocka_unit_test(test_each),
         cmocka_unit_test(test_copy),          cmocka_unit_test(test_route),
         cmocka_unit_test(test_mix),           cmocka_unit_test(test_best),
     };

@@ -19,8 +19,9 @@ enum {
     RF_GPU_BLOCK_COLS = 64,      /* activation rows of such a block */
     RF_GPU_MAX_PRODUCTS = 3,     /* matrices that one launch multiplies with the same rows */
     RF_GPU_SEGMENT_BLOCKS = 8,   /* KV blocks that attention adds up by themselves: RF_KV_SEGMENT */
-    RF_GPU_ATTEND_VEC_DIM = 128, /* widest head of attend_vec */
-    RF_GPU_BEST_MAX_GROUPS = 4096 /* groups of columns whose best are compared */
+    RF_GPU_ATTEND_VEC_DIM = 128, /* widest head of attend_vec and attend_rows */
+    RF_GPU_ATTEND_ROWS = 8,      /* rows of a block of attend_rows */
+    RF_GPU_BEST_MAX_GROUPS = 4096, /* groups of columns whose best are compared */
 };
 
 /* How a weight lies on the device (pack.h says where every byte is). */
@@ -161,6 +162,7 @@ typedef struct rf_gpu_attend_args {
     uint32_t pattern, window, n_global; /* rf_attn_pattern */
     float scale, softcap;               /* softcap 0: none */
     uint32_t max_kv_len;                /* no kv_len of the batch is longer */
+    uint32_t n_seqs;                    /* of the batch */
     /* Room for segments that are made side by side, or NULL: weighted values
      * [n_rows][n_heads][n_splits][value_dim], then maximum and sum [n_rows][n_heads][n_splits][2]. */
     float *parts;

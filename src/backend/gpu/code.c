@@ -34,21 +34,38 @@ static const char *family_of(const char *arch) {
 }
 
 enum { FIRST_TO_OVERLAP = 90 }; /* of NVIDIA's targets: as port.h has it */
+static const char HOPPER[] = "sm_90a";
 
 static long version_of(const char *target) {
     return strncmp(target, "sm_", 3) == 0 ? strtol(target + 3, NULL, 10) : 0;
 }
 
+/* Code that uses what no other architecture has. */
+static bool is_special(const char *target) { return target[strlen(target) - 1] == 'a'; }
+
 const rf_gpu_code *rf_gpu_code_for(const char *arch, const rf_gpu_code *targets) {
-    const rf_gpu_code *all = targets ? targets : rf_gpu_codes, *best = find(all, arch);
+    const rf_gpu_code *all = targets ? targets : rf_gpu_codes, *best = NULL;
+    if (strcmp(arch, "sm_90") == 0) best = find(all, HOPPER);
+    if (!best) best = find(all, arch);
     if (!best) best = find(all, family_of(arch));
     if (best || version_of(arch) == 0) return best;
     for (; all->target; all++) {
         long v = version_of(all->target);
-        if (v && v <= version_of(arch) && (!best || v > version_of(best->target))) best = all;
+        if (!v || v > version_of(arch) || is_special(all->target)) continue;
+        if (!best || v > version_of(best->target)) best = all;
     }
     return best;
 }
+
+/* Whose code has a kernel. */
+typedef enum owner { ANYONE, NVIDIA, ONLY_HOPPER } owner;
+static const owner owners[RF_GPU_KERNEL_COUNT] = {
+#define X(name, args, block)        [RF_GPU_##name] = ANYONE,
+#define X_NVIDIA(name, args, block) [RF_GPU_##name] = NVIDIA,
+#define X_HOPPER(name, args, block) [RF_GPU_##name] = ONLY_HOPPER,
+#include "backend/gpu/kernels.def"
+#undef X
+};
 
 static rf_status no_code(const rf_gpu_queue *q, rf_error *e) {
     char have[300] = "";
@@ -81,23 +98,36 @@ static rf_status digest(rf_gpu_queue *q, const rf_gpu_code *code, rf_error *e) {
     return RF_OK;
 }
 
+/* A driver may be too old for special code, but not for the plain one of the same architecture. */
+static int load_module(rf_gpu_queue *q, const rf_gpu_code **code) {
+    const rf_gpu_code *plain = find(rf_gpu_codes, q->info.arch);
+    int failed = q->driver->module_load(&q->module, (*code)->image);
+    if (!failed || !plain || plain == *code) return failed;
+    *code = plain;
+    return q->driver->module_load(&q->module, plain->image);
+}
+
 rf_status rf_gpu_code_load(rf_gpu_queue *q, const char **target, rf_error *e) {
     static const rf_gpu_code host = {"host", NULL, NULL}; /* a driver that brings its own kernels */
     const rf_gpu_code *code =
         strcmp(q->info.arch, host.target) == 0 ? &host : rf_gpu_code_for(q->info.arch, NULL);
     if (!code) return no_code(q, e);
+    int failed = load_module(q, &code);
     *target = code->target;
     q->overlaps = q->driver->launch_early && version_of(code->target) >= FIRST_TO_OVERLAP;
     RF_TRY(digest(q, code, e));
-    int failed = q->driver->module_load(&q->module, code->image);
     if (failed) {
         q->module = NULL;
         return rf_fail(e, RF_EDEVICE, "%s: the driver refuses the kernels for %s: %s (%s error %d)",
                        q->info.name, code->target, q->driver->error_text(failed), q->driver->name,
                        failed);
     }
+    owner who = strcmp(code->target, HOPPER) == 0 ? ONLY_HOPPER
+                : version_of(code->target)        ? NVIDIA
+                                                  : ANYONE;
     for (int k = 0; k < RF_GPU_KERNEL_COUNT; k++) {
         const char *name = rf_gpu_kernel_name((rf_gpu_kernel)k);
+        if (owners[k] > who) continue;
         failed = q->driver->module_function(&q->function[k], q->module, name);
         if (failed)
             return rf_fail(e, RF_EDEVICE, "%s: the kernels for %s lack %s: %s (%s error %d)",

@@ -16,8 +16,8 @@ typedef struct rf_gpu_code {
 
 /* The ith target of this build, NULL past the last. */
 const char *rf_gpu_code_target(size_t i);
-/* The code for an architecture: its own, else its family's, else (NVIDIA) PTX of the newest older
- * one; NULL: none.  targets: ends with a row of NULL; NULL: those of this build. */
+/* The code for an architecture: its own (sm_90: sm_90a first), else its family's, else (NVIDIA) PTX of
+ * the newest older one, but none with an "a"; NULL: none.  targets: ends with a row of NULL; NULL: those of this build. */
 const rf_gpu_code *rf_gpu_code_for(const char *arch, const rf_gpu_code *targets);
 /* Loads the kernels of the queue's device; *target: what was chosen. */
 RF_CHECKED rf_status rf_gpu_code_load(rf_gpu_queue *q, const char **target, rf_error *e);

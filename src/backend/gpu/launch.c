@@ -14,6 +14,9 @@ enum {
     VEC_MAX_ROWS_NVIDIA = 2,
     VEC_MAX_ROWS = 8,    /* activation rows; from more on tiles are faster */
     ONE_MAX_TILES = 256, /* from more on smaller blocks are faster */
+    FEW_MIN_ROWS = 3,    /* of mm_few.hip */
+    FEW_MAX_ROWS = 16,
+    WIDE_MIN_ROWS = 65, /* of mm_wide.hip */
     ATTEND_VALUE_BYTES = 32 << 10,
     ATTEND_STEP_BLOCKS = 4,
     ATTEND_FEW = 512, /* heads of rows */
@@ -55,11 +58,20 @@ void rf_gpu_op_heads(rf_gpu_queue *q, const rf_gpu_heads_args *a) {
     put(q, RF_GPU_heads, a->n_rows, n_heads, 1, a, sizeof *a);
 }
 
-static bool takes_attend_vec(const rf_gpu_queue *q, const rf_gpu_attend_args *a) {
+/* Of sixteen bits, with several query heads for a key. */
+static bool fits_attend_vec(const rf_gpu_attend_args *a) {
     bool is_half = a->k_type == RF_DT_F16 || a->k_type == RF_DT_BF16;
     return is_half && a->k_type == a->v_type && a->v && a->n_heads > a->n_kv_heads &&
            a->head_dim % 16 == 0 && a->head_dim <= RF_GPU_ATTEND_VEC_DIM && a->value_dim % 8 == 0 &&
-           a->value_dim <= RF_GPU_ATTEND_VEC_DIM && !q->left_out[RF_GPU_attend_vec];
+           a->value_dim <= RF_GPU_ATTEND_VEC_DIM;
+}
+
+/* Enough neighbouring rows of each sequence, and blocks for half of the device. */
+static bool takes_attend_rows(const rf_gpu_queue *q, const rf_gpu_attend_args *a,
+                              rf_gpu_grid grid) {
+    return fits_attend_vec(a) && !q->left_out[RF_GPU_attend_rows] &&
+           a->n_rows >= 2 * RF_GPU_ATTEND_ROWS && a->n_rows / RF_GPU_ATTEND_ROWS >= a->n_seqs &&
+           2 * (uint64_t)grid.x * grid.y * grid.z >= q->info.n_units;
 }
 
 /* Segments side by side where the device would be idle otherwise and there is room; else 1. */
@@ -87,8 +99,14 @@ void rf_gpu_op_attend(rf_gpu_queue *q, const rf_gpu_attend_args *a) {
     size_t v_row = a->v ? rf_kv_head_bytes((rf_dtype)a->v_type, a->value_dim)
                         : rf_kv_head_bytes((rf_dtype)a->k_type, a->head_dim);
     args.step_blocks = min_u32(ATTEND_VALUE_BYTES / (32 * (uint32_t)v_row), ATTEND_STEP_BLOCKS);
+    rf_gpu_grid rows = {div_up(a->n_rows, RF_GPU_ATTEND_ROWS), a->n_kv_heads, div_up(per_kv, 4)};
+    if (takes_attend_rows(q, a, rows)) {
+        args.n_splits = 1;
+        put(q, RF_GPU_attend_rows, rows.x, rows.y, rows.z, &args, sizeof args);
+        return;
+    }
     rf_gpu_kernel k = RF_GPU_attend_vec;
-    if (!takes_attend_vec(q, a)) {
+    if (!fits_attend_vec(a) || q->left_out[RF_GPU_attend_vec]) {
         bool alone = per_kv == 1 || (uint64_t)a->n_rows * a->n_heads <= ATTEND_FEW;
         if (q->left_out[alone ? RF_GPU_attend_1 : RF_GPU_attend_4]) alone = !alone;
         k = alone ? RF_GPU_attend_1 : RF_GPU_attend_4;
@@ -150,6 +168,20 @@ typedef struct int_kernels {
     rf_gpu_kernel vec[4], one, tile[RF_TILE_SIZES];
 } int_kernels;
 
+/* NVIDIA's kernels for K formats of one layout and so many scales, with minima or without: for few
+ * activation rows, and for very many on Hopper. */
+typedef struct k_kernels {
+    uint32_t hi_bits, n_scales, with_m; /* lo_bits 4 */
+    rf_gpu_kernel few[RF_FEW_SIZES], wide;
+} k_kernels;
+
+#define K_KERNELS(hi, n_scales, with_m)                                              \
+    {                                                                                \
+        hi, n_scales, with_m, {RF_GPU_few_256_4##hi##_8, RF_GPU_few_256_4##hi##_16}, \
+            RF_GPU_wide_256_4##hi,                                                   \
+    }
+static const k_kernels k_layouts[] = {K_KERNELS(0, 8, 1), K_KERNELS(1, 8, 1), K_KERNELS(2, 16, 0)};
+
 #define INT_KERNELS(view, lo, hi)                                                           \
     {                                                                                       \
         view, lo, hi,                                                                       \
@@ -190,6 +222,7 @@ static uint32_t tiles_of(const rf_gpu_matmul_args *a, uint32_t rows) {
 typedef struct shape {
     rf_gpu_kernel kernel;
     uint32_t rows, cols, shared_bytes;
+    bool stretches_first; /* grid x counts stretches of activation rows, z the tiles */
 } shape;
 
 static bool is_amd(const rf_gpu_queue *q) { return strncmp(q->info.arch, "gfx", 3) == 0; }
@@ -201,7 +234,46 @@ static shape tile_of(const rf_gpu_queue *q, const rf_gpu_matmul_args *a, uint32_
     rf_tile_shape s = rf_tile_shape_of(size, is_amd(q));
     uint32_t rows = a->is_glu && s.m == 2 ? rf_tile_rows(s) / 2 : rf_tile_rows(s);
     return (shape){k->tile[size], rows, rf_tile_cols(s),
-                   rf_tile_shared_bytes(s, k->view, k->lo_bits, k->hi_bits)};
+                   rf_tile_shared_bytes(s, k->view, k->lo_bits, k->hi_bits), false};
+}
+
+static bool can_run(const rf_gpu_queue *q, rf_gpu_kernel k) {
+    return q->function[k] && !q->left_out[k];
+}
+
+/* NULL: the layout has none. */
+static const k_kernels *k_kernels_of(const rf_gpu_weight *w) {
+    for (size_t i = 0; i < RF_COUNT(k_layouts); i++) {
+        const k_kernels *k = &k_layouts[i];
+        if (w->form == RF_GPU_INT_256 && w->lo_bits == 4 && w->hi_bits == k->hi_bits &&
+            w->n_scales == k->n_scales && k->with_m == (w->m != NULL) && !w->d_f32)
+            return k;
+    }
+    return NULL;
+}
+
+/* Few rows on matrix units. */
+static bool few_shape(const rf_gpu_queue *q, const rf_gpu_matmul_args *a, uint32_t n_rows,
+                      shape *out) {
+    const k_kernels *k = k_kernels_of(&a->part[0].w);
+    if (!k || n_rows < FEW_MIN_ROWS || n_rows > FEW_MAX_ROWS) return false;
+    uint32_t size = n_rows > 8;
+    *out =
+        (shape){k->few[size], RF_GPU_TILE_ROWS, 8u << size, rf_few_shared_bytes(8u << size), false};
+    return can_run(q, k->few[size]) && out->shared_bytes <= q->info.lds_bytes;
+}
+
+/* Hopper's own kernel, where it has blocks for a quarter of the device. */
+static bool wide_shape(const rf_gpu_queue *q, const rf_gpu_matmul_args *a, uint32_t n_rows,
+                       uint32_t y, shape *out) {
+    const k_kernels *k = k_kernels_of(&a->part[0].w);
+    if (!k || n_rows < WIDE_MIN_ROWS) return false;
+    *out = (shape){k->wide, a->is_glu ? RF_WIDE_ROWS / 2 : RF_WIDE_ROWS, RF_WIDE_COLS,
+                   rf_wide_shared_bytes(k->hi_bits, k->n_scales, k->with_m), true};
+    uint32_t n_tiles = tiles_of(a, out->rows);
+    uint64_t n_blocks = (uint64_t)n_tiles * div_up(n_rows, out->cols) * y;
+    return can_run(q, k->wide) && n_tiles <= MAX_GRID_Y && 4 * n_blocks >= q->info.n_units &&
+           out->shared_bytes <= q->info.lds_bytes;
 }
 
 /* The largest tiles that fit the device and keep most of it busy. */
@@ -227,7 +299,7 @@ static shape sound_shape(const rf_gpu_queue *q, const rf_gpu_matmul_args *a, sha
     const int_kernels *k = int_kernels_of(&a->part[0].w);
     for (uint32_t i = 4; i-- > 0;) {
         if (!q->left_out[k->vec[i]])
-            return (shape){k->vec[i], i ? RF_GPU_TILE_ROWS : one_rows(a), 1u << i, 0};
+            return (shape){k->vec[i], i ? RF_GPU_TILE_ROWS : one_rows(a), 1u << i, 0, false};
     }
     for (uint32_t size = RF_TILE_SIZES; size-- > 0;) {
         shape tile = tile_of(q, a, size);
@@ -242,19 +314,21 @@ static shape shape_of(const rf_gpu_queue *q, const rf_gpu_matmul_args *a, uint32
     const rf_gpu_weight *w = &a->part[0].w;
     bool is_half = w->form == RF_GPU_F16 || w->form == RF_GPU_BF16;
     if (is_half && n_rows == 1 && w->cols % 8 == 0 && !q->left_out[RF_GPU_float_one])
-        return (shape){RF_GPU_float_one, FLOAT_ROWS, 1, 0};
-    if (w->form <= RF_GPU_BF16) return (shape){RF_GPU_mm_float, FLOAT_ROWS, FLOAT_NT, 0};
+        return (shape){RF_GPU_float_one, FLOAT_ROWS, 1, 0, false};
+    if (w->form <= RF_GPU_BF16) return (shape){RF_GPU_mm_float, FLOAT_ROWS, FLOAT_NT, 0, false};
+    shape s;
+    if (few_shape(q, a, n_rows, &s) || wide_shape(q, a, n_rows, y, &s)) return s;
     if (n_rows > (is_nvidia(q) ? VEC_MAX_ROWS_NVIDIA : VEC_MAX_ROWS))
         return tile_shape(q, a, n_rows, y);
     uint32_t n_tiles = tiles_of(a, one_rows(a)) * y;
     const int_kernels *k = int_kernels_of(w);
     if (n_rows == 1 && n_tiles <= ONE_MAX_TILES && !q->left_out[k->one])
-        return (shape){k->one, one_rows(a), 1, 0};
+        return (shape){k->one, one_rows(a), 1, 0, false};
     uint32_t log2_rows = 0;
     while (log2_rows < 3 && 1u << log2_rows < n_rows)
         log2_rows++;
     return (shape){k->vec[log2_rows], log2_rows ? RF_GPU_TILE_ROWS : one_rows(a), 1u << log2_rows,
-                   0};
+                   0, false};
 }
 
 /* One launch; n_rows: how many activation rows a matrix may meet, and as a rule meets; y: matrices
@@ -262,8 +336,9 @@ static shape shape_of(const rf_gpu_queue *q, const rf_gpu_matmul_args *a, uint32
 static void launch_product(rf_gpu_queue *q, const rf_gpu_matmul_args *a, uint32_t n_rows,
                            uint32_t usual, uint32_t y) {
     shape s = sound_shape(q, a, shape_of(q, a, usual, y));
-    put_shared(q, s.kernel, (rf_gpu_grid){tiles_of(a, s.rows), y, div_up(n_rows, s.cols)},
-               is_amd(q) ? 0 : s.shared_bytes, a, sizeof *a);
+    rf_gpu_grid grid = {tiles_of(a, s.rows), y, div_up(n_rows, s.cols)};
+    if (s.stretches_first) grid = (rf_gpu_grid){grid.z, y, grid.x};
+    put_shared(q, s.kernel, grid, is_amd(q) ? 0 : s.shared_bytes, a, sizeof *a);
 }
 
 static void launch_group(rf_gpu_queue *q, const rf_gpu_matmul_args *a) {
@@ -294,12 +369,24 @@ static bool layout_goes_on(const rf_gpu_queue *q, rf_gpu_kernel k) {
     return false;
 }
 
+/* Kernels of all GPUs do the work of one that NVIDIA's have besides. */
+static bool is_besides(rf_gpu_kernel k) {
+    for (size_t i = 0; i < RF_COUNT(k_layouts); i++) {
+        for (size_t j = 0; j < RF_FEW_SIZES; j++)
+            if (k == k_layouts[i].few[j]) return true;
+        if (k == k_layouts[i].wide) return true;
+    }
+    return false;
+}
+
 bool rf_gpu_has_substitute(const rf_gpu_queue *q, rf_gpu_kernel k) {
     bool attends = !q->left_out[RF_GPU_attend_1] || !q->left_out[RF_GPU_attend_4];
-    if (k == RF_GPU_attend_1 || k == RF_GPU_attend_4 || k == RF_GPU_attend_vec) return attends;
+    if (k == RF_GPU_attend_1 || k == RF_GPU_attend_4 || k == RF_GPU_attend_vec ||
+        k == RF_GPU_attend_rows)
+        return attends;
     if (k == RF_GPU_float_one) return !q->left_out[RF_GPU_mm_float];
     if (k == RF_GPU_best_groups || k == RF_GPU_best_rows) return true; /* the rows themselves */
-    return k == RF_GPU_lists || k == RF_GPU_attend_fold || layout_goes_on(q, k);
+    return is_besides(k) || k == RF_GPU_lists || k == RF_GPU_attend_fold || layout_goes_on(q, k);
 }
 
 void rf_gpu_op_matmul(rf_gpu_queue *q, const rf_gpu_matmul_args *a) {

@@ -144,6 +144,7 @@ static void run_attend(const rf_exec *x, rf_gpu_queue *q, rf_gpu_attend_args *a,
     a->batch = batch_on_device(x);
     if (a->pattern != RF_ATTN_CUSTOM) a->batch.mask = NULL;
     a->max_kv_len = x->shape.max_kv_len;
+    a->n_seqs = x->shape.n_seqs;
     a->parts_bytes = x->parts_bytes;
     rf_gpu_op_attend(q, a);
 }

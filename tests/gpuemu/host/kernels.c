@@ -9,11 +9,15 @@
         memcpy(&a, p, sizeof a);            \
         rf_##name(a);                       \
     }
+#define X_NVIDIA(name, args, block)
+#define X_HOPPER(name, args, block)
 #include "backend/gpu/kernels.def"
 #undef X
 
 static const rf_host_kernel table[] = {
 #define X(name, args, block) {"rf_" #name, run_##name, sizeof(args)},
+#define X_NVIDIA(name, args, block)
+#define X_HOPPER(name, args, block)
 #include "backend/gpu/kernels.def"
 #undef X
 };

@@ -11,14 +11,15 @@ typedef struct mm_share {
     const uint32_t *items; /* EXPERTS with lists: the plane's items */
 } mm_share;
 
-/* grid x: tiles of tile_rows weight rows over all parts; y: planes, or items of a route without
- * lists; z: stretches of nt activation rows. */
-RF_DEVICE mm_share share_of(const rf_gpu_matmul_args *a, uint32_t tile_rows, uint32_t nt) {
+/* tile: of tile_rows weight rows, counted over all parts; stretch: of nt activation rows; grid y:
+ * planes, or items of a route without lists. */
+RF_DEVICE mm_share share_at(const rf_gpu_matmul_args *a, uint32_t tile_rows, uint32_t nt,
+                            uint32_t tile, uint32_t stretch) {
     mm_share s;
     const uint32_t y = rf_bid_y();
     uint32_t n_rows = a->n_rows;
     s.p = a->part[0];
-    s.tile = rf_bid_x();
+    s.tile = tile;
     if (!a->is_glu && a->n_parts > 1) {
         const uint32_t n0 = rf_div_up(a->part[0].w.rows, tile_rows);
         const uint32_t n1 = n0 + rf_div_up(a->part[1].w.rows, tile_rows);
@@ -31,7 +32,7 @@ RF_DEVICE mm_share share_of(const rf_gpu_matmul_args *a, uint32_t tile_rows, uin
         }
     }
     s.plane = a->mode == RF_GPU_MM_PLAIN ? 0 : y;
-    s.first = rf_bid_z() * nt;
+    s.first = stretch * nt;
     s.items = 0;
     if (a->mode == RF_GPU_MM_EXPERTS) {
         if (a->lists) {
@@ -45,6 +46,11 @@ RF_DEVICE mm_share share_of(const rf_gpu_matmul_args *a, uint32_t tile_rows, uin
     }
     s.n = s.first < n_rows ? rf_min_u32(n_rows - s.first, nt) : 0;
     return s;
+}
+
+/* Grid x: tiles; z: stretches. */
+RF_DEVICE mm_share share_of(const rf_gpu_matmul_args *a, uint32_t tile_rows, uint32_t nt) {
+    return share_at(a, tile_rows, nt, rf_bid_x(), rf_bid_z());
 }
 
 /* The row of dst of number i of the share; beyond the last it is the last. */

@@ -15,6 +15,9 @@
 #define RF_AMD 1
 #elif defined(__CUDA__)
 #define RF_NVIDIA 1
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+#define RF_HOPPER 1 /* sm_90a: what later GPUs do not have either */
+#endif
 #endif
 
 #if defined(RF_AMD) || defined(RF_NVIDIA)

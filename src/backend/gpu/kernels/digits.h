@@ -1,0 +1,107 @@
+/* digits.h - K formats' weights times their scales as two digits of eight bits, so that matrix units
+ * sum all 256 columns of a group exactly with no scale in between.
+ *
+ * Unsigned weights of up to 5 bits with scales of 6 bits: the digits are those of the scale, three bits
+ * each, times the weight.  Weights of 6 bits less 32 with signed scales: those of the product, the upper
+ * one signed, the lower one of seven bits and twice itself.  A minimum times a sum is a whole number
+ * below 2^24, which f16 products summed in f32 give exactly. */
+#pragma once
+#include "backend/gpu/kernels/mm.h"
+
+#if defined(RF_NVIDIA)
+/* Four weights of each of a chunk's halves, one per byte; lo, hi: where the row's chunk lies; t: which
+ * four. */
+RF_DEVICE void digit_words(uint32_t lo, rf_u2 hi, int hi_bits, uint32_t t, uint32_t *first,
+                           uint32_t *second) {
+    *first = lo & 0x0f0f0f0fu;
+    *second = lo >> 4 & 0x0f0f0f0fu;
+    if (hi_bits == 2) {
+        *first |= (hi.v[0] >> 2 * t & 0x03030303u) << 4;
+        *second |= (hi.v[1] >> 2 * t & 0x03030303u) << 4;
+    } else if (hi_bits == 1) {
+        *first |= (hi.v[0] >> t & 0x01010101u) << 4;
+        *second |= (hi.v[0] >> (4 + t) & 0x01010101u) << 4;
+    }
+}
+
+/* The high bits of a row's chunk, number n of all. */
+RF_DEVICE rf_u2 digit_high_bits(const void *hi, int hi_bits, uint64_t n) {
+    rf_u2 h = {{0, 0}};
+    if (hi_bits == 2) h = ((const rf_u2 *)hi)[n];
+    if (hi_bits == 1) h.v[0] = ((const uint32_t *)hi)[n];
+    return h;
+}
+
+/* Four weights times two of their scale, less 32 before, in lanes of sixteen bits with 2^15 added, so
+ * that none borrows from the next. */
+typedef struct digit_lanes {
+    uint32_t even, odd;
+} digit_lanes;
+RF_DEVICE digit_lanes digit_products(uint32_t w, int32_t scale) {
+    const uint32_t twice = 2 * (uint32_t)scale, start = 0x80008000u - 0x00200020u * twice;
+    const digit_lanes l = {(w & 0x00ff00ffu) * twice + start,
+                           (w >> 8 & 0x00ff00ffu) * twice + start};
+    return l;
+}
+RF_DEVICE uint32_t digit_upper(digit_lanes l) {
+    uint32_t out;
+    asm("prmt.b32 %0, %1, %2, 0x7351;" : "=r"(out) : "r"(l.even), "r"(l.odd));
+    return out ^ 0x80808080u;
+}
+RF_DEVICE uint32_t digit_lower(digit_lanes l) {
+    uint32_t out;
+    asm("prmt.b32 %0, %1, %2, 0x6240;" : "=r"(out) : "r"(l.even), "r"(l.odd));
+    return out;
+}
+
+/* Digits of the product where weights have 6 bits, else of the scale. */
+#define DIGIT_OF_PRODUCT(hi_bits) ((hi_bits) == 2)
+
+/* One digit of four weights w with their scale's byte. */
+RF_DEVICE uint32_t digit_of(uint32_t w, uint32_t scale, int hi_bits, int is_upper) {
+    if (DIGIT_OF_PRODUCT(hi_bits)) {
+        const digit_lanes l = digit_products(w, (int8_t)scale);
+        return is_upper ? digit_upper(l) : digit_lower(l);
+    }
+    return w * ((is_upper ? scale >> 3 : scale) & 7);
+}
+
+/* What the sum of the upper digits is multiplied by, as a power of two, before the lower ones join it;
+ * and the group's integer, of which that is once or twice. */
+#define DIGIT_SHIFT(hi_bits) (DIGIT_OF_PRODUCT(hi_bits) ? 8 : 3)
+RF_DEVICE int32_t digit_total(int32_t sum, int hi_bits) {
+    return DIGIT_OF_PRODUCT(hi_bits) ? sum >> 1 : sum;
+}
+
+/* Number number of the scales, which are one per 32 columns (8 bytes) or per 16. */
+RF_DEVICE uint32_t digit_byte(const rf_u4 *s, uint32_t number) {
+    return s->v[number / 4] >> 8 * (number % 4) & 0xffu;
+}
+
+/* Minima and sums -------------------------------------------------------------------------------*/
+
+RF_DEVICE uint32_t digit_two_mins(const int8_t *p) {
+    return (uint32_t)rf_f16_of((float)p[0]) | (uint32_t)rf_f16_of((float)p[1]) << 16;
+}
+
+/* Two sums of 32 from four of sixteen, each as a multiple of 64 and the rest: words of either. */
+RF_DEVICE rf_u2 digit_two_sums(rf_u4 sum) {
+    rf_u2 out = {{0, 0}};
+    RF_UNROLL
+    for (int j = 0; j < 2; j++) {
+        const int32_t s = (int32_t)(sum.v[2 * j] + sum.v[2 * j + 1]);
+        out.v[0] |= (uint32_t)rf_f16_of((float)(s & ~63)) << 16 * j;
+        out.v[1] |= (uint32_t)rf_f16_of((float)(s & 63)) << 16 * j;
+    }
+    return out;
+}
+
+/* Sum of min * sum over the eight of a group for the outputs of a square of 16 rows by 8 activation
+ * rows; a thread has two minima of rows g and g + 8 and two sums of activation row g. */
+RF_DEVICE void digit_multiply_mins(float c[4], const uint32_t mins[2], rf_u2 sums) {
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%4,%5}, {%6,%7}, "
+        "{%8,%8,%8,%8};"
+        : "=f"(c[0]), "=f"(c[1]), "=f"(c[2]), "=f"(c[3])
+        : "r"(mins[0]), "r"(mins[1]), "r"(sums.v[0]), "r"(sums.v[1]), "f"(0.0f));
+}
+#endif

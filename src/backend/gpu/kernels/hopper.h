@@ -1,0 +1,87 @@
+/* hopper.h - what only Hopper's matrix units have (sm_90a): products of whole groups of four warps,
+ * which run while the threads go on, and barriers in shared memory.
+ *
+ * A product's left side is 64 rows by 32 bytes in registers: the words of mma.sync's squares, sixteen
+ * rows per warp.  Its right side is 128 rows in shared memory, [2 panels][128 rows][128 bytes], whose
+ * pieces of 16 bytes lie at their number xor the row's (mod 8).  Results are as mma.sync's. */
+#pragma once
+#include "backend/gpu/kernels/port.h"
+
+#if defined(RF_HOPPER)
+/* Barriers: complete when n threads have arrived; parity: of the number of times before. */
+RF_DEVICE void hopper_barrier_init(uint64_t *b, uint32_t n) {
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(rf_shared_at(b)), "r"(n)
+                 : "memory");
+}
+RF_DEVICE void hopper_arrive(uint64_t *b) {
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(rf_shared_at(b)) : "memory");
+}
+RF_DEVICE void hopper_await(uint64_t *b, uint32_t parity) {
+    asm volatile("{\n"
+                 ".reg .pred p;\n"
+                 "AGAIN:\n"
+                 "mbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1;\n"
+                 "@!p bra AGAIN;\n"
+                 "}" ::"r"(rf_shared_at(b)),
+                 "r"(parity)
+                 : "memory");
+}
+
+/* Waits for the first n threads of the block. */
+RF_DEVICE void hopper_sync_some(uint32_t n) { asm volatile("bar.sync 1, %0;" ::"r"(n) : "memory"); }
+
+/* What this thread wrote to shared memory may be read by the matrix units. */
+RF_DEVICE void hopper_publish(void) { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+
+/* Registers of a thread from here on, which the four warps of a group give back or take. */
+RF_DEVICE void hopper_40_registers(void) { asm volatile("setmaxnreg.dec.sync.aligned.u32 40;"); }
+RF_DEVICE void hopper_232_registers(void) { asm volatile("setmaxnreg.inc.sync.aligned.u32 232;"); }
+
+/* The right side: a chunk of 32 bytes of all rows. */
+RF_DEVICE uint64_t hopper_chunk(uint32_t shared_at, uint32_t chunk) {
+    const uint32_t at = shared_at + chunk / 4 * 128 * 128 + chunk % 4 * 32;
+    return (uint64_t)1 << 62 | (uint64_t)(1024 / 16) << 32 | (uint64_t)1 << 16 |
+           (at & 0x3ffffu) >> 4;
+}
+
+#define HOPPER_8(c, i)                                                                          \
+    "+r"(c[i]), "+r"(c[i + 1]), "+r"(c[i + 2]), "+r"(c[i + 3]), "+r"(c[i + 4]), "+r"(c[i + 5]), \
+        "+r"(c[i + 6]), "+r"(c[i + 7])
+#define HOPPER_32(c) HOPPER_8(c, 0), HOPPER_8(c, 8), HOPPER_8(c, 16), HOPPER_8(c, 24)
+#define HOPPER_64(c) \
+    HOPPER_32(c), HOPPER_8(c, 32), HOPPER_8(c, 40), HOPPER_8(c, 48), HOPPER_8(c, 56)
+#define HOPPER_MULTIPLY(kind)                                                           \
+    "{\n"                                                                               \
+    ".reg .pred p;\n"                                                                   \
+    "setp.ne.b32 p, %69, 0;\n"                                                          \
+    "wgmma.mma_async.sync.aligned.m64n128k32.s32." kind ".s8 "                          \
+    "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "           \
+    "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "  \
+    "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "  \
+    "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, " \
+    "{%64, %65, %66, %67}, %68, p;\n"                                                   \
+    "}"
+/* Keeps the compiler from moving what it does with c across this place. */
+RF_DEVICE void hopper_hold(int32_t c[64]) { asm volatile("" : HOPPER_64(c)::"memory"); }
+
+/* What the threads did with their registers is seen by products begun afterwards. */
+RF_DEVICE void hopper_begin(void) { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+/* Begins c = w x, or with is_more c += w x; w is of unsigned or signed bytes. */
+#define HOPPER_BEGIN(text, results)                                                 \
+    asm volatile(text:results                                                       \
+                 : "r"(w[0]), "r"(w[1]), "r"(w[2]), "r"(w[3]), "l"(x), "r"(is_more) \
+                 : "memory")
+RF_DEVICE void hopper_multiply(int32_t c[64], const uint32_t w[4], uint64_t x, int is_unsigned,
+                               int is_more) {
+    if (is_unsigned)
+        HOPPER_BEGIN(HOPPER_MULTIPLY("u8"), HOPPER_64(c));
+    else
+        HOPPER_BEGIN(HOPPER_MULTIPLY("s8"), HOPPER_64(c));
+}
+RF_DEVICE void hopper_end(void) { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+/* Until all products but those of the last n ends are done, n 0 or 1. */
+RF_DEVICE void hopper_wait_but(int n) {
+    if (n == 0) asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+    if (n == 1) asm volatile("wgmma.wait_group.sync.aligned 1;" ::: "memory");
+}
+#endif
