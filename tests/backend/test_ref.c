@@ -378,13 +378,13 @@ static void test_refusals(void **state) {
     assert_int_equal(rf_plan_build(&p, &tiny.m, NULL, &e), RF_OK);
     (void)rf_alloc_count();
     assert_int_equal(ops->open(&b, &(rf_backend_opts){0}, &e), RF_OK);
-    rf_limits l = {4, 1, 4, 2, RF_DT_Q4_1, RF_DT_F16};
+    rf_limits l = {4, 1, 4, 2, RF_DT_Q4_1, RF_DT_F16, 0};
     assert_int_equal(ops->compile(&x, b, p, &l, &e), RF_EUNSUPPORTED);
     assert_non_null(strstr(e.text, "Q4_1"));
-    l = (rf_limits){0, 1, 4, 2, RF_DT_F32, RF_DT_F32};
+    l = (rf_limits){0, 1, 4, 2, RF_DT_F32, RF_DT_F32, 0};
     e = (rf_error){0};
     assert_int_equal(ops->compile(&x, b, p, &l, &e), RF_EARG);
-    l = (rf_limits){4, 1, 4, UINT32_MAX, RF_DT_F32, RF_DT_F32};
+    l = (rf_limits){4, 1, 4, UINT32_MAX, RF_DT_F32, RF_DT_F32, 0};
     tiny.m.n_layers = UINT32_MAX; /* a cache beyond what a size_t counts: refused, not wrapped */
     e = (rf_error){0};
     assert_int_equal(ops->compile(&x, b, p, &l, &e), RF_ENOMEM);
