@@ -239,7 +239,6 @@ static uint32_t *upload_numbers(const uint32_t *from, size_t n) {
 /* The last T positions of one sequence, or T sequences of kv_len each. */
 static attend_run attend_open(uint32_t T, uint32_t kv_len, bool one_sequence) {
     uint32_t n_blocks = kv_len / RF_KV_BLOCK;
-    attend_run r = {.T = T, .kv_len = kv_len, .n_seqs = one_sequence ? 1 : T};
     size_t n_table = (size_t)T * n_blocks;
     uint32_t *pos = rf_alloc(T, 4), *seq = rf_alloc(T, 4), *lens = rf_alloc(T, 4);
     uint32_t *table = rf_alloc(n_table, 4);
@@ -252,6 +251,7 @@ static attend_run attend_open(uint32_t T, uint32_t kv_len, bool one_sequence) {
         table[i] = (uint32_t)i % (one_sequence ? n_blocks : T * n_blocks);
     attend_run r = {.T = T,
                     .kv_len = kv_len,
+                    .n_seqs = one_sequence ? 1 : T,
                     .pos = upload_numbers(pos, T),
                     .row_seq = upload_numbers(seq, T),
                     .lens = upload_numbers(lens, T),
