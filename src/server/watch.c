@@ -24,6 +24,7 @@ typedef struct entry {
     uint32_t generation; /* 0: not in use */
     rf_watch_phase phase;
     uint64_t since_us; /* when the phase began */
+    bool served;       /* a request over it has begun before */
     bool left;         /* the client will send no more */
     rf_outbox *outbox; /* one reference, in phase BUSY */
 } entry;
@@ -44,21 +45,22 @@ static entry *find(rf_watch *g, int fd) {
     return &g->entries[fd];
 }
 
-/* Bytes came to a connection that was idle when they were seen: a request begins, whose first line may
- * never end. */
-static void note_bytes(entry *t, uint64_t seen_us) {
-    if (t->phase != RF_WATCH_IDLE || t->since_us > seen_us) return;
+/* Bytes came to a connection that is idle: a request begins, whose first line may never end.  If it became
+ * idle during the wait that brought the event, they may be those of the request that has ended meanwhile:
+ * the next bytes tell, and until then the limit of idle ones holds. */
+static void note_bytes(entry *t, uint64_t waited_from_us) {
+    if (t->phase != RF_WATCH_IDLE || (t->served && t->since_us >= waited_from_us)) return;
     t->phase = RF_WATCH_READING;
-    t->since_us = seen_us;
+    t->since_us = rf_time_us();
 }
 
 /* What an event says.  Returns the outbox, referenced, of a client that has left; else NULL. */
-static rf_outbox *note(rf_watch *g, const struct epoll_event *event, uint64_t seen_us) {
+static rf_outbox *note(rf_watch *g, const struct epoll_event *event, uint64_t waited_from_us) {
     pthread_mutex_lock(&g->lock);
     entry *t = find(g, (int)(uint32_t)event->data.u64);
     rf_outbox *o = NULL;
     if (t && t->generation == event->data.u64 >> 32) {
-        if (event->events & EPOLLIN) note_bytes(t, seen_us);
+        if (event->events & EPOLLIN) note_bytes(t, waited_from_us);
         t->left = t->left || (event->events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0;
         if (t->left && t->outbox) o = rf_outbox_keep(t->outbox);
     }
@@ -84,14 +86,15 @@ static void *run(void *user) {
     struct epoll_event events[MAX_EVENTS];
     uint64_t ticked = rf_time_us();
     for (;;) {
+        uint64_t waited_from = rf_time_us();
         int n = epoll_wait(g->epoll, events, MAX_EVENTS, TICK_MS);
-        uint64_t now = rf_time_us();
         for (int i = 0; i < n; i++) {
             if (events[i].data.u64 == UINT64_MAX) return NULL;
-            rf_outbox *o = note(g, &events[i], now);
+            rf_outbox *o = note(g, &events[i], waited_from);
             if (o) rf_outbox_leave(o);
             rf_outbox_drop(o);
         }
+        uint64_t now = rf_time_us();
         if (now - ticked < TICK_MS * 1000u) continue;
         ticked = now;
         shut_late_ones(g);
@@ -188,6 +191,7 @@ void rf_watch_set(rf_watch *g, int fd, rf_watch_phase phase, rf_outbox *o) {
         bool goes_on = phase == RF_WATCH_READING && t->phase == phase;
         if (!goes_on) t->since_us = rf_time_us();
         t->phase = phase;
+        t->served = true;
         t->outbox = o ? rf_outbox_keep(o) : NULL;
     }
     pthread_mutex_unlock(&g->lock);
