@@ -46,6 +46,12 @@ void rf_bind_short_conv(rf_binder *b, uint32_t il, rf_layer *l);
 /* h [T][n_embd] after the norm -> [T][n_embd], what wo reads. */
 rf_val rf_emit_short_conv(rf_plan *p, const rf_layer *l, rf_val h);
 
+/* Heads that each keep a matrix, several to a group: both kinds below name their sizes alike. */
+typedef struct rf_matrix_heads {
+    uint32_t n_groups, n_heads, rows, columns;
+} rf_matrix_heads;
+rf_matrix_heads rf_bind_matrix_heads(rf_binder *b);
+
 /* Mamba-2 mixers (mamba.c), in layers of b->keeps_state: l->mamba and wo. */
 void rf_bind_mamba(rf_binder *b, uint32_t il, rf_layer *l);
 /* h [T][n_embd] after the norm -> [T][columns of wo]. */

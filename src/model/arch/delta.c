@@ -18,28 +18,6 @@ void rf_bind_recurrent_layers(rf_binder *b) {
     }
 }
 
-static void bind_sizes(rf_binder *b, rf_delta_net *d) {
-    const char *arch = b->m->arch->name;
-    d->n_k = rf_bind_u32(b, "ssm.group_count", 0, RF_MAX_HEADS);
-    d->n_v = rf_bind_u32(b, "ssm.time_step_rank", 0, RF_MAX_HEADS);
-    d->head_dim = rf_bind_u32(b, "ssm.state_size", 0, RF_MAX_HEAD_DIM);
-    uint32_t inner = rf_bind_u32(b, "ssm.inner_size", 0, RF_MAX_HEADS * RF_MAX_HEAD_DIM);
-    if (b->status != RF_OK) return;
-    d->value_dim = inner / d->n_v;
-    if (d->n_v % d->n_k != 0)
-        rf_bind_fail(
-            b, RF_EFORMAT,
-            "%s.ssm.time_step_rank is %u and %s.ssm.group_count is %u; expected a multiple "
-            "of it",
-            arch, d->n_v, arch, d->n_k);
-    else if (inner % d->n_v != 0 || d->value_dim > RF_MAX_HEAD_DIM)
-        rf_bind_fail(
-            b, RF_EFORMAT,
-            "%s.ssm.inner_size is %u and %s.ssm.time_step_rank is %u; expected a multiple, "
-            "heads of at most %d",
-            arch, inner, arch, d->n_v, RF_MAX_HEAD_DIM);
-}
-
 void rf_bind_delta_net(rf_binder *b, uint32_t il, rf_layer *l) {
     rf_model *m = b->m;
     rf_delta_net *d = rf_arena_alloc(m->arena, 1, sizeof *d);
@@ -47,7 +25,11 @@ void rf_bind_delta_net(rf_binder *b, uint32_t il, rf_layer *l) {
         b->status = rf_fail_nomem(b->e, sizeof *d);
         return;
     }
-    bind_sizes(b, d);
+    const rf_matrix_heads sizes = rf_bind_matrix_heads(b);
+    d->n_k = sizes.n_groups;
+    d->n_v = sizes.n_heads;
+    d->head_dim = sizes.rows;
+    d->value_dim = sizes.columns;
     uint32_t n = m->n_embd, n_values = d->n_v * d->value_dim;
     uint32_t n_qkv = 2 * d->n_k * d->head_dim + n_values;
     uint32_t n_taps = rf_bind_u32(b, "ssm.conv_kernel", 0, RF_MAX_TAPS);

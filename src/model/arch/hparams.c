@@ -282,3 +282,26 @@ void rf_bind_patterns(rf_binder *b) {
             l->pattern = (rf_attn_pattern){.kind = RF_ATTN_LOCAL, .window = w.width};
     }
 }
+
+rf_matrix_heads rf_bind_matrix_heads(rf_binder *b) {
+    const char *arch = b->m->arch->name;
+    rf_matrix_heads h = {.n_groups = rf_bind_u32(b, "ssm.group_count", 0, RF_MAX_HEADS),
+                         .n_heads = rf_bind_u32(b, "ssm.time_step_rank", 0, RF_MAX_HEADS),
+                         .rows = rf_bind_u32(b, "ssm.state_size", 0, RF_MAX_HEAD_DIM)};
+    uint32_t inner = rf_bind_u32(b, "ssm.inner_size", 0, RF_MAX_HEADS * RF_MAX_HEAD_DIM);
+    if (b->status != RF_OK) return h;
+    h.columns = inner / h.n_heads;
+    if (h.n_heads % h.n_groups != 0)
+        rf_bind_fail(
+            b, RF_EFORMAT,
+            "%s.ssm.time_step_rank is %u and %s.ssm.group_count is %u; expected a multiple "
+            "of it",
+            arch, h.n_heads, arch, h.n_groups);
+    else if (inner % h.n_heads != 0 || h.columns > RF_MAX_HEAD_DIM)
+        rf_bind_fail(
+            b, RF_EFORMAT,
+            "%s.ssm.inner_size is %u and %s.ssm.time_step_rank is %u; expected a multiple, "
+            "heads of at most %d",
+            arch, inner, arch, h.n_heads, RF_MAX_HEAD_DIM);
+    return h;
+}

@@ -5,28 +5,6 @@
  * and normed.  The way out (wo) is the decoder's. */
 #include "model/arch/arch.h"
 
-static void bind_sizes(rf_binder *b, rf_mamba *m) {
-    const char *arch = b->m->arch->name;
-    m->n_groups = rf_bind_u32(b, "ssm.group_count", 0, RF_MAX_HEADS);
-    m->n_heads = rf_bind_u32(b, "ssm.time_step_rank", 0, RF_MAX_HEADS);
-    m->state = rf_bind_u32(b, "ssm.state_size", 0, RF_MAX_HEAD_DIM);
-    uint32_t inner = rf_bind_u32(b, "ssm.inner_size", 0, RF_MAX_HEADS * RF_MAX_HEAD_DIM);
-    if (b->status != RF_OK) return;
-    m->value_dim = inner / m->n_heads;
-    if (m->n_heads % m->n_groups != 0)
-        rf_bind_fail(
-            b, RF_EFORMAT,
-            "%s.ssm.time_step_rank is %u and %s.ssm.group_count is %u; expected a multiple "
-            "of it",
-            arch, m->n_heads, arch, m->n_groups);
-    else if (inner % m->n_heads != 0 || m->value_dim > RF_MAX_HEAD_DIM)
-        rf_bind_fail(
-            b, RF_EFORMAT,
-            "%s.ssm.inner_size is %u and %s.ssm.time_step_rank is %u; expected a multiple, "
-            "heads of at most %d",
-            arch, inner, arch, m->n_heads, RF_MAX_HEAD_DIM);
-}
-
 static void bind_projections(rf_binder *b, uint32_t il, rf_mamba *m, uint32_t inner) {
     uint32_t n_xbc = inner + 2 * m->n_groups * m->state;
     const rf_tensor *in = rf_bind_tensor(b, RF_NEED, inner + n_xbc + m->n_heads, b->m->n_embd,
@@ -45,7 +23,11 @@ void rf_bind_mamba(rf_binder *b, uint32_t il, rf_layer *l) {
         b->status = rf_fail_nomem(b->e, sizeof *m);
         return;
     }
-    bind_sizes(b, m);
+    const rf_matrix_heads sizes = rf_bind_matrix_heads(b);
+    m->n_groups = sizes.n_groups;
+    m->n_heads = sizes.n_heads;
+    m->state = sizes.rows;
+    m->value_dim = sizes.columns;
     if (b->status != RF_OK) return;
     uint32_t n = m->n_heads, inner = n * m->value_dim;
     bind_projections(b, il, m, inner);
