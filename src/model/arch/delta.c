@@ -13,7 +13,7 @@ void rf_bind_recurrent_layers(rf_binder *b) {
     bool each = rf_bind_layers_u32(b, "attention.recurrent_layers", 1, flag);
     if (!each) every = rf_bind_u32(b, "full_attention_interval", every, RF_MAX_LAYERS);
     for (uint32_t il = 0; il < m->n_layers && b->status == RF_OK; il++) {
-        b->keeps_state[il] = each ? flag[il] : (il + 1) % every != 0;
+        b->keeps_state[il] = each ? flag[il] != 0 : (il + 1) % every != 0;
         m->recurrent = m->recurrent || b->keeps_state[il];
     }
 }

@@ -1,0 +1,387 @@
+/* step.c - one step of the engine: requests start, wait and end, the running ones become a batch, and
+ * what the backend makes of it becomes their next tokens. */
+#include <string.h>
+
+#include "base/log.h"
+#include "engine/engine.h"
+
+void rf_engine_note_free(rf_engine *en) {
+    rf_kv_stats stats;
+    rf_kv_get_stats(en->kv, &stats);
+    atomic_store(&en->kv_free, stats.n_free);
+    pthread_mutex_lock(&en->lock);
+    en->kv_stats = stats;
+    en->swap_seen = en->swap;
+    pthread_mutex_unlock(&en->lock);
+}
+
+/* Takes the request off the list, gives its blocks back and tells its owner. */
+static void finish(rf_engine *en, rf_request *r, rf_finish why, const char *error) {
+    pthread_mutex_lock(&en->lock);
+    rf_request **at = &en->first;
+    while (*at != r)
+        at = &(*at)->next;
+    *at = r->next;
+    rf_fair_leave(&en->fair, r->ticket);
+    pthread_mutex_unlock(&en->lock);
+    rf_kv_release(en->kv, &r->kv);
+    if (en->states) rf_states_give(en->states, &r->st);
+    rf_swap_drop(&en->swap, &r->swapped);
+    rf_spec_forget(en->spec, r);
+    rf_engine_note_free(en);
+    rf_request_end(r, why, error);
+    rf_request_free(r);
+}
+
+/* The first request of the list that is cancelled or late, or NULL. */
+static rf_request *find_over(rf_engine *en, uint64_t now_us) {
+    pthread_mutex_lock(&en->lock);
+    rf_request *r = en->first;
+    while (r && !atomic_load(&r->cancelled) && now_us < r->deadline_us)
+        r = r->next;
+    pthread_mutex_unlock(&en->lock);
+    return r;
+}
+
+static rf_sched_pool pool_of(const rf_engine *en) {
+    rf_kv_stats stats;
+    rf_kv_get_stats(en->kv, &stats);
+    return (rf_sched_pool){.block_tokens = RF_KV_BLOCK, .n_free = stats.n_free};
+}
+
+static rf_sched_seq sched_of(const rf_request *r) {
+    return (rf_sched_seq){.n_tokens = (uint32_t)r->tokens.len,
+                          .n_done = r->n_done,
+                          .n_most = r->max_total,
+                          .n_blocks = r->kv.n_blocks,
+                          .n_whole = r->n_done < r->n_prefix ? r->n_prefix - r->n_done : 0,
+                          .n_stop = rf_states_to_mark(&r->st, r->n_done)};
+}
+
+/* Moves the request that is to start next from behind *at to *at; none before it waits to start. */
+static void bring_next(rf_engine *en, rf_request **at) {
+    rf_request **best = at;
+    for (rf_request **i = at; *i; i = &(*i)->next)
+        if (rf_fair_before(&en->fair, (*i)->ticket, (*best)->ticket)) best = i;
+    rf_request *r = *best;
+    *best = r->next;
+    r->next = *at;
+    *at = r;
+}
+
+/* A request whose model keeps states goes on from the last snapshot within the blocks found for it.  It
+ * leaves one behind them, where prompts part, and one behind its prompt's last full block. */
+static void find_state(rf_engine *en, rf_request *r) {
+    uint32_t n = r->kv.n_blocks;
+    rf_states_take(en->states, &r->st);
+    r->st.mark[0] = r->n_done;
+    r->st.mark[1] = ((uint32_t)r->tokens.len - 1) / RF_KV_BLOCK * RF_KV_BLOCK;
+    while (n > 0 && r->st.from == RF_NO_STATE)
+        r->st.from = rf_states_find(en->states, rf_kv_name(en->kv, &r->kv, --n));
+    r->n_done = r->st.from == RF_NO_STATE ? 0 : (n + 1) * RF_KV_BLOCK;
+    rf_kv_unmatch(en->kv, &r->kv, r->n_done);
+}
+
+/* The copy of what find_state found; where it fails, all is computed. */
+static void take_state(rf_engine *en, rf_request *r) {
+    if (en->ops->state_copy(en->exec, r->st.from, r->st.slot) != RF_OK) {
+        rf_kv_trim(en->kv, &r->kv, 0);
+        r->n_done = 0;
+    }
+    r->st.from = RF_NO_STATE;
+}
+
+/* A snapshot of the request's state, if its tokens end with a full block. */
+static void keep_state(rf_engine *en, rf_request *r) {
+    if (r->n_done == 0 || r->n_done % RF_KV_BLOCK != 0) return;
+    uint64_t name = rf_kv_name(en->kv, &r->kv, r->n_done / RF_KV_BLOCK - 1);
+    uint32_t to = rf_states_keep(en->states, &r->st, name, r->n_done);
+    if (to != RF_NO_STATE && en->ops->state_copy(en->exec, r->st.slot, to) != RF_OK)
+        rf_states_forget(en->states, name);
+}
+
+/* Adds a request, new or preempted before, to the running ones.  RF_EFULL: there is no room yet. */
+static rf_status start(rf_engine *en, rf_request *r) {
+    rf_sched_seq next = sched_of(r);
+    if (!en->states) /* else shared blocks may have to be computed once more */
+        next.n_blocks = rf_kv_shared(en->kv, r->kv.salt, r->tokens.p, next.n_tokens);
+    if (!rf_sched_may_start(en->a.sched, en->n_running, &next, pool_of(en))) return RF_EFULL;
+    RF_TRY(rf_kv_match(en->kv, &r->kv, r->tokens.p, next.n_tokens, &r->n_done));
+    if (en->states) find_state(en, r);
+    if (r->start_us == 0) {
+        r->n_cached = r->n_done;
+        r->start_us = rf_time_us();
+        rf_fair_start(&en->fair, r->ticket, r->n_prompt - r->n_cached);
+    }
+    r->running = true;
+    return RF_OK;
+}
+
+/* Lists the running requests, in order of their start, starting waiting ones while there is room.
+ * Strictly in order: a long request whose turn it is is not overtaken for ever by short ones.
+ * Returns a request that can never start for lack of memory, or NULL. */
+static rf_request *admit(rf_engine *en) {
+    rf_status s = RF_OK;
+    rf_request **at;
+    en->n_running = 0;
+    pthread_mutex_lock(&en->lock);
+    for (at = &en->first; *at && en->n_running < en->limits.max_seqs; at = &(*at)->next) {
+        if ((*at)->start_us == 0) bring_next(en, at);
+        if (!(*at)->running) s = start(en, *at);
+        if (s != RF_OK) break;
+        en->a.sched[en->n_running] = sched_of(*at);
+        en->a.running[en->n_running++] = *at;
+    }
+    pthread_mutex_unlock(&en->lock);
+    for (uint32_t i = 0; i < en->n_running; i++) { /* the lock is not held for so long */
+        rf_request *r = en->a.running[i];
+        if (r->swapped.n_blocks == 0 && r->st.from == RF_NO_STATE) continue;
+        rf_swap_in(&en->swap, &r->swapped, en->kv, &r->kv, &r->n_done);
+        if (r->st.from != RF_NO_STATE) take_state(en, r);
+        en->a.sched[i] = sched_of(r);
+    }
+    return s == RF_ENOMEM ? *at : NULL;
+}
+
+/* The last running request gives its blocks back, with or without a copy of them in host memory; it is
+ * the first to go on. */
+static void preempt(rf_engine *en) {
+    rf_request *r = en->a.running[--en->n_running];
+    rf_swap_out(&en->swap, &r->swapped, &r->kv, r->n_done);
+    rf_kv_release(en->kv, &r->kv);
+    if (en->states) rf_states_give(en->states, &r->st);
+    rf_spec_forget(en->spec, r);
+    r->n_done = 0;
+    pthread_mutex_lock(&en->lock);
+    r->running = false;
+    en->n_preemptions++;
+    pthread_mutex_unlock(&en->lock);
+}
+
+/* Decides what each running request computes, and gives it the blocks for that.  Returns one that
+ * there is no memory for, or NULL. */
+static rf_request *schedule(rf_engine *en) {
+    rf_engine_arrays *a = &en->a;
+    for (;;) {
+        rf_sched_chunks(a->sched, en->n_running,
+                        rf_sched_rows(&en->pace, a->sched, en->n_running, en->limits.max_tokens));
+        if (rf_sched_fit(a->sched, en->n_running, pool_of(en))) break;
+        preempt(en);
+    }
+    for (uint32_t i = 0; i < en->n_running; i++) {
+        rf_request *r = a->running[i];
+        rf_status s = rf_kv_reserve(en->kv, &r->kv, r->n_done + a->sched[i].chunk);
+        RF_ASSERT(s != RF_EFULL);
+        if (s != RF_OK) return r;
+    }
+    rf_engine_note_free(en);
+    return NULL;
+}
+
+/* Guesses for the requests that get a token in this step: with what is left of the batch, and of the
+ * pool when everyone has the blocks that he needs. */
+static void speculate(rf_engine *en) {
+    rf_engine_arrays *a = &en->a;
+    uint32_t n_rows = 0, n = 0;
+    if (!en->spec) return;
+    for (uint32_t i = 0; i < en->n_running; i++) {
+        rf_request *r = a->running[i];
+        n_rows += a->sched[i].chunk;
+        if (r->n_done + a->sched[i].chunk == r->tokens.len) a->output[n++] = r;
+    }
+    rf_spec_guess(en->spec, a->output, n, n_rows, en->limits.max_tokens, en->limits.max_outputs);
+    for (uint32_t i = 0; i < n; i++) {
+        rf_request *r = a->output[i];
+        uint32_t n_tokens = (uint32_t)r->tokens.len;
+        if (rf_kv_reserve(en->kv, &r->kv, n_tokens + r->draft.n_rows) != RF_OK)
+            r->draft.n_rows = r->kv.n_blocks * RF_KV_BLOCK - n_tokens;
+        r->draft.n_drafted += r->draft.n_rows;
+    }
+}
+
+/* A request that computes its last token gets a row of logits for it, and one for each guess behind. */
+static void add_rows(rf_engine *en, rf_batch *b, rf_request *r, uint32_t chunk) {
+    rf_engine_arrays *a = &en->a;
+    uint32_t n_tokens = (uint32_t)r->tokens.len, end = r->n_done + chunk;
+    if (end == n_tokens) end += r->draft.n_rows;
+    for (uint32_t pos = r->n_done; pos < end; pos++) {
+        a->token[b->n_tokens] = pos < n_tokens ? r->tokens.p[pos] : r->draft.tokens[pos - n_tokens];
+        a->pos[b->n_tokens] = pos;
+        if (pos + 1 >= n_tokens) {
+            a->out_row[b->n_outputs] = b->n_tokens;
+            a->by_best[b->n_outputs] = rf_request_takes_best(r);
+            a->output[b->n_outputs++] = r;
+        }
+        b->n_tokens++;
+    }
+    memcpy(a->table + (size_t)b->n_seqs * en->table_stride, r->kv.blocks,
+           r->kv.n_blocks * sizeof *a->table);
+    a->n_prefix[b->n_seqs] = r->n_prefix;
+    a->state[b->n_seqs] = r->st.slot;
+    a->kv_len[b->n_seqs++] = end;
+    a->seq_start[b->n_seqs] = b->n_tokens;
+}
+
+rf_batch rf_engine_empty_batch(rf_engine *en) {
+    const rf_engine_arrays *a = &en->a;
+    return (rf_batch){.token = a->token,
+                      .pos = a->pos,
+                      .seq_start = a->seq_start,
+                      .kv_len = a->kv_len,
+                      .table = a->table,
+                      .out_row = a->out_row,
+                      .state = a->state,
+                      .table_stride = en->table_stride};
+}
+
+static rf_batch make_batch(rf_engine *en) {
+    rf_batch b = rf_engine_empty_batch(en);
+    rf_engine_arrays *a = &en->a;
+    b.n_prefix = a->n_prefix;
+    b.by_best = a->by_best;
+    for (uint32_t i = 0; i < en->n_running; i++)
+        if (a->sched[i].chunk) add_rows(en, &b, a->running[i], a->sched[i].chunk);
+    return b;
+}
+
+/* So many of the request's tokens are computed. */
+static void note_done(rf_engine *en, rf_request *r, uint32_t n_done) {
+    r->n_done = n_done;
+    rf_status s = rf_kv_commit(en->kv, &r->kv, r->tokens.p, n_done);
+    RF_ASSERT(s == RF_OK);
+    if (en->states) keep_state(en, r);
+}
+
+static void note_token(rf_engine *en, const rf_request *r, bool was_guessed) {
+    pthread_mutex_lock(&en->lock);
+    rf_fair_charge(&en->fair, r->ticket, 1);
+    en->n_accepted += was_guessed;
+    pthread_mutex_unlock(&en->lock);
+}
+
+static const char *why_failed(const rf_request *r, rf_status s) {
+    if (s == RF_EFULL)
+        return "the grammar is too ambiguous, or the text is nested too deeply, to follow";
+    if (s == RF_EDEVICE) return "the device failed";
+    if (s != RF_EARG) return "out of memory";
+    return r->matcher
+               ? "no token can be chosen: the vocabulary, the model or the options leave none "
+                 "of those that the grammar allows"
+               : "no token can be chosen: every logit is -inf or not a number";
+}
+
+/* The request's next token, from what the device made of its row: the best where that is enough. */
+static rf_status take_token(rf_engine *en, rf_request *r, const float *result, uint32_t output,
+                            rf_finish *why) {
+    uint32_t n_vocab = en->model->n_vocab;
+    rf_logits logits = {.row = result + (size_t)output * n_vocab};
+    const rf_ids *ends = &en->end_tokens;
+    if (en->ops->best && en->a.by_best[output]) {
+        logits = (rf_logits){.best = en->ops->best(en->exec, output)};
+        rf_status s = rf_request_advance(r, logits, n_vocab, ends->p, ends->len, why);
+        if (s != RF_EUNSUPPORTED) return s;
+        RF_TRY(en->ops->row(en->exec, output, &logits.row));
+    }
+    return rf_request_advance(r, logits, n_vocab, ends->p, ends->len, why);
+}
+
+/* The request's next tokens, from the row of logits behind its last one and, as long as it chooses what
+ * was guessed, from those behind the guesses: outputs from `first` on. */
+static void take_tokens(rf_engine *en, rf_request *r, const float *result, uint32_t first) {
+    for (uint32_t j = 0;; j++) {
+        rf_finish why = RF_FINISH_NONE;
+        rf_status s = take_token(en, r, result, first + j, &why);
+        bool was_guessed = s == RF_OK && rf_spec_was_right(r, j);
+        note_token(en, r, was_guessed);
+        if (s != RF_OK) why = RF_FINISH_ERROR;
+        if (why != RF_FINISH_NONE) {
+            finish(en, r, why, s == RF_OK ? NULL : why_failed(r, s));
+            return;
+        }
+        if (!was_guessed || atomic_load(&r->cancelled)) break;
+        note_done(en, r, r->n_done + 1);
+    }
+    rf_kv_trim(en->kv, &r->kv, r->n_done);
+}
+
+/* After the batch ran: its tokens count as computed, its logits become tokens. */
+static void advance(rf_engine *en, const rf_batch *b, const float *result) {
+    uint32_t n_rows, n_drafted = b->n_outputs;
+    for (uint32_t i = 0; i < en->n_running; i++)
+        note_done(en, en->a.running[i], en->a.running[i]->n_done + en->a.sched[i].chunk);
+    for (uint32_t o = 0; o < b->n_outputs; o += n_rows) {
+        rf_request *r = en->a.output[o];
+        n_rows = 1 + r->draft.n_rows;
+        n_drafted--;
+        take_tokens(en, r, result, o);
+    }
+    pthread_mutex_lock(&en->lock);
+    en->n_drafted += n_drafted;
+    pthread_mutex_unlock(&en->lock);
+}
+
+bool rf_engine_revive(rf_engine *en, rf_error *fault) {
+    rf_kv_seq all = {0};
+    if (!en->ops->revive) return false;
+    pthread_mutex_lock(&en->lock);
+    for (rf_request *r = en->first; r; r = r->next) {
+        if (!r->running) continue;
+        if (en->kv) rf_kv_release(en->kv, &r->kv);
+        if (en->states) rf_states_give(en->states, &r->st);
+        rf_spec_forget(en->spec, r);
+        r->n_done = 0;
+        r->running = false;
+    }
+    pthread_mutex_unlock(&en->lock);
+    /* Whoever takes the whole pool leaves nothing of it findable. */
+    uint32_t n_tokens = en->limits.n_kv_blocks * RF_KV_BLOCK;
+    if (en->kv && rf_kv_reserve(en->kv, &all, n_tokens) != RF_OK) return false;
+    rf_spec_reset(en->spec);
+    if (en->states) rf_states_forget_all(en->states);
+    rf_status s = en->ops->revive(en->backend, fault);
+    if (en->kv) rf_kv_release(en->kv, &all);
+    if (en->kv) rf_engine_note_free(en);
+    if (s == RF_OK)
+        rf_log_write(RF_LOG_WARN, "the device was opened anew after a fault: %s", fault->text);
+    return s == RF_OK;
+}
+
+/* The requests of a failed step go on where the device comes back; where it does not, or the same happens
+ * again at once, they end. */
+static int after_failure(rf_engine *en, rf_status s, rf_error *e) {
+    bool goes_on = s == RF_EDEVICE && rf_engine_revive(en, e) && en->n_faults++ == 0;
+    if (goes_on) return 1;
+    for (uint32_t i = 0; i < en->n_running; i++)
+        finish(en, en->a.running[i], RF_FINISH_ERROR, e->text[0] ? e->text : rf_status_name(s));
+    return -(int)s;
+}
+
+static int step(rf_engine *en) {
+    uint64_t now_us = rf_time_us();
+    for (rf_request *r; (r = find_over(en, now_us)) != NULL;)
+        finish(en, r, atomic_load(&r->cancelled) ? RF_FINISH_CANCELLED : RF_FINISH_LENGTH, NULL);
+    for (rf_request *r; (r = admit(en)) != NULL || (r = schedule(en)) != NULL;)
+        finish(en, r, RF_FINISH_ERROR, "out of memory");
+    if (en->n_running == 0) return 0;
+    rf_error e = {0};
+    const float *result = NULL;
+    speculate(en);
+    rf_batch b = make_batch(en);
+    uint64_t began_us = rf_time_us();
+    rf_status s = en->ops->run(en->exec, &b, &e);
+    if (s == RF_OK) s = en->ops->wait(en->exec, &result);
+    if (s != RF_OK) return after_failure(en, s, &e);
+    en->n_faults = 0;
+    rf_sched_measure(&en->pace, en->a.sched, en->n_running, rf_time_us() - began_us);
+    advance(en, &b, result);
+    return 1;
+}
+
+int rf_engine_step(rf_engine *en) {
+    if (!en->exec) return 0;
+    if (en->stepping) return -(int)RF_EARG; /* from a callback: its batch is still being read */
+    en->stepping = true;
+    int worked = step(en);
+    en->stepping = false;
+    return worked;
+}
