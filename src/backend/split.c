@@ -188,7 +188,7 @@ static rf_status split_run(rf_exec *x, const rf_batch *batch, rf_error *e) {
     const stage *last = &x->stage[x->split.n - 1];
     b.n_outputs = batch->n_outputs;
     b.out_row = batch->out_row;
-    b.by_best = last->ops->best ? batch->by_best : NULL;
+    b.by_best = batch->by_best;
     return last->ops->run(last->exec, &b, e);
 }
 

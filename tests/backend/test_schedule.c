@@ -130,17 +130,9 @@ static void copy_block(world *w, session *s, uint32_t from, uint32_t to) {
 }
 
 /* A state is copied behind the prefix that another sequence will take, when it is computed. */
-static void copy_state(world *w, session *s, uint32_t from, uint32_t to) {
+static void copy_state(session *s, uint32_t from, uint32_t to) {
     if (s->p->state_floats == 0) return;
-    if (below(w, 2)) {
-        assert_int_equal(s->ops->state_copy(s->x, from, to), RF_OK);
-        return;
-    }
-    float *state = rf_alloc(s->p->state_floats, sizeof *state);
-    assert_non_null(state);
-    assert_int_equal(s->ops->state_read(s->x, from, state), RF_OK);
-    assert_int_equal(s->ops->state_write(s->x, to, state), RF_OK);
-    rf_free(state);
+    assert_int_equal(s->ops->state_copy(s->x, from, to), RF_OK);
 }
 
 /* The most rows that sequence q may compute now, so that a step ends behind a prefix to be taken. */
@@ -153,7 +145,7 @@ static uint32_t cut_at_prefix(const world *w, uint32_t q, uint32_t n) {
 static void keep_state(world *w, session *s, uint32_t q) {
     uint32_t from, n_prefix;
     if (q + 1 < SEQS && takes_prefix(q + 1, &from, &n_prefix) && w->seq[q].done == n_prefix)
-        copy_state(w, s, q, SNAPSHOTS + q);
+        copy_state(s, q, SNAPSHOTS + q);
 }
 
 /* False while the sequence has to wait for another one's prefix. */
@@ -170,7 +162,7 @@ static bool is_ready(world *w, session *s, uint32_t q) {
         reserve(w, to, n);
         copy_block(w, s, w->seq[from].table[last], to->table[last]);
     }
-    copy_state(w, s, SNAPSHOTS + from, q);
+    copy_state(s, SNAPSHOTS + from, q);
     to->done = n;
     return true;
 }

@@ -197,20 +197,6 @@ static rf_status cpu_state_copy(rf_exec *x, uint32_t from_slot, uint32_t to_slot
     return RF_OK;
 }
 
-static rf_status cpu_state_read(rf_exec *x, uint32_t slot, float *out) {
-    const float *from = slot_at(x, slot);
-    if (!from) return RF_EARG;
-    memcpy(out, from, x->plan->state_floats * sizeof *out);
-    return RF_OK;
-}
-
-static rf_status cpu_state_write(rf_exec *x, uint32_t slot, const float *src) {
-    float *to = slot_at(x, slot);
-    if (!to) return RF_EARG;
-    memcpy(to, src, x->plan->state_floats * sizeof *to);
-    return RF_OK;
-}
-
 static rf_status cpu_peek(rf_exec *x, rf_val v, float *out, size_t n) {
     if (!x->ran || !x->plan->opts.keep_values || v == 0 || v >= x->plan->n_vals || !x->val[v]) {
         return RF_EARG;
@@ -239,7 +225,5 @@ const rf_backend_ops rf_cpu_ops = {
     .kv_read = cpu_kv_read,
     .kv_write = cpu_kv_write,
     .state_copy = cpu_state_copy,
-    .state_read = cpu_state_read,
-    .state_write = cpu_state_write,
     .peek = cpu_peek,
 };

@@ -829,20 +829,6 @@ static rf_status ref_state_copy(rf_exec *x, uint32_t from_slot, uint32_t to_slot
     return RF_OK;
 }
 
-static rf_status ref_state_read(rf_exec *x, uint32_t slot, float *out) {
-    const float *from = slot_at(x, slot);
-    if (!from) return RF_EARG;
-    memcpy(out, from, x->plan->state_floats * sizeof *out);
-    return RF_OK;
-}
-
-static rf_status ref_state_write(rf_exec *x, uint32_t slot, const float *src) {
-    float *to = slot_at(x, slot);
-    if (!to) return RF_EARG;
-    memcpy(to, src, x->plan->state_floats * sizeof *to);
-    return RF_OK;
-}
-
 static rf_status ref_peek(rf_exec *x, rf_val v, float *out, size_t n) {
     const rf_plan *p = x->plan;
     if (!p->opts.keep_values || v == 0 || v >= p->n_vals || p->vals[v].weight) return RF_EARG;
@@ -867,7 +853,5 @@ const rf_backend_ops rf_ref_ops = {
     .kv_read = ref_kv_read,
     .kv_write = ref_kv_write,
     .state_copy = ref_state_copy,
-    .state_read = ref_state_read,
-    .state_write = ref_state_write,
     .peek = ref_peek,
 };
