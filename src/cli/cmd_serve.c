@@ -157,6 +157,7 @@ static rf_server_opts server_opts(rf_cli *c, const model_list *l, const rf_engin
         .chat_format = rf_cli_str(c, RF_F_FORMAT),
         .tool_format = rf_cli_str(c, RF_F_TOOL_FORMAT),
         .otlp_endpoint = rf_cli_str(c, RF_F_OTLP),
+        .otlp_headers = rf_cli_str(c, RF_F_OTLP_HEADERS),
         .keys_file = rf_cli_str(c, RF_F_KEYS),
         .prefix_per_key = rf_cli_bool(c, RF_F_PREFIX_PER_KEY),
         .tls_cert_file = rf_cli_str(c, RF_F_TLS_CERT),

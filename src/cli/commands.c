@@ -33,10 +33,10 @@ const rf_command rf_commands[] = {
      rf_cmd_chat},
     {"serve", "", 0, 0,
      FLAGS(RF_F_MODEL_FILES, LIMITS, GUESSES, RF_F_MODELS_BUDGET, RF_F_MODEL_TTL, RF_F_OTLP,
-           RF_F_ADDR, RF_F_ALIAS, RF_F_PARALLEL, RF_F_KV_TOKENS, RF_F_SWAP_MB, RF_F_PREFIX_PER_KEY,
-           RF_F_ITL_TARGET, RF_F_QUEUE, RF_F_FORMAT, RF_F_TOOL_FORMAT, RF_F_KEYS, RF_F_TLS_CERT,
-           RF_F_TLS_KEY, RF_F_CORS, RF_F_HOSTS, RF_F_CONNECTIONS, RF_F_MAX_BODY, RF_F_IDLE_S,
-           RF_F_REQUEST_S, RF_F_DRAIN_S, RF_F_PING_S),
+           RF_F_OTLP_HEADERS, RF_F_ADDR, RF_F_ALIAS, RF_F_PARALLEL, RF_F_KV_TOKENS, RF_F_SWAP_MB,
+           RF_F_PREFIX_PER_KEY, RF_F_ITL_TARGET, RF_F_QUEUE, RF_F_FORMAT, RF_F_TOOL_FORMAT,
+           RF_F_KEYS, RF_F_TLS_CERT, RF_F_TLS_KEY, RF_F_CORS, RF_F_HOSTS, RF_F_CONNECTIONS,
+           RF_F_MAX_BODY, RF_F_IDLE_S, RF_F_REQUEST_S, RF_F_DRAIN_S, RF_F_PING_S),
      "answer requests over HTTP",
      "Serves OpenAI's API (/v1/chat/completions, /v1/completions, /v1/models) and its own, which "
      "/openapi.json describes.  Prints its address when it listens.  SIGTERM and Ctrl-C finish "

@@ -23,6 +23,7 @@ enum {
     TIMEOUT_MS = 5000,
     LAST_US = 2000000, /* to send what waits at the end */
     MAX_ENDPOINT = 2000,
+    MAX_HEADER = 8192, /* bytes of a name, and of a value */
 };
 
 struct rf_otlp {
@@ -236,10 +237,76 @@ static rf_status set_url(rf_otlp *x, const char *endpoint, rf_error *e) {
     return RF_OK;
 }
 
-static rf_status open_curl(rf_otlp *x, rf_error *e) {
+static rf_str trimmed(rf_str s) {
+    while (s.len && (s.p[0] == ' ' || s.p[0] == '\t'))
+        s = (rf_str){s.p + 1, s.len - 1};
+    while (s.len && (s.p[s.len - 1] == ' ' || s.p[s.len - 1] == '\t'))
+        s.len--;
+    return s;
+}
+
+static bool is_header_name(rf_str s) { /* a token of RFC 9110, 5.6.2 */
+    for (size_t i = 0; i < s.len; i++) {
+        uint8_t c = (uint8_t)s.p[i];
+        if (c <= ' ' || c >= 0x7f || strchr("\"(),/:;<=>?@[\\]{}", c)) return false;
+    }
+    return s.len > 0 && s.len <= MAX_HEADER;
+}
+
+static bool is_header_value(const char *p, int n) {
+    for (int i = 0; i < n; i++)
+        if (((uint8_t)p[i] < ' ' && p[i] != '\t') || p[i] == 0x7f) return false;
+    return n > 0;
+}
+
+static rf_status add_header(rf_otlp *x, rf_str name, rf_str value) {
+    int n = 0;
+    if (!is_header_name(name) || !value.len || value.len > MAX_HEADER) return RF_EARG;
+    char *plain = curl_easy_unescape(x->curl, value.p, (int)value.len, &n);
+    if (!plain) return RF_ENOMEM;
+    rf_status s = is_header_value(plain, n) ? RF_OK : RF_EARG;
+    if (s == RF_OK) {
+        rf_buf line = {0};
+        rf_buf_printf(&line, "%.*s: %.*s", (int)name.len, name.p, n, plain);
+        struct curl_slist *all = line.failed ? NULL : curl_slist_append(x->headers, line.p);
+        if (all)
+            x->headers = all;
+        else
+            s = RF_ENOMEM;
+        rf_buf_free(&line);
+    }
+    curl_free(plain);
+    return s;
+}
+
+/* Names alone are told of in errors: values are secrets. */
+static rf_status add_headers(rf_otlp *x, const char *list, rf_error *e) {
+    for (const char *p = list, *end; *p; p = *end ? end + 1 : end) {
+        end = p + strcspn(p, ",");
+        rf_str one = trimmed((rf_str){p, (size_t)(end - p)});
+        if (!one.len) continue;
+        const char *equals = memchr(one.p, '=', one.len);
+        rf_str name = trimmed((rf_str){one.p, equals ? (size_t)(equals - one.p) : 0});
+        rf_str value = {one.p + one.len, 0};
+        if (equals) value = trimmed((rf_str){equals + 1, (size_t)(one.p + one.len - equals) - 1});
+        rf_status s = add_header(x, name, value);
+        if (s == RF_ENOMEM) return rf_fail(e, s, "no memory for the headers of --otlp-headers");
+        if (s != RF_OK)
+            return rf_fail(
+                e, s,
+                "--otlp-headers: '%.*s' at byte %zu is not a header: it takes name=value "
+                "with a percent-encoded value, and commas between several",
+                (int)(name.len < 40 ? name.len : 40), name.p, (size_t)(one.p - list));
+    }
+    return RF_OK;
+}
+
+static rf_status open_curl(rf_otlp *x, const char *headers, rf_error *e) {
     if (curl_global_init(CURL_GLOBAL_DEFAULT) == CURLE_OK) x->curl = curl_easy_init();
     x->headers = curl_slist_append(NULL, "Content-Type: application/json");
     if (!x->curl || !x->headers) return rf_fail(e, RF_ENOMEM, "cannot start libcurl");
+    rf_status s = headers ? add_headers(x, headers, e) : RF_OK;
+    if (s != RF_OK) return s;
     curl_easy_setopt(x->curl, CURLOPT_URL, x->url);
     curl_easy_setopt(x->curl, CURLOPT_HTTPHEADER, x->headers);
     curl_easy_setopt(x->curl, CURLOPT_USERAGENT, "rocmforge/" RF_VERSION);
@@ -253,14 +320,15 @@ static rf_status open_curl(rf_otlp *x, rf_error *e) {
     return RF_OK;
 }
 
-rf_status rf_otlp_create(rf_otlp **out, const char *endpoint, rf_metrics *metrics, rf_error *e) {
+rf_status rf_otlp_create(rf_otlp **out, const char *endpoint, const char *headers,
+                         rf_metrics *metrics, rf_error *e) {
     rf_otlp *x = *out = rf_alloc(1, sizeof *x);
     if (!x) return rf_fail_nomem(e, sizeof *x);
     x->metrics = metrics;
     pthread_mutex_init(&x->lock, NULL);
     pthread_cond_init(&x->work, NULL);
     rf_status s = set_url(x, endpoint, e);
-    if (s == RF_OK) s = open_curl(x, e);
+    if (s == RF_OK) s = open_curl(x, headers, e);
     if (s == RF_OK) x->queue = rf_alloc(QUEUE, sizeof *x->queue);
     if (s == RF_OK) x->batch = rf_alloc(BATCH, sizeof *x->batch);
     if (s == RF_OK && (!x->queue || !x->batch)) s = rf_fail_nomem(e, QUEUE * sizeof *x->queue);

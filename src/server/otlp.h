@@ -7,10 +7,11 @@
 #include "server/trace.h"
 
 typedef struct rf_otlp rf_otlp;
-/* endpoint: "http://127.0.0.1:4318", copied; /v1/traces is appended.  Not while other threads start:
- * it initializes libcurl. */
-RF_CHECKED rf_status rf_otlp_create(rf_otlp **out, const char *endpoint, rf_metrics *metrics,
-                                    rf_error *e);
+/* endpoint: "http://127.0.0.1:4318", copied; /v1/traces is appended.  headers: "name=value,name=value",
+ * copied, or NULL; values are percent-encoded, as in the variable OTEL_EXPORTER_OTLP_HEADERS.  Not while
+ * other threads start: it initializes libcurl. */
+RF_CHECKED rf_status rf_otlp_create(rf_otlp **out, const char *endpoint, const char *headers,
+                                    rf_metrics *metrics, rf_error *e);
 void rf_otlp_add(rf_otlp *x, const rf_trace *t);
 void rf_otlp_free(rf_otlp *x); /* sends what waits, for two seconds at most; NULL is fine */
 

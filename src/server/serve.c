@@ -175,7 +175,8 @@ rf_status rf_server_open(rf_server **out, const rf_server_opts *opts, rf_error *
     if (status == RF_OK && opts->keys_file) status = rf_keys_load(&s->keys, opts->keys_file, e);
     if (status == RF_OK && s->keys && opts->prefix_per_key) rf_keys_part_prefixes(s->keys);
     if (status == RF_OK) status = read_tls(s, e);
-    const rf_traces_opts traces = {.endpoint = opts->otlp_endpoint, .metrics = &s->metrics};
+    const rf_traces_opts traces = {
+        .endpoint = opts->otlp_endpoint, .headers = opts->otlp_headers, .metrics = &s->metrics};
     if (status == RF_OK) status = rf_traces_create(&s->traces, &traces, e);
     if (status == RF_OK) status = open_models(s, e);
     if (status == RF_OK) status = listen_for(s, e);

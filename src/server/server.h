@@ -17,9 +17,9 @@ typedef struct rf_server_opts {
     uint32_t model_ttl_seconds; /* idle models are closed after this; 0: never */
     const char *chat_format;    /* NULL: the models' own templates */
     const char *tool_format;    /* how models write tool calls; NULL: as their templates say */
-    const char *otlp_endpoint;  /* see rf_traces_opts */
-    const char *keys_file;      /* NULL: everybody may do everything */
-    bool prefix_per_key;        /* no key finds prompts computed for another one */
+    const char *otlp_endpoint, *otlp_headers; /* see rf_traces_opts */
+    const char *keys_file;                    /* NULL: everybody may do everything */
+    bool prefix_per_key;                      /* no key finds prompts computed for another one */
     const char *tls_cert_file, *tls_key_file; /* both or none */
     const char *const *cors;
     size_t n_cors;

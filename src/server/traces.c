@@ -16,8 +16,9 @@ rf_status rf_traces_create(rf_traces **out, const rf_traces_opts *opts, rf_error
     rf_traces *all = *out = rf_alloc(1, sizeof *all);
     if (!all) return rf_fail_nomem(e, sizeof *all);
     pthread_mutex_init(&all->lock, NULL);
-    rf_status s =
-        opts->endpoint ? rf_otlp_create(&all->collector, opts->endpoint, opts->metrics, e) : RF_OK;
+    rf_status s = RF_OK;
+    if (opts->endpoint)
+        s = rf_otlp_create(&all->collector, opts->endpoint, opts->headers, opts->metrics, e);
     if (s == RF_OK) return RF_OK;
     rf_traces_free(all);
     *out = NULL;

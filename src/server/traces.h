@@ -9,6 +9,7 @@ enum { RF_TRACES_KEPT = 256 };
 typedef struct rf_traces rf_traces;
 typedef struct rf_traces_opts {
     const char *endpoint; /* of an OTLP/HTTP collector, without /v1/traces; NULL: none */
+    const char *headers;  /* for it, see rf_otlp_create; NULL: none */
     rf_metrics *metrics;
 } rf_traces_opts;
 RF_CHECKED rf_status rf_traces_create(rf_traces **out, const rf_traces_opts *opts, rf_error *e);

@@ -21,7 +21,7 @@ typedef struct collector {
     atomic_bool stop;
     atomic_uint n_posts;
     pthread_mutex_t lock;
-    rf_buf body; /* of the latest request */
+    rf_buf head, body; /* of the latest request */
 } collector;
 
 static void answer(collector *k, int fd) {
@@ -39,6 +39,8 @@ static void answer(collector *k, int fd) {
         }
         if (seen.len < head + n) break;
         pthread_mutex_lock(&k->lock);
+        rf_buf_clear(&k->head);
+        rf_buf_put(&k->head, seen.p, head);
         rf_buf_clear(&k->body);
         if (strncmp(seen.p, "POST /v1/traces HTTP/1.1\r\n", 26) == 0 &&
             strstr(seen.p, "Content-Type: application/json\r\n"))
@@ -81,6 +83,7 @@ static void close_collector(collector *k) {
     atomic_store(&k->stop, true);
     pthread_join(k->thread, NULL);
     close(k->fd);
+    rf_buf_free(&k->head);
     rf_buf_free(&k->body);
     pthread_mutex_destroy(&k->lock);
 }
@@ -235,7 +238,7 @@ static void test_stuck(void **state) {
     rf_otlp *x;
     rf_error e = {0};
     open_collector(&k, 0);
-    assert_int_equal(rf_otlp_create(&x, k.endpoint, &m, &e), RF_OK);
+    assert_int_equal(rf_otlp_create(&x, k.endpoint, NULL, &m, &e), RF_OK);
     rf_trace t = {.state = "cancelled"}; /* never started: one span */
     rf_trace_identify(&t);
     uint64_t start = rf_time_us();
@@ -263,10 +266,42 @@ static void test_endpoint(void **state) {
     }
 }
 
+/* Headers reach the collector, decoded; what would not be one is refused without telling its value. */
+static void test_headers(void **state) {
+    (void)state;
+    collector k;
+    rf_error e = {0};
+    open_collector(&k, 200);
+    rf_server_opts o = usual_opts();
+    o.otlp_endpoint = k.endpoint;
+    o.otlp_headers = "api-key=abc%3D1%2C2, x-team = forge ,";
+    under_test t = open_server(2, &o);
+    ask(&t, "");
+    rf_json_free(wait_for_spans(&k, 1));
+    close_server(&t);
+    pthread_mutex_lock(&k.lock);
+    rf_buf_putc(&k.head, 0);
+    assert_non_null(strstr(k.head.p, "\r\napi-key: abc=1,2\r\n"));
+    assert_non_null(strstr(k.head.p, "\r\nx-team: forge\r\n"));
+    pthread_mutex_unlock(&k.lock);
+    close_collector(&k);
+    static const char *const wrong[] = {
+        "secret",       "=secret", "key=", "a b=secret", "k\xc3=secret", "key=secret%0d%0aEvil: 1",
+        "key=secret%00"};
+    for (size_t i = 0; i < RF_COUNT(wrong); i++) {
+        rf_server *s;
+        o.otlp_headers = wrong[i];
+        assert_int_equal(rf_server_open(&s, &o, &e), RF_EARG);
+        assert_non_null(strstr(e.text, "--otlp-headers"));
+        assert_null(strstr(e.text, "secret"));
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_spans), cmocka_unit_test(test_ring),     cmocka_unit_test(test_lost),
-        cmocka_unit_test(test_stuck), cmocka_unit_test(test_endpoint),
+        cmocka_unit_test(test_spans),    cmocka_unit_test(test_ring),
+        cmocka_unit_test(test_lost),     cmocka_unit_test(test_stuck),
+        cmocka_unit_test(test_endpoint), cmocka_unit_test(test_headers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
