@@ -37,7 +37,6 @@ SERVER_FLAGS = ["--ctx", "512", "--kv-tokens", "1024", "--parallel", "8", "--que
                 "--request-seconds", "2", "--idle-seconds", "20", "--ping-seconds", "1", "--drain-seconds", "20",
                 "--log", "error"]
 PROMPTS = ["Once upon a time", "The fox", "A long time ago there was a king", "Two and two", "In the deep sea"]
-PATIENCE_S = 120  # nothing that is answered at all takes longer
 
 
 class Wrong(Exception):
@@ -428,7 +427,7 @@ class Soak:
         while time.monotonic() < self.end and self.alive():
             habit = rng.choices(list(HABITS), HABITS.values())[0]
             try:
-                outcome = await asyncio.wait_for(habit(self, rng), PATIENCE_S)
+                outcome = await asyncio.wait_for(habit(self, rng), self.args.patience)
                 self.tally[habit.__name__, outcome] += 1
             except Exception as e:  # whatever it is, it is a finding
                 self.wrong[f"{habit.__name__}: {type(e).__name__}: {e}"] += 1
@@ -557,6 +556,8 @@ def main():
     p.add_argument("program")
     p.add_argument("-m", "--model", help="GGUF file (default: the program's demo model)")
     p.add_argument("--seconds", type=float, default=60)
+    p.add_argument("--patience", type=float, default=120, metavar="SECONDS",
+                   help="nothing that is answered at all takes longer (a program with sanitizers: 600)")
     p.add_argument("--clients", type=int, default=32)
     p.add_argument("--idle", type=int, default=100, help="idle connections beside them")
     p.add_argument("--seed", type=int, default=0, help="of what clients do; when they do it the machine decides")
