@@ -1,12 +1,12 @@
 /* bench_gpu.c - how fast the GPU's kernels are, one at a time, at the shapes of an 8B Llama.
  *
- *   bench_gpu [products|rest|layers]
+ *   bench_gpu [products|rest|layers] [TYPE]
  *
  * Each line is one kernel launched many times in one graph over buffers that no cache holds: the
  * median time of a launch over several replays, and what that makes of memory (weights and
  * activations read once) and of arithmetic (two operations per weight and row).  layers: a decoding
- * step's layers in one graph, as the backend queues them, then without one of their kernels each.  Contents are
- * noise; that results are right is test_gpu_kernels' business (ROCMFORGE_TEST_GPU=1). */
+ * step's layers in one graph for 1 to 64 answers, as the backend queues them, then without one of
+ * their kernels each.  Contents are noise; that results are right is test_gpu_kernels' business (ROCMFORGE_TEST_GPU=1). */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -131,7 +131,7 @@ static void bench_product(const product *p, rf_dtype type, uint32_t T) {
     }
     uint32_t n = (uint32_t)(((size_t)1 << 30) / r.bytes) + 1;
     if (n > 64) n = 64;
-    if (T >= 64) n = 4;
+    if (T > 64) n = 4;
     double us = time_launches(launch_product, &r, n);
     printf("%-8s %-5s T %4u  %9.2f us  %7.0f GB/s  %7.1f TOP/s\n", p->name,
            rf_dtype_get(type)->name, T, us, (double)r.bytes / us * 1e-3,
@@ -139,14 +139,15 @@ static void bench_product(const product *p, rf_dtype type, uint32_t T) {
     fflush(stdout);
 }
 
-static void bench_products(void) {
+static void bench_products(const char *only) {
     static const rf_dtype types[] = {RF_DT_Q4_K, RF_DT_Q6_K, RF_DT_Q8_0, RF_DT_Q4_0, RF_DT_BF16};
     static const uint32_t Ts[] = {1, 2, 4, 8, 16, 32, 64, 128, 512, 2048};
     for (size_t t = 0; t < RF_COUNT(types); t++)
         for (size_t i = 0; i < RF_COUNT(Ts); i++)
             for (size_t p = 0; p < RF_COUNT(products); p++) {
                 bool large = Ts[i] > 64 && (products[p].rows[0] == MAX_ROWS || t > 3);
-                if (!large) bench_product(&products[p], types[t], Ts[i]);
+                bool wanted = !*only || !strcmp(only, rf_dtype_get(types[t])->name);
+                if (wanted && !large) bench_product(&products[p], types[t], Ts[i]);
             }
 }
 
@@ -306,6 +307,7 @@ enum { N_LAYERS = 32 };
 
 typedef struct step {
     rf_dtype type;
+    uint32_t T;
     attend_run kv;
     const char *left_out; /* of a layer's kernels, or "" */
 } step;
@@ -316,20 +318,19 @@ static void launch_part(const step *s, const char *name, void (*launch)(const vo
 }
 
 static void launch_layer(const step *s) {
-    static const uint32_t one = 1;
     const bool is_float = rf_dtype_get(s->type)->view == RF_INT_NONE;
     product_run r[4];
     for (uint32_t i = 0; i < 4; i++)
-        r[i] = (product_run){&products[i], s->type, 1, 0};
-    launch_part(s, "norm", launch_norm, &one);
+        r[i] = (product_run){&products[i], s->type, s->T, 0};
+    launch_part(s, "norm", launch_norm, &s->T);
     launch_part(s, "qkv", launch_product, &r[0]);
     launch_part(s, "heads", launch_heads, &s->kv);
     launch_part(s, "attend", launch_attend, &s->kv);
-    if (!is_float) launch_part(s, "quant", launch_quant, &one);
+    if (!is_float) launch_part(s, "quant", launch_quant, &s->T);
     launch_part(s, "o", launch_product, &r[1]);
-    launch_part(s, "norm", launch_norm, &one);
+    launch_part(s, "norm", launch_norm, &s->T);
     launch_part(s, "gate+up", launch_product, &r[2]);
-    if (!is_float) launch_part(s, "quant", launch_quant, &one);
+    if (!is_float) launch_part(s, "quant", launch_quant, &s->T);
     launch_part(s, "down", launch_product, &r[3]);
 }
 
@@ -338,26 +339,32 @@ static void launch_step(const void *what) {
         launch_layer(what);
 }
 
-static void bench_layers(void) {
+static void bench_layers_of(rf_dtype type, uint32_t T) {
     static const char *const names[] = {"norm", "qkv",     "heads", "attend",
                                         "o",    "gate+up", "quant", "down"};
-    static const rf_dtype types[] = {RF_DT_Q4_K, RF_DT_Q6_K, RF_DT_Q8_0, RF_DT_BF16};
-    for (size_t i = 0; i < RF_COUNT(types); i++) {
-        step s = {types[i], attend_open(1, 256, true), ""};
-        double all = time_launches(launch_step, &s, 1) / N_LAYERS;
-        printf("%-5s a layer %9.2f us; less without", rf_dtype_get(types[i])->name, all);
-        for (size_t k = 0; k < RF_COUNT(names); k++) {
-            s.left_out = names[k];
-            printf(" %s %.2f", names[k], all - time_launches(launch_step, &s, 1) / N_LAYERS);
-        }
-        printf("\n");
-        fflush(stdout);
-        attend_close(&s.kv);
+    step s = {type, T, attend_open(T, 256, T == 1), ""};
+    double all = time_launches(launch_step, &s, 1) / N_LAYERS;
+    printf("%-5s T %2u a layer %9.2f us; less without", rf_dtype_get(type)->name, T, all);
+    for (size_t k = 0; k < RF_COUNT(names); k++) {
+        s.left_out = names[k];
+        printf(" %s %.2f", names[k], all - time_launches(launch_step, &s, 1) / N_LAYERS);
     }
+    printf("\n");
+    fflush(stdout);
+    attend_close(&s.kv);
+}
+
+static void bench_layers(const char *only) {
+    static const rf_dtype types[] = {RF_DT_Q4_K, RF_DT_Q6_K, RF_DT_Q8_0, RF_DT_BF16};
+    static const uint32_t Ts[] = {1, 16, 32, 64};
+    for (size_t i = 0; i < RF_COUNT(types); i++)
+        for (size_t t = 0; t < RF_COUNT(Ts); t++)
+            if (!*only || !strcmp(only, rf_dtype_get(types[i])->name))
+                bench_layers_of(types[i], Ts[t]);
 }
 
 int main(int argc, char **argv) {
-    const char *only = argc > 1 ? argv[1] : "";
+    const char *only = argc > 1 ? argv[1] : "", *type = argc > 2 ? argv[2] : "";
     const rf_gpu_driver *driver;
     const char *target;
     rf_error e = {RF_OK, ""};
@@ -374,9 +381,9 @@ int main(int argc, char **argv) {
                          take(MAX_T * MAX_COLS / 8)};
     q256 = (rf_gpu_quant){take(MAX_T * MAX_COLS), take(MAX_T * MAX_COLS / 64),
                           take(MAX_T * MAX_COLS / 4)};
-    if (!*only || !strcmp(only, "products")) bench_products();
+    if (!*only || !strcmp(only, "products")) bench_products(type);
     if (!*only || !strcmp(only, "rest")) bench_rest();
-    if (!*only || !strcmp(only, "layers")) bench_layers();
+    if (!*only || !strcmp(only, "layers")) bench_layers(type);
     rf_gpu_close(&queue);
     return 0;
 }

@@ -406,6 +406,31 @@ static void test_wide_products(void **state) {
     queue.info.n_units = n_units;
 }
 
+/* Some activation rows, over more groups of columns than are on their way together. */
+static void test_batch_products(void **state) {
+    (void)state;
+    static const rf_dtype types[] = {RF_DT_Q4_K, RF_DT_Q5_K, RF_DT_Q6_K, RF_DT_Q8_0};
+    static const uint32_t Ts[] = {6, 12, 24, 50};
+    uint32_t n_units = queue.info.n_units;
+    for (size_t i = 0; i < RF_COUNT(types) * RF_COUNT(Ts); i++) {
+        product_case c = {.type = types[i / RF_COUNT(Ts)], .T = Ts[i % RF_COUNT(Ts)], .n_parts = 1};
+        c.rows = 37;
+        c.cols = 4352;
+        check_product(&c);
+        queue.info.n_units = 1; /* few blocks are enough */
+        c.bias = c.add = true;
+        c.cols = 2304;
+        check_product(&c);
+        c = (product_case){.type = c.type, .rows = 70, .cols = 768, .T = c.T, .n_parts = 2};
+        c.glu = true;
+        check_product(&c);
+        queue.info.n_units = n_units;
+        c.n_parts = 3;
+        c.glu = false;
+        check_product(&c);
+    }
+}
+
 /* NaNs and infinities in the activations reach the same outputs. */
 static void test_product_specials(void **state) {
     (void)state;
@@ -1150,14 +1175,15 @@ static int close_device(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_quant),         cmocka_unit_test(test_norm),
-        cmocka_unit_test(test_products),      cmocka_unit_test(test_product_specials),
-        cmocka_unit_test(test_tall_products), cmocka_unit_test(test_wide_products),
-        cmocka_unit_test(test_head_products), cmocka_unit_test(test_experts),
-        cmocka_unit_test(test_heads),         cmocka_unit_test(test_attend),
-        cmocka_unit_test(test_attend_rows),   cmocka_unit_test(test_each),
-        cmocka_unit_test(test_copy),          cmocka_unit_test(test_route),
-        cmocka_unit_test(test_mix),           cmocka_unit_test(test_best),
+        cmocka_unit_test(test_quant),          cmocka_unit_test(test_norm),
+        cmocka_unit_test(test_products),       cmocka_unit_test(test_product_specials),
+        cmocka_unit_test(test_tall_products),  cmocka_unit_test(test_wide_products),
+        cmocka_unit_test(test_batch_products), cmocka_unit_test(test_head_products),
+        cmocka_unit_test(test_experts),        cmocka_unit_test(test_heads),
+        cmocka_unit_test(test_attend),         cmocka_unit_test(test_attend_rows),
+        cmocka_unit_test(test_each),           cmocka_unit_test(test_copy),
+        cmocka_unit_test(test_route),          cmocka_unit_test(test_mix),
+        cmocka_unit_test(test_best),
     };
     return cmocka_run_group_tests(tests, open_device, close_device);
 }

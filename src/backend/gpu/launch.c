@@ -14,9 +14,10 @@ enum {
     VEC_MAX_ROWS_NVIDIA = 2,
     VEC_MAX_ROWS = 8,    /* activation rows; from more on tiles are faster */
     ONE_MAX_TILES = 256, /* from more on smaller blocks are faster */
-    FEW_MIN_ROWS = 3,    /* of mm_few.hip */
-    FEW_MAX_ROWS = 16,
-    WIDE_MIN_ROWS = 65, /* of mm_wide.hip */
+    BATCH_MIN_ROWS = 3,  /* of mm_batch.hip */
+    BATCH_MAX_ROWS = 64,
+    BLOCK_RESERVE = 1024, /* bytes of shared memory that NVIDIA's driver takes for each block */
+    WIDE_MIN_ROWS = 65,   /* of mm_wide.hip */
     ATTEND_VALUE_BYTES = 32 << 10,
     ATTEND_STEP_BLOCKS = 4,
     ATTEND_FEW = 512, /* heads of rows */
@@ -168,19 +169,38 @@ typedef struct int_kernels {
     rf_gpu_kernel vec[4], one, tile[RF_TILE_SIZES];
 } int_kernels;
 
-/* NVIDIA's kernels for K formats of one layout and so many scales, with minima or without: for few
- * activation rows, and for very many on Hopper. */
-typedef struct k_kernels {
-    uint32_t hi_bits, n_scales, with_m; /* lo_bits 4 */
-    rf_gpu_kernel few[RF_FEW_SIZES], wide;
-} k_kernels;
+/* NVIDIA's kernels for formats of one layout and so many scales, with minima or without: for some
+ * activation rows, by how many weight rows a block has, and on Hopper for very many. */
+typedef struct matrix_kernels {
+    uint32_t view, lo_bits, hi_bits, n_scales, with_m;
+    rf_gpu_kernel low[RF_BATCH_WIDTHS], middle[RF_BATCH_WIDTHS], tall[RF_BATCH_WIDTHS];
+    rf_gpu_kernel wide;
+} matrix_kernels;
 
-#define K_KERNELS(hi, n_scales, with_m)                                              \
-    {                                                                                \
-        hi, n_scales, with_m, {RF_GPU_few_256_4##hi##_8, RF_GPU_few_256_4##hi##_16}, \
-            RF_GPU_wide_256_4##hi,                                                   \
+#define NO_KERNEL RF_GPU_KERNEL_COUNT
+#define K_KERNELS(hi, n_scales, with_m)                                           \
+    {                                                                             \
+        256, 4, hi, n_scales, with_m,                                             \
+            {RF_GPU_batch_256_4##hi##_low_8, RF_GPU_batch_256_4##hi##_low_16,     \
+             RF_GPU_batch_256_4##hi##_low_32, RF_GPU_batch_256_4##hi##_low_64},   \
+            {NO_KERNEL, NO_KERNEL, RF_GPU_batch_256_4##hi##_middle_32,            \
+             RF_GPU_batch_256_4##hi##_middle_64},                                 \
+            {RF_GPU_batch_256_4##hi##_tall_8, RF_GPU_batch_256_4##hi##_tall_16,   \
+             RF_GPU_batch_256_4##hi##_tall_32, RF_GPU_batch_256_4##hi##_tall_64}, \
+            RF_GPU_wide_256_4##hi,                                                \
     }
-static const k_kernels k_layouts[] = {K_KERNELS(0, 8, 1), K_KERNELS(1, 8, 1), K_KERNELS(2, 16, 0)};
+static const matrix_kernels matrix_layouts[] = {
+    K_KERNELS(0, 8, 1),
+    K_KERNELS(1, 8, 1),
+    K_KERNELS(2, 16, 0),
+    {.view = 32,
+     .lo_bits = 8,
+     .low = {RF_GPU_batch_32_80_low_8, RF_GPU_batch_32_80_low_16, RF_GPU_batch_32_80_low_32,
+             RF_GPU_batch_32_80_low_64},
+     .middle = {NO_KERNEL, NO_KERNEL, NO_KERNEL, NO_KERNEL},
+     .tall = {NO_KERNEL, NO_KERNEL, NO_KERNEL, NO_KERNEL},
+     .wide = NO_KERNEL},
+};
 
 #define INT_KERNELS(view, lo, hi)                                                           \
     {                                                                                       \
@@ -238,36 +258,50 @@ static shape tile_of(const rf_gpu_queue *q, const rf_gpu_matmul_args *a, uint32_
 }
 
 static bool can_run(const rf_gpu_queue *q, rf_gpu_kernel k) {
-    return q->function[k] && !q->left_out[k];
+    return k != NO_KERNEL && q->function[k] && !q->left_out[k];
 }
 
 /* NULL: the layout has none. */
-static const k_kernels *k_kernels_of(const rf_gpu_weight *w) {
-    for (size_t i = 0; i < RF_COUNT(k_layouts); i++) {
-        const k_kernels *k = &k_layouts[i];
-        if (w->form == RF_GPU_INT_256 && w->lo_bits == 4 && w->hi_bits == k->hi_bits &&
-            w->n_scales == k->n_scales && k->with_m == (w->m != NULL) && !w->d_f32)
+static const matrix_kernels *matrix_kernels_of(const rf_gpu_weight *w) {
+    const uint32_t view = w->form == RF_GPU_INT_256 ? 256 : 32;
+    for (size_t i = 0; i < RF_COUNT(matrix_layouts); i++) {
+        const matrix_kernels *k = &matrix_layouts[i];
+        if (view == k->view && w->lo_bits == k->lo_bits && w->hi_bits == k->hi_bits &&
+            (view == 32 || w->n_scales == k->n_scales) && k->with_m == (w->m != NULL) &&
+            !w->d_f32 && w->cols % 256 == 0)
             return k;
     }
     return NULL;
 }
 
-/* Few rows on matrix units. */
-static bool few_shape(const rf_gpu_queue *q, const rf_gpu_matmul_args *a, uint32_t n_rows,
-                      shape *out) {
-    const k_kernels *k = k_kernels_of(&a->part[0].w);
-    if (!k || n_rows < FEW_MIN_ROWS || n_rows > FEW_MAX_ROWS) return false;
-    uint32_t size = n_rows > 8;
-    *out =
-        (shape){k->few[size], RF_GPU_TILE_ROWS, 8u << size, rf_few_shared_bytes(8u << size), false};
-    return can_run(q, k->few[size]) && out->shared_bytes <= q->info.lds_bytes;
+/* Some rows on matrix units: the lowest blocks that are at work all at once, else tall ones. */
+static bool batch_shape(const rf_gpu_queue *q, const rf_gpu_matmul_args *a, uint32_t n_rows,
+                        uint32_t y, shape *out) {
+    const matrix_kernels *k = matrix_kernels_of(&a->part[0].w);
+    if (!k || n_rows < BATCH_MIN_ROWS || n_rows > BATCH_MAX_ROWS) return false;
+    uint32_t width = n_rows > 32 ? 3 : n_rows > 16 ? 2 : n_rows > 8;
+    const rf_gpu_kernel kernels[] = {k->low[width], k->middle[width], k->tall[width]};
+    bool found = false;
+    for (uint32_t height = RF_BATCH_LOW; height <= RF_BATCH_TALL; height++) {
+        rf_batch_shape s = rf_batch_shape_of(k->view, height, 1u << width);
+        uint32_t slot =
+            rf_batch_parts_of(s, k->view, k->lo_bits, k->hi_bits, k->n_scales, k->with_m).bytes;
+        uint32_t room = (q->info.lds_bytes + BLOCK_RESERVE) / s.blocks - BLOCK_RESERVE;
+        uint32_t n_slots = rf_batch_slots(s, slot, room), rows = 16 * s.wm / (1 + a->is_glu);
+        if (!can_run(q, kernels[height]) || n_slots <= s.wk) continue;
+        *out = (shape){kernels[height], rows, 8 * s.nt,
+                       RF_BATCH_HEAD + rf_batch_relay_bytes(s) + n_slots * slot, false};
+        found = true;
+        if ((uint64_t)tiles_of(a, rows) * y <= (uint64_t)s.blocks * q->info.n_units) break;
+    }
+    return found;
 }
 
 /* Hopper's own kernel, where it has blocks for a quarter of the device. */
 static bool wide_shape(const rf_gpu_queue *q, const rf_gpu_matmul_args *a, uint32_t n_rows,
                        uint32_t y, shape *out) {
-    const k_kernels *k = k_kernels_of(&a->part[0].w);
-    if (!k || n_rows < WIDE_MIN_ROWS) return false;
+    const matrix_kernels *k = matrix_kernels_of(&a->part[0].w);
+    if (!k || k->wide == NO_KERNEL || n_rows < WIDE_MIN_ROWS) return false;
     *out = (shape){k->wide, a->is_glu ? RF_WIDE_ROWS / 2 : RF_WIDE_ROWS, RF_WIDE_COLS,
                    rf_wide_shared_bytes(k->hi_bits, k->n_scales, k->with_m), true};
     uint32_t n_tiles = tiles_of(a, out->rows);
@@ -317,7 +351,7 @@ static shape shape_of(const rf_gpu_queue *q, const rf_gpu_matmul_args *a, uint32
         return (shape){RF_GPU_float_one, FLOAT_ROWS, 1, 0, false};
     if (w->form <= RF_GPU_BF16) return (shape){RF_GPU_mm_float, FLOAT_ROWS, FLOAT_NT, 0, false};
     shape s;
-    if (few_shape(q, a, n_rows, &s) || wide_shape(q, a, n_rows, y, &s)) return s;
+    if (batch_shape(q, a, n_rows, y, &s) || wide_shape(q, a, n_rows, y, &s)) return s;
     if (n_rows > (is_nvidia(q) ? VEC_MAX_ROWS_NVIDIA : VEC_MAX_ROWS))
         return tile_shape(q, a, n_rows, y);
     uint32_t n_tiles = tiles_of(a, one_rows(a)) * y;
@@ -371,10 +405,11 @@ static bool layout_goes_on(const rf_gpu_queue *q, rf_gpu_kernel k) {
 
 /* Kernels of all GPUs do the work of one that NVIDIA's have besides. */
 static bool is_besides(rf_gpu_kernel k) {
-    for (size_t i = 0; i < RF_COUNT(k_layouts); i++) {
-        for (size_t j = 0; j < RF_FEW_SIZES; j++)
-            if (k == k_layouts[i].few[j]) return true;
-        if (k == k_layouts[i].wide) return true;
+    for (size_t i = 0; i < RF_COUNT(matrix_layouts); i++) {
+        const matrix_kernels *l = &matrix_layouts[i];
+        for (size_t j = 0; j < RF_BATCH_WIDTHS; j++)
+            if (k == l->low[j] || k == l->middle[j] || k == l->tall[j]) return true;
+        if (k == l->wide) return true;
     }
     return false;
 }

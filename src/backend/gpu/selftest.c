@@ -70,8 +70,8 @@ static bool starts_with(const char *text, const char *start) {
 static bool serves(const char *kernel, rf_gpu_trial_kind kind) {
     static const char *const starts[][6] = {
         [RF_GPU_TRIAL_ROWS] = {"rf_norm", "rf_quant", "rf_each", "rf_copy"},
-        [RF_GPU_TRIAL_PRODUCTS] = {"rf_mm_", "rf_vec", "rf_few", "rf_tile", "rf_wide"},
-        [RF_GPU_TRIAL_EXPERTS] = {"rf_mm_", "rf_vec", "rf_few", "rf_tile", "rf_wide", "rf_lists"},
+        [RF_GPU_TRIAL_PRODUCTS] = {"rf_mm_", "rf_vec", "rf_batch", "rf_tile", "rf_wide"},
+        [RF_GPU_TRIAL_EXPERTS] = {"rf_mm_", "rf_vec", "rf_batch", "rf_tile", "rf_wide", "rf_lists"},
         [RF_GPU_TRIAL_HEADS] = {"rf_heads", "rf_attend"},
     };
     for (size_t i = 0; i < RF_COUNT(starts[kind]) && starts[kind][i]; i++)

@@ -111,7 +111,62 @@ RF_TILE_FN uint32_t rf_wide_shared_bytes(uint32_t hi_bits, uint32_t n_scales, ui
     return RF_WIDE_HEAD + RF_WIDE_STAGES * rf_wide_parts_of(hi_bits, n_scales, with_m).bytes;
 }
 
-/* The products with few activation rows (mm_few.hip): a term of 16 bytes per output of eight groups,
- * behind the activation rows' places. */
-enum { RF_FEW_HEAD = 128, RF_FEW_SIZES = 2 /* 8 and 16 activation rows */ };
-RF_TILE_FN uint32_t rf_few_shared_bytes(uint32_t rows) { return RF_FEW_HEAD + 8 * rows * 33 * 16; }
+/* The products with 3 to 64 activation rows on NVIDIA (mm_batch.hip): nt eights of activation rows;
+ * wm warps lie along the weight rows, wn along the activation rows, wk share the columns. */
+enum {
+    RF_BATCH_FETCHERS = 4, /* warps besides, which bring what is multiplied */
+    RF_BATCH_WIDTHS = 4,   /* 8, 16, 32, 64 activation rows */
+    RF_BATCH_MAX_SLOTS = 24,
+    RF_BATCH_HEAD = 1024,
+    RF_BATCH_STRIDE = 256 + 16,    /* bytes between activation rows: no bank twice; */
+    RF_BATCH_SUM_STRIDE = 64 + 32, /* between their sums, */
+    RF_BATCH_D_STRIDE = 32 + 16,   /* and their factors in groups of 32 */
+};
+typedef enum rf_batch_height { RF_BATCH_LOW, RF_BATCH_MIDDLE, RF_BATCH_TALL } rf_batch_height;
+typedef struct rf_batch_shape {
+    uint32_t nt, wm, wn, wk;
+    uint32_t blocks; /* of a multiprocessor, side by side */
+} rf_batch_shape;
+
+/* Groups of 32 have low ones alone. */
+RF_TILE_FN rf_batch_shape rf_batch_shape_of(uint32_t view, uint32_t height, uint32_t nt) {
+    rf_batch_shape s = {nt, 2u << height, 1, 4u >> height, nt <= 2 ? 2u : 1u};
+    if (view == 32) {
+        s.wn = nt <= 2 ? 1 : nt / 2; /* so that a warp has registers for two eights */
+        s.wk = nt <= 2 ? 4 : 2;
+        s.blocks = nt == 1 ? 2 : 1;
+    }
+    return s;
+}
+
+/* Where the parts of a slot are, in bytes; from lo on within a square of sixteen weight rows, each as
+ * in global memory but for the other half of each tile. */
+typedef struct rf_batch_parts {
+    uint32_t q;   /* [activation rows][RF_BATCH_STRIDE] */
+    uint32_t sum; /* [activation rows][RF_BATCH_SUM_STRIDE] */
+    uint32_t xd;  /* [activation rows] */
+    uint32_t weights, hi, scale, min, d, square, bytes;
+} rf_batch_parts;
+
+RF_TILE_FN rf_batch_parts rf_batch_parts_of(rf_batch_shape s, uint32_t view, uint32_t lo_bits,
+                                            uint32_t hi_bits, uint32_t n_scales, uint32_t with_m) {
+    const uint32_t cols = 8 * s.nt;
+    rf_batch_parts p = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0};
+    p.sum = p.q + cols * RF_BATCH_STRIDE;
+    p.xd = p.sum + with_m * cols * RF_BATCH_SUM_STRIDE;
+    p.weights = p.xd + cols * (view == 32 ? RF_BATCH_D_STRIDE : 4);
+    p.hi = 512 * lo_bits;
+    p.scale = p.hi + 512 * hi_bits;
+    p.min = p.scale + 16 * n_scales;
+    p.d = p.min + with_m * 16 * n_scales;
+    p.square = p.d + (view == 32 ? 256 : (1 + with_m) * 32);
+    p.bytes = p.weights + s.wm * p.square;
+    return p;
+}
+RF_TILE_FN uint32_t rf_batch_relay_bytes(rf_batch_shape s) { return s.wm * s.nt * 512; }
+/* Slots that a block has in so many bytes of shared memory. */
+RF_TILE_FN uint32_t rf_batch_slots(rf_batch_shape s, uint32_t slot_bytes, uint32_t bytes) {
+    const uint32_t before = RF_BATCH_HEAD + rf_batch_relay_bytes(s);
+    const uint32_t n = bytes > before ? (bytes - before) / slot_bytes : 0;
+    return n < RF_BATCH_MAX_SLOTS ? n : RF_BATCH_MAX_SLOTS;
+}

@@ -104,4 +104,39 @@ RF_DEVICE void digit_multiply_mins(float c[4], const uint32_t mins[2], rf_u2 sum
         : "=f"(c[0]), "=f"(c[1]), "=f"(c[2]), "=f"(c[3])
         : "r"(mins[0]), "r"(mins[1]), "r"(sums.v[0]), "r"(sums.v[1]), "f"(0.0f));
 }
+
+RF_DEVICE uint32_t digit_two_f16(float first, float second) {
+    uint32_t out;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(out) : "f"(second), "f"(first));
+    return out;
+}
+
+/* The same of sixteen minima and sums of sixteen columns, which f16 holds as they are: of rows g and
+ * g + 8 a thread has minima 2t and 2t + 1 and eight further on, of activation row g likewise sums. */
+RF_DEVICE void digit_multiply_mins_16(float c[4], const uint32_t mins[4], rf_u2 first,
+                                      rf_u2 second) {
+    const uint32_t x0 = digit_two_f16((float)(int32_t)first.v[0], (float)(int32_t)first.v[1]),
+                   x1 = digit_two_f16((float)(int32_t)second.v[0], (float)(int32_t)second.v[1]);
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+        "{%10,%10,%10,%10};"
+        : "=f"(c[0]), "=f"(c[1]), "=f"(c[2]), "=f"(c[3])
+        : "r"(mins[0]), "r"(mins[1]), "r"(mins[2]), "r"(mins[3]), "r"(x0), "r"(x1), "f"(0.0f));
+}
+
+/* c += w x, of 16 rows by 32 columns and 8 activation rows. */
+RF_DEVICE void digit_multiply(int32_t c[4], const uint32_t w[4], uint32_t x0, uint32_t x1,
+                              int is_unsigned) {
+    if (is_unsigned)
+        asm("mma.sync.aligned.m16n8k32.row.col.s32.u8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, "
+            "{%8,%9}, "
+            "{%0,%1,%2,%3};"
+            : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
+            : "r"(w[0]), "r"(w[1]), "r"(w[2]), "r"(w[3]), "r"(x0), "r"(x1));
+    else
+        asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, "
+            "{%8,%9}, "
+            "{%0,%1,%2,%3};"
+            : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
+            : "r"(w[0]), "r"(w[1]), "r"(w[2]), "r"(w[3]), "r"(x0), "r"(x1));
+}
 #endif

@@ -7,7 +7,7 @@
 #include "backend/gpu/kernels/best.hip"
 #include "backend/gpu/kernels/each.hip"
 #include "backend/gpu/kernels/heads.hip"
-#include "backend/gpu/kernels/mm_few.hip"
+#include "backend/gpu/kernels/mm_batch.hip"
 #include "backend/gpu/kernels/mm_float.hip"
 #include "backend/gpu/kernels/mm_float_one.hip"
 #include "backend/gpu/kernels/mm_one.hip"

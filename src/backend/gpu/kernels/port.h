@@ -236,6 +236,11 @@ RF_DEVICE void rf_copy_wait_but(uint32_t n) {
     if (n == 3) asm volatile("cp.async.wait_group 3;" ::: "memory");
 }
 extern __attribute__((shared)) __attribute__((aligned(16))) uint8_t rf_dynamic_shared[];
+RF_DEVICE uint32_t rf_dynamic_bytes(void) {
+    uint32_t n;
+    asm("mov.u32 %0, %%dynamic_smem_size;" : "=r"(n));
+    return n;
+}
 #else
 RF_DEVICE void rf_copy_16(void *to, const void *from) { *(rf_u4 *)to = *(const rf_u4 *)from; }
 RF_DEVICE void rf_copy_4(void *to, const void *from) { *(uint32_t *)to = *(const uint32_t *)from; }

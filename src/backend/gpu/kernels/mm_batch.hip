@@ -1,0 +1,482 @@
+/* mm_batch.hip - products of K formats' weights, and of weights of 8 bits in groups of 32, with 3 to 64
+ * activation rows on NVIDIA's matrix units.
+ *
+ * A block has 16 weight rows for each of wm warps (tile.h), by all activation rows.  Four more warps
+ * bring weights as they are packed, and activations, into a ring of slots of 256 columns, several of
+ * which are on their way.  A warp multiplies every wk-th slot, by K formats in two digits (digits.h);
+ * its sums it takes over from the warp that had the slot before, and hands them on, so that groups
+ * are added in order. */
+#include "backend/gpu/kernels/digits.h"
+#include "backend/gpu/kernels/ring.h"
+#include "backend/gpu/tile.h"
+
+#if defined(RF_NVIDIA)
+enum {
+    BATCH_CHUNKS = 8,
+    BATCH_NT = 8, /* most eights of activation rows */
+};
+
+/* What is constant in a kernel. */
+typedef struct batch_kind {
+    uint32_t view;
+    int lo_bits, hi_bits;
+    uint32_t n_scales, with_m;
+    rf_batch_shape s;
+    rf_batch_parts at;
+} batch_kind;
+
+/* Threads that multiply. */
+RF_DEVICE uint32_t batch_workers(batch_kind k) { return 32 * k.s.wm * k.s.wn * k.s.wk; }
+/* Eights of activation rows of a warp. */
+RF_DEVICE uint32_t batch_eights(batch_kind k) { return k.s.nt / k.s.wn; }
+
+typedef struct batch_shared {
+    uint64_t full[RF_BATCH_MAX_SLOTS], empty[RF_BATCH_MAX_SLOTS];
+    uint64_t turn[16];          /* of each warp that multiplies */
+    uint32_t row[8 * BATCH_NT]; /* where each activation row starts, in 16 columns */
+} batch_shared;
+
+/* Fetching --------------------------------------------------------------------------------------*/
+
+/* Sixteen weight rows: a thread's pieces of group 0. */
+typedef struct batch_source {
+    const uint8_t *lo, *hi, *meta;
+    uint32_t meta_step; /* bytes from group to group; 0: the thread has none */
+} batch_source;
+
+RF_DEVICE uint32_t batch_meta(batch_kind k) {
+    return k.view == 32 ? 16 : (1 + k.with_m) * (k.n_scales + 2);
+}
+
+/* Number i of the block; with is_glu the second half of them is of the second matrix. */
+RF_DEVICE batch_source batch_source_of(const rf_gpu_matmul_args *a, const mm_share *share,
+                                       batch_kind k, uint32_t i, uint32_t lane) {
+    const uint32_t of_matrix = a->is_glu ? k.s.wm / 2 : k.s.wm;
+    const rf_gpu_weight *w = a->is_glu && i >= of_matrix ? &a->part[1].w : &share->p.w;
+    const uint32_t n_tiles = rf_div_up(w->rows, RF_GPU_TILE_ROWS);
+    const uint32_t n = rf_min_u32(share->tile * of_matrix + i % of_matrix, 2 * n_tiles - 1);
+    const uint32_t half = n % 2, n_scales = k.n_scales;
+    const uint64_t first = ((uint64_t)share->plane * n_tiles + n / 2) * (w->cols / 256);
+    const uint32_t row = 16 * half + lane % 16;
+    batch_source s;
+    s.lo =
+        (const uint8_t *)w->lo + first * 1024 * (uint32_t)k.lo_bits + (lane / 16 * 32 + row) * 16;
+    s.hi = (const uint8_t *)w->hi + first * 1024 * (uint32_t)k.hi_bits;
+    if (k.hi_bits == 1) s.hi += lane / 4 * 128 + half * 64 + lane % 4 * 16;
+    if (k.hi_bits == 2) s.hi += lane / 8 * 256 + half * 128 + lane % 8 * 16;
+    const uint8_t *scale = (const uint8_t *)w->scale, *d = (const uint8_t *)w->d;
+    uint32_t piece = lane;
+    if (k.view == 32) {
+        s.meta = d + first * 512 + lane / 2 * 64 + half * 32 + lane % 2 * 16;
+        s.meta_step = lane < batch_meta(k) ? 512 : 0;
+        return s;
+    }
+    s.meta_step = 32 * n_scales;
+    if (k.with_m && piece >= n_scales && piece < 2 * n_scales) {
+        scale = (const uint8_t *)w->min;
+        piece -= n_scales;
+    }
+    s.meta = scale + first * 32 * n_scales + half * 16 * n_scales + piece * 16;
+    if (lane >= (1 + k.with_m) * n_scales) {
+        piece = lane - (1 + k.with_m) * n_scales;
+        if (piece >= 2) d = (const uint8_t *)w->m;
+        s.meta = d + first * 64 + half * 32 + piece % 2 * 16;
+        s.meta_step = 64;
+    }
+    if (lane >= batch_meta(k)) s.meta_step = 0;
+    return s;
+}
+
+/* The warp's weights of group g; to: where the thread's first piece goes. */
+RF_DEVICE void batch_fetch_weights(uint8_t *to, const batch_source *s, batch_kind k, uint32_t g) {
+    RF_UNROLL
+    for (uint32_t i = 0; i < (uint32_t)k.lo_bits; i++)
+        rf_copy_16(to + 512 * i, s->lo + (g * 1024ull * (uint32_t)k.lo_bits + 1024 * i));
+    RF_UNROLL
+    for (uint32_t i = 0; i < (uint32_t)k.hi_bits; i++)
+        rf_copy_16(to + k.at.hi + 512 * i, s->hi + (g * 1024ull * (uint32_t)k.hi_bits + 1024 * i));
+    if (s->meta_step) rf_copy_16(to + k.at.scale, s->meta + (uint64_t)g * s->meta_step);
+}
+
+/* The thread's pieces of the activation rows of group g. */
+RF_DEVICE void batch_fetch_rows(uint8_t *slot, const batch_shared *sh, const rf_gpu_quant *x,
+                                batch_kind k, uint32_t tid, uint32_t g) {
+    enum { PER_TURN = 2 * RF_BATCH_FETCHERS };
+    const uint32_t n = 8 * k.s.nt, piece = tid % 16;
+    const uint8_t *q = (const uint8_t *)x->q + g * 256 + piece * 16;
+    RF_UNROLL
+    for (uint32_t j = 0; j < rf_div_up(n, PER_TURN); j++) {
+        const uint32_t col = PER_TURN * j + tid / 16;
+        if (n % PER_TURN == 0 || col < n)
+            rf_copy_16(slot + k.at.q + col * RF_BATCH_STRIDE + piece * 16,
+                       q + sh->row[col] * 16ull);
+    }
+    if (k.with_m) {
+        const uint8_t *sum = (const uint8_t *)x->sum + g * 64 + tid % 4 * 16;
+        RF_UNROLL
+        for (uint32_t j = 0; j < rf_div_up(n, 4 * PER_TURN); j++) {
+            const uint32_t col = 4 * PER_TURN * j + tid / 4;
+            if (n % (4 * PER_TURN) == 0 || col < n)
+                rf_copy_16(slot + k.at.sum + col * RF_BATCH_SUM_STRIDE + tid % 4 * 16,
+                           sum + sh->row[col] * 4ull);
+        }
+    }
+    if (k.view == 32 && tid < 2 * n)
+        rf_copy_16(slot + k.at.xd + tid / 2 * RF_BATCH_D_STRIDE + tid % 2 * 16,
+                   x->d + (sh->row[tid / 2] / 2 + 8 * g + tid % 2 * 4));
+    if (k.view == 256 && tid < n)
+        rf_copy_4(slot + k.at.xd + tid * 4, x->d + (sh->row[tid] / 16 + g));
+}
+
+/* All groups, by the fetching threads.  Weights of the first ones, which no kernel writes, are asked
+ * for before the kernel in front has ended. */
+RF_DEVICE void batch_fetch(uint8_t *slots, uint32_t n_slots, batch_shared *sh,
+                           const rf_gpu_matmul_args *a, const mm_share *share, batch_kind k) {
+    enum { WARPS = RF_BATCH_FETCHERS, MOST = 8 / WARPS };
+    const uint32_t tid = rf_tid() - batch_workers(k), warp = tid / 32, lane = tid % 32;
+    const uint32_t n_groups = share->p.w.cols / 256, n_mine = rf_div_up(k.s.wm, WARPS);
+    uint8_t *to = slots + k.at.weights + warp * k.at.square + lane * 16;
+    batch_source from[MOST];
+    RF_UNROLL
+    for (uint32_t i = 0; i < n_mine; i++)
+        from[i] = batch_source_of(a, share, k, rf_min_u32(warp + WARPS * i, k.s.wm - 1), lane);
+    RF_NO_UNROLL
+    for (uint32_t g = 0; g < rf_min_u32(n_slots, n_groups); g++)
+        RF_UNROLL
+    for (uint32_t i = 0; i < n_mine; i++)
+        if (warp + WARPS * i < k.s.wm)
+            batch_fetch_weights(to + g * k.at.bytes + WARPS * i * k.at.square, &from[i], k, g);
+    rf_await_before();
+    uint32_t now = 0, parity = 1;
+    RF_NO_UNROLL
+    for (uint32_t g = 0; g < n_groups; g++) {
+        if (g >= n_slots) {
+            ring_await(&sh->empty[now], parity);
+            RF_UNROLL
+            for (uint32_t i = 0; i < n_mine; i++)
+                if (warp + WARPS * i < k.s.wm)
+                    batch_fetch_weights(to + now * k.at.bytes + WARPS * i * k.at.square, &from[i],
+                                        k, g);
+        }
+        batch_fetch_rows(slots + now * k.at.bytes, sh, &a->xq, k, tid, g);
+        ring_arrive_after_copies(&sh->full[now]);
+        if (++now == n_slots) {
+            now = 0;
+            parity ^= 1;
+        }
+    }
+}
+
+/* Multiplying -----------------------------------------------------------------------------------*/
+
+/* A thread's place: rows g and g + 8 of the warp's sixteen, word t of four. */
+typedef struct batch_place {
+    uint32_t square, part, first; /* of wm, of wk; the warp's first eight of activation rows */
+    uint32_t lane, g, t;
+} batch_place;
+
+/* The integers of a group: [eights of activation rows][4] of either digit. */
+typedef struct batch_sums {
+    int32_t upper[BATCH_NT][4], lower[BATCH_NT][4];
+} batch_sums;
+
+/* The scales of a thread's rows. */
+RF_DEVICE rf_u4 batch_scales(const uint8_t *p, uint32_t n_scales) {
+    if (n_scales == 16) return *(const rf_u4 *)(const void *)p;
+    const rf_u2 v = *(const rf_u2 *)(const void *)p;
+    const rf_u4 out = {{v.v[0], v.v[1], 0, 0}};
+    return out;
+}
+
+/* A chunk of eights n and n + 1 of the activation rows. */
+RF_DEVICE void batch_rows(uint32_t x[4], const uint8_t *q, uint32_t lane, uint32_t n,
+                          uint32_t chunk, int is_one) {
+    const uint8_t *p = q + (8 * n + lane % 8 + (is_one ? 0 : lane / 16 * 8)) * RF_BATCH_STRIDE +
+                       32 * chunk + lane / 8 % 2 * 16;
+    if (is_one)
+        asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0,%1}, [%2];"
+                     : "=r"(x[0]), "=r"(x[1])
+                     : "r"(rf_shared_at(p))
+                     : "memory");
+    else
+        asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+                     : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3])
+                     : "r"(rf_shared_at(p))
+                     : "memory");
+}
+
+RF_DEVICE void batch_group(batch_sums *p, const uint8_t *slot, const uint8_t *square,
+                           const batch_place *at, batch_kind k) {
+    const int is_product = DIGIT_OF_PRODUCT(k.hi_bits);
+    rf_u4 scales[2];
+    RF_UNROLL
+    for (uint32_t i = 0; i < 2; i++)
+        scales[i] = batch_scales(square + k.at.scale + (at->g + 8 * i) * k.n_scales, k.n_scales);
+    RF_UNROLL
+    for (uint32_t i = 0; i < 4 * batch_eights(k); i++)
+        p->upper[i / 4][i % 4] = p->lower[i / 4][i % 4] = 0;
+    RF_UNROLL
+    for (uint32_t chunk = 0; chunk < BATCH_CHUNKS; chunk++) {
+        uint32_t upper[4], lower[4];
+        RF_UNROLL
+        for (uint32_t i = 0; i < 2; i++) {
+            const uint32_t n = chunk * 16 + at->g + 8 * i;
+            const uint32_t lo = ((const uint32_t *)(const void *)square)[n * 4 + at->t];
+            const rf_u2 hi = digit_high_bits(square + k.at.hi, k.hi_bits, n);
+            uint32_t w[2];
+            digit_words(lo, hi, k.hi_bits, at->t, &w[0], &w[1]);
+            RF_UNROLL
+            for (uint32_t j = 0; j < 2; j++) {
+                const uint32_t number = k.n_scales == 16 ? 2 * chunk + j : chunk;
+                const uint32_t scale = digit_byte(&scales[i], number);
+                upper[i + 2 * j] = digit_of(w[j], scale, k.hi_bits, 1);
+                lower[i + 2 * j] = digit_of(w[j], scale, k.hi_bits, 0);
+            }
+        }
+        RF_UNROLL
+        for (uint32_t n = 0; n < batch_eights(k); n += 2) {
+            uint32_t x[4];
+            batch_rows(x, slot + k.at.q, at->lane, at->first + n, chunk, batch_eights(k) == 1);
+            RF_UNROLL
+            for (uint32_t j = 0; j < 2 && n + j < batch_eights(k); j++) {
+                digit_multiply(p->upper[n + j], upper, x[2 * j], x[2 * j + 1], !is_product);
+                digit_multiply(p->lower[n + j], lower, x[2 * j], x[2 * j + 1], 1);
+            }
+        }
+    }
+}
+
+/* Minima of rows g and g + 8 once for each sixteen columns, for digit_multiply_mins_16. */
+RF_DEVICE uint32_t batch_min(const uint8_t *min, uint32_t i) {
+    const float v = (float)(int8_t)min[i];
+    return digit_two_f16(v, v);
+}
+
+/* A group's integers onto the sums. */
+RF_DEVICE void batch_add(float v[BATCH_NT][4], const batch_sums *p, const uint8_t *slot,
+                         const uint8_t *square, const batch_place *at, batch_kind k) {
+    float d[2], m[2] = {0.0f, 0.0f};
+    uint32_t mins[4] = {0, 0, 0, 0};
+    RF_UNROLL
+    for (uint32_t i = 0; i < 2; i++) {
+        const uint32_t row = at->g + 8 * i;
+        d[i] = rf_f16_at(((const uint16_t *)(const void *)(square + k.at.d))[row]);
+        if (!k.with_m) continue;
+        m[i] = rf_f16_at(((const uint16_t *)(const void *)(square + k.at.d))[16 + row]);
+        mins[i] = batch_min(square + k.at.min + row * 8, at->t);
+        mins[2 + i] = batch_min(square + k.at.min + row * 8, 4 + at->t);
+    }
+    RF_UNROLL
+    for (uint32_t n = 0; n < batch_eights(k); n++) {
+        const rf_f2 xd =
+            ((const rf_f2 *)(const void *)(slot + k.at.xd))[4 * (at->first + n) + at->t];
+        float of_mins[4];
+        if (k.with_m) {
+            const uint32_t row = 8 * (at->first + n) + at->g;
+            const rf_u2 *sum =
+                (const rf_u2 *)(const void *)(slot + k.at.sum + row * RF_BATCH_SUM_STRIDE);
+            digit_multiply_mins_16(of_mins, mins, sum[at->t], sum[4 + at->t]);
+        }
+        RF_UNROLL
+        for (uint32_t i = 0; i < 4; i++) {
+            const uint32_t upper = (uint32_t)p->upper[n][i] << DIGIT_SHIFT(k.hi_bits);
+            const int32_t sum = (int32_t)(upper + (uint32_t)p->lower[n][i]);
+            v[n][i] = rf_fma((float)digit_total(sum, k.hi_bits), d[i / 2] * xd.v[i % 2], v[n][i]);
+            if (k.with_m) v[n][i] = rf_fma(of_mins[i], m[i / 2] * xd.v[i % 2], v[n][i]);
+        }
+    }
+}
+
+/* Groups of 32: the integers of each of a slot, [chunks][eights of activation rows][4]. */
+typedef struct batch_chunks {
+    int32_t v[BATCH_CHUNKS][2][4];
+} batch_chunks;
+
+RF_DEVICE void batch_group_32(batch_chunks *p, const uint8_t *slot, const uint8_t *square,
+                              const batch_place *at, batch_kind k) {
+    RF_UNROLL
+    for (uint32_t chunk = 0; chunk < BATCH_CHUNKS; chunk++) {
+        uint32_t w[4], x[4];
+        RF_UNROLL
+        for (uint32_t i = 0; i < 4; i++)
+            w[i] = ((const uint32_t *)(const void *)
+                        square)[((2 * chunk + i / 2) * 16 + at->g + i % 2 * 8) * 4 + at->t];
+        batch_rows(x, slot + k.at.q, at->lane, at->first, chunk, batch_eights(k) == 1);
+        RF_UNROLL
+        for (uint32_t n = 0; n < batch_eights(k); n++) {
+            RF_UNROLL
+            for (uint32_t i = 0; i < 4; i++)
+                p->v[chunk][n][i] = 0;
+            digit_multiply(p->v[chunk][n], w, x[2 * n], x[2 * n + 1], 0);
+        }
+    }
+}
+
+RF_DEVICE void batch_add_32(float v[BATCH_NT][4], const batch_chunks *p, const uint8_t *slot,
+                            const uint8_t *square, const batch_place *at, batch_kind k) {
+    RF_UNROLL
+    for (uint32_t chunk = 0; chunk < BATCH_CHUNKS; chunk++) {
+        const uint16_t *d = (const uint16_t *)(const void *)(square + k.at.scale) + 16 * chunk;
+        const float wd[2] = {rf_f16_at(d[at->g]), rf_f16_at(d[at->g + 8])};
+        RF_UNROLL
+        for (uint32_t n = 0; n < batch_eights(k); n++) {
+            const uint8_t *of_rows =
+                slot + k.at.xd + (8 * (at->first + n) + 2 * at->t) * RF_BATCH_D_STRIDE;
+            const float *xd = (const float *)(const void *)of_rows + chunk;
+            RF_UNROLL
+            for (uint32_t i = 0; i < 4; i++)
+                v[n][i] = rf_fma((float)p->v[chunk][n][i],
+                                 wd[i / 2] * xd[i % 2 * (RF_BATCH_D_STRIDE / 4)], v[n][i]);
+        }
+    }
+}
+
+/* The warp's sums to and from shared memory. */
+RF_DEVICE void batch_leave(rf_f4 *relay, float v[BATCH_NT][4], const batch_place *at,
+                           batch_kind k) {
+    RF_UNROLL
+    for (uint32_t n = 0; n < batch_eights(k); n++) {
+        const rf_f4 four = {{v[n][0], v[n][1], v[n][2], v[n][3]}};
+        relay[(at->square * k.s.nt + at->first + n) * 32 + at->lane] = four;
+    }
+}
+RF_DEVICE void batch_take(float v[BATCH_NT][4], const rf_f4 *relay, const batch_place *at,
+                          batch_kind k) {
+    RF_UNROLL
+    for (uint32_t n = 0; n < batch_eights(k); n++) {
+        const rf_f4 four = relay[(at->square * k.s.nt + at->first + n) * 32 + at->lane];
+        RF_UNROLL
+        for (uint32_t i = 0; i < 4; i++)
+            v[n][i] = four.v[i];
+    }
+}
+
+/* Every wk-th group, by a multiplying warp. */
+RF_DEVICE void batch_work(const uint8_t *slots, uint32_t n_slots, batch_shared *sh, rf_f4 *relay,
+                          batch_kind k, const batch_place *at, uint32_t n_groups) {
+    uint64_t *turns = &sh->turn[rf_tid() / 32 % (k.s.wm * k.s.wn) * k.s.wk];
+    uint64_t *mine = &turns[at->part], *next = &turns[(at->part + 1) % k.s.wk];
+    uint32_t now = at->part, parity = 0, turn = at->part == 0;
+    float v[BATCH_NT][4];
+    RF_UNROLL
+    for (uint32_t i = 0; i < 4 * batch_eights(k); i++)
+        v[i / 4][i % 4] = 0.0f;
+    RF_NO_UNROLL
+    for (uint32_t g = at->part; g < n_groups; g += k.s.wk) {
+        const uint8_t *slot = slots + now * k.at.bytes;
+        const uint8_t *square = slot + k.at.weights + at->square * k.at.square;
+        batch_sums p;
+        batch_chunks of_32;
+        ring_await(&sh->full[now], parity);
+        if (k.view == 32)
+            batch_group_32(&of_32, slot, square, at, k);
+        else
+            batch_group(&p, slot, square, at, k);
+        if (k.s.wk > 1 && g > 0) {
+            ring_await(mine, turn);
+            batch_take(v, relay, at, k);
+        }
+        if (k.view == 32)
+            batch_add_32(v, &of_32, slot, square, at, k);
+        else
+            batch_add(v, &p, slot, square, at, k);
+        if (k.s.wk > 1 || g == n_groups - 1) batch_leave(relay, v, at, k);
+        ring_sync_warp();
+        if (at->lane == 0) {
+            if (k.s.wk > 1) ring_arrive(next);
+            ring_arrive(&sh->empty[now]);
+        }
+        turn ^= 1;
+        now += k.s.wk;
+        if (now >= n_slots) {
+            now -= n_slots;
+            parity ^= 1;
+        }
+    }
+}
+
+/* The block's outputs. */
+RF_DEVICE void batch_put(const rf_f4 *relay, const rf_gpu_matmul_args *a, const mm_share *share,
+                         batch_kind k) {
+    const uint32_t rows = 16 * k.s.wm / (1 + a->is_glu), lane = rf_tid() % 32;
+    const float *sums = (const float *)(const void *)relay;
+    RF_NO_UNROLL
+    for (uint32_t t = rf_tid() / 32; t < share->n; t += batch_workers(k) / 32) {
+        const uint32_t dst_row = dst_row_of(a, share, t);
+        RF_NO_UNROLL
+        for (uint32_t i = lane; i < rows; i += 32) {
+            const uint32_t r = share->tile * rows + i, word = t % 2 + i / 8 % 2 * 2;
+            const uint32_t at = ((i / 16 * k.s.nt + t / 8) * 32 + i % 8 * 4 + t % 8 / 2) * 4 + word;
+            if (r >= share->p.w.rows) break;
+            if (a->is_glu)
+                put_output(a, share, dst_row, r, sums[at], sums[at + rows * 8 * k.s.nt]);
+            else
+                put_output(a, share, dst_row, r, 0.0f, sums[at]);
+        }
+    }
+}
+
+RF_DEVICE void batch_run(const rf_gpu_matmul_args *a, batch_kind k) {
+    if (a->mode == RF_GPU_MM_EXPERTS) rf_await_before();
+    batch_shared *sh = (batch_shared *)(void *)rf_dynamic_shared;
+    rf_f4 *relay = (rf_f4 *)(void *)(rf_dynamic_shared + RF_BATCH_HEAD);
+    uint8_t *slots = rf_dynamic_shared + RF_BATCH_HEAD + rf_batch_relay_bytes(k.s);
+    const mm_share share = share_of(a, 16 * k.s.wm / (1 + a->is_glu), 8 * k.s.nt);
+    const uint32_t tid = rf_tid();
+    const uint32_t n_slots = rf_batch_slots(k.s, k.at.bytes, rf_dynamic_bytes());
+    if (share.n == 0) return;
+    if (tid < 8 * k.s.nt)
+        sh->row[tid] =
+            (uint32_t)((uint64_t)x_row_of(a, dst_row_of(a, &share, tid)) * share.p.w.cols / 16);
+    if (tid < n_slots) {
+        ring_init(&sh->full[tid], 32 * RF_BATCH_FETCHERS);
+        ring_init(&sh->empty[tid], k.s.wm * k.s.wn);
+    }
+    if (tid < batch_workers(k) / 32) ring_init(&sh->turn[tid], 1);
+    rf_sync();
+    if (tid >= batch_workers(k)) {
+        batch_fetch(slots, n_slots, sh, a, &share, k);
+        return;
+    }
+    const uint32_t warp = tid / 32, side = k.s.wm * k.s.wn;
+    const batch_place at = {warp % k.s.wm, warp / side,  warp / k.s.wm % k.s.wn * batch_eights(k),
+                            tid % 32,      tid % 32 / 4, tid % 4};
+    batch_work(slots, n_slots, sh, relay, k, &at, share.p.w.cols / 256);
+    rf_await_before();
+    ring_sync_some(batch_workers(k));
+    batch_put(relay, a, &share, k);
+}
+
+#define BATCH_KERNEL(view, lo_bits, hi_bits, n_scales, with_m, name, height, rows)           \
+    RF_KERNEL_EARLY(batch_##view##_##lo_bits##hi_bits##_##name##_##rows, rf_gpu_matmul_args, \
+                    rf_batch_shape_of(view, height, rows / 8).blocks) {                      \
+        const rf_batch_shape shape = rf_batch_shape_of(view, height, rows / 8);              \
+        const batch_kind kind = {                                                            \
+            view,                                                                            \
+            lo_bits,                                                                         \
+            hi_bits,                                                                         \
+            n_scales,                                                                        \
+            with_m,                                                                          \
+            shape,                                                                           \
+            rf_batch_parts_of(shape, view, lo_bits, hi_bits, n_scales, with_m)};             \
+        batch_run(&a, kind);                                                                 \
+    }
+#define BATCH_KERNELS(hi_bits, n_scales, with_m)                                 \
+    BATCH_KERNEL(256, 4, hi_bits, n_scales, with_m, low, RF_BATCH_LOW, 8)        \
+    BATCH_KERNEL(256, 4, hi_bits, n_scales, with_m, low, RF_BATCH_LOW, 16)       \
+    BATCH_KERNEL(256, 4, hi_bits, n_scales, with_m, low, RF_BATCH_LOW, 32)       \
+    BATCH_KERNEL(256, 4, hi_bits, n_scales, with_m, low, RF_BATCH_LOW, 64)       \
+    BATCH_KERNEL(256, 4, hi_bits, n_scales, with_m, middle, RF_BATCH_MIDDLE, 32) \
+    BATCH_KERNEL(256, 4, hi_bits, n_scales, with_m, middle, RF_BATCH_MIDDLE, 64) \
+    BATCH_KERNEL(256, 4, hi_bits, n_scales, with_m, tall, RF_BATCH_TALL, 8)      \
+    BATCH_KERNEL(256, 4, hi_bits, n_scales, with_m, tall, RF_BATCH_TALL, 16)     \
+    BATCH_KERNEL(256, 4, hi_bits, n_scales, with_m, tall, RF_BATCH_TALL, 32)     \
+    BATCH_KERNEL(256, 4, hi_bits, n_scales, with_m, tall, RF_BATCH_TALL, 64)
+BATCH_KERNELS(0, 8, 1)
+BATCH_KERNELS(1, 8, 1)
+BATCH_KERNELS(2, 16, 0)
+BATCH_KERNEL(32, 8, 0, 0, 0, low, RF_BATCH_LOW, 8)
+BATCH_KERNEL(32, 8, 0, 0, 0, low, RF_BATCH_LOW, 16)
+BATCH_KERNEL(32, 8, 0, 0, 0, low, RF_BATCH_LOW, 32)
+BATCH_KERNEL(32, 8, 0, 0, 0, low, RF_BATCH_LOW, 64)
+#endif
