@@ -284,7 +284,7 @@ static void bench_attend(uint32_t T, uint32_t kv_len, bool one_sequence) {
 }
 
 static void bench_rest(void) {
-    static const uint32_t Ts[] = {1, 8, 64, 512};
+    static const uint32_t Ts[] = {1, 8, 64, 512, 2048};
     for (size_t i = 0; i < RF_COUNT(Ts); i++) {
         printf("norm+quant 4096  T %4u  %9.2f us\n", Ts[i], time_launches(launch_norm, &Ts[i], 16));
         printf("quant 14336      T %4u  %9.2f us\n", Ts[i],

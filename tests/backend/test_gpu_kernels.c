@@ -639,9 +639,9 @@ static void heads_on_cpu(const head_shape *s, const kv_case *c, float *x, const 
 
 /* Part p has the cache format types[p]. */
 static void check_heads(const head_shape *shape, uint32_t n_parts, const rf_dtype *types,
-                        bool in_place) {
+                        bool in_place, bool many_rows) {
     kv_case c;
-    make_batch(&c, 70, 5, 33, 3);
+    make_batch(&c, 70, many_rows ? 35 : 5, 33, many_rows ? 29 : 3);
     rf_gpu_heads_args args = {.batch = c.gpu, .n_parts = n_parts, .n_rows = c.T};
     float *x[3];
     uint8_t *pool[3];
@@ -703,12 +703,16 @@ static void test_heads(void **state) {
         head_shape qkv[3] = {{5, 128, 128, RF_GPU_RMS_NORM, neox, true, false},
                              {2, 128, 128, RF_GPU_RMS_NORM, neox, true, true},
                              {2, 72, 2, RF_GPU_NO_NORM, false, false, true}};
-        check_heads(qkv, 3, of, in_place);
+        check_heads(qkv, 3, of, in_place, false);
         head_shape odd[1] = {{3, 37, 18, RF_GPU_LAYER_NORM, neox, true, true}};
-        check_heads(odd, 1, of, in_place);
+        check_heads(odd, 1, of, in_place, false);
         head_shape wide[2] = {{1, 640, 64, RF_GPU_NO_NORM, neox, true, true},
                               {4, 16, 8, RF_GPU_NO_NORM, neox, true, false}};
-        check_heads(wide, 2, of, in_place);
+        check_heads(wide, 2, of, in_place, false);
+        head_shape plain[3] = {{5, 128, 128, RF_GPU_NO_NORM, neox, true, false},
+                               {2, 128, 96, RF_GPU_NO_NORM, neox, true, true},
+                               {2, 72, 2, RF_GPU_NO_NORM, false, false, true}};
+        check_heads(plain, 3, of, in_place, true);
     }
 }
 
@@ -913,6 +917,9 @@ static void test_attend_rows(void **state) {
                          .f16 = true,
                          .len = {p % 2 ? 44 : 330, p % 2 ? 290 : 19},
                          .rows = {p % 3 ? 37 : 9, 11}};
+        check_attend(&a);
+        a.rows[p % 2] += 14;
+        a.len[p % 2] += 14;
         check_attend(&a);
     }
     queue.info.n_units = n_units;

@@ -18,6 +18,7 @@ enum {
     BATCH_MAX_ROWS = 64,
     BLOCK_RESERVE = 1024, /* bytes of shared memory that NVIDIA's driver takes for each block */
     WIDE_MIN_ROWS = 65,   /* of mm_wide.hip */
+    HEADS_MIN_ROWS = 32,  /* of heads_rows */
     ATTEND_VALUE_BYTES = 32 << 10,
     ATTEND_STEP_BLOCKS = 4,
     ATTEND_FEW = 512, /* heads of rows */
@@ -44,6 +45,11 @@ static void put(rf_gpu_queue *q, rf_gpu_kernel k, uint32_t x, uint32_t y, uint32
     put_shared(q, k, (rf_gpu_grid){x, y, z}, 0, args, bytes);
 }
 
+#define NO_KERNEL RF_GPU_KERNEL_COUNT
+static bool can_run(const rf_gpu_queue *q, rf_gpu_kernel k) {
+    return k != NO_KERNEL && q->function[k] && !q->left_out[k];
+}
+
 void rf_gpu_op_norm(rf_gpu_queue *q, const rf_gpu_norm_args *a) {
     put(q, RF_GPU_norm_rows, a->n_items, a->n > 0, 1, a, sizeof *a);
 }
@@ -52,8 +58,22 @@ void rf_gpu_op_quant(rf_gpu_queue *q, const rf_gpu_quant_args *a) {
     put(q, RF_GPU_quant_rows, a->n_rows, div_up(a->cols, PIECE), 1, a, sizeof *a);
 }
 
+/* Many rows, of which every element is made of two at most. */
+static bool takes_heads_rows(const rf_gpu_queue *q, const rf_gpu_heads_args *a) {
+    for (uint32_t i = 0; i < a->n_parts; i++) {
+        const rf_gpu_heads *h = &a->part[i];
+        bool is_grouped = h->pool && (h->pool_type == RF_DT_Q8_0 || h->pool_type == RF_DT_Q4_0);
+        if (h->norm != RF_GPU_NO_NORM || h->head_dim % 2 != 0 || is_grouped) return false;
+    }
+    return a->n_rows >= HEADS_MIN_ROWS && a->batch.pos && can_run(q, RF_GPU_heads_rows);
+}
+
 void rf_gpu_op_heads(rf_gpu_queue *q, const rf_gpu_heads_args *a) {
     uint32_t n_heads = 0;
+    if (takes_heads_rows(q, a)) {
+        put(q, RF_GPU_heads_rows, a->n_rows, 1, 1, a, sizeof *a);
+        return;
+    }
     for (uint32_t i = 0; i < a->n_parts; i++)
         n_heads += a->part[i].n_heads;
     put(q, RF_GPU_heads, a->n_rows, n_heads, 1, a, sizeof *a);
@@ -177,7 +197,6 @@ typedef struct matrix_kernels {
     rf_gpu_kernel wide;
 } matrix_kernels;
 
-#define NO_KERNEL RF_GPU_KERNEL_COUNT
 #define K_KERNELS(hi, n_scales, with_m)                                           \
     {                                                                             \
         256, 4, hi, n_scales, with_m,                                             \
@@ -255,10 +274,6 @@ static shape tile_of(const rf_gpu_queue *q, const rf_gpu_matmul_args *a, uint32_
     uint32_t rows = a->is_glu && s.m == 2 ? rf_tile_rows(s) / 2 : rf_tile_rows(s);
     return (shape){k->tile[size], rows, rf_tile_cols(s),
                    rf_tile_shared_bytes(s, k->view, k->lo_bits, k->hi_bits), false};
-}
-
-static bool can_run(const rf_gpu_queue *q, rf_gpu_kernel k) {
-    return k != NO_KERNEL && q->function[k] && !q->left_out[k];
 }
 
 /* NULL: the layout has none. */
@@ -420,6 +435,7 @@ bool rf_gpu_has_substitute(const rf_gpu_queue *q, rf_gpu_kernel k) {
         k == RF_GPU_attend_rows)
         return attends;
     if (k == RF_GPU_float_one) return !q->left_out[RF_GPU_mm_float];
+    if (k == RF_GPU_heads_rows) return !q->left_out[RF_GPU_heads];
     if (k == RF_GPU_best_groups || k == RF_GPU_best_rows) return true; /* the rows themselves */
     return is_besides(k) || k == RF_GPU_lists || k == RF_GPU_attend_fold || layout_goes_on(q, k);
 }

@@ -1,5 +1,5 @@
 /* heads.hip - heads of queries, keys and values: norm, rotation and the way into the KV pool; one
- * block per row and head. */
+ * block per row and head, or, of many rows whose heads have no norm, per row. */
 #include "backend/gpu/kernels/kv.h"
 
 typedef struct heads_shared {
@@ -140,4 +140,49 @@ RF_KERNEL_EARLY(heads, rf_gpu_heads_args, 1) {
     if (!h.pool) return;
     const uint64_t slot = (block * h.n_heads + head) * 32 + pos % 32;
     put_head(&s, &h, (uint8_t *)h.pool + slot * rf_kv_row_bytes(h.pool_type, h.head_dim));
+}
+
+/* Pair number i of a head's elements. */
+RF_DEVICE void pair_at(const rf_gpu_heads *h, uint32_t i, uint32_t *i0, uint32_t *i1) {
+    const int is_far = h->cos_sin && h->neox && i < h->n_dims / 2;
+    *i0 = is_far ? i : 2 * i;
+    *i1 = is_far ? i + h->n_dims / 2 : 2 * i + 1;
+}
+
+RF_KERNEL_EARLY(heads_rows, rf_gpu_heads_args, 1) {
+    const uint32_t row = rf_bid_x(), pos = a.batch.pos[row];
+    uint64_t block = 0;
+    if (a.batch.table)
+        block = a.batch.table[(uint64_t)a.batch.row_seq[row] * a.batch.table_stride + pos / 32];
+    rf_await_before();
+    RF_NO_UNROLL
+    for (uint32_t p = 0; p < a.n_parts; p++) {
+        const rf_gpu_heads h = a.part[p];
+        const uint32_t n_pairs = h.head_dim / 2,
+                       row_bytes = rf_kv_row_bytes(h.pool_type, h.head_dim);
+        const float *x = h.x + (uint64_t)row * h.n_heads * h.head_dim;
+        const float *cos_sin = h.cos_sin + (uint64_t)pos * h.n_dims;
+        for (uint32_t k = rf_tid(); k < h.n_heads * n_pairs; k += RF_BLOCK_heads_rows) {
+            const uint32_t head = k / n_pairs, i = k % n_pairs;
+            uint32_t i0, i1;
+            pair_at(&h, i, &i0, &i1);
+            float y0 = x[head * h.head_dim + i0], y1 = x[head * h.head_dim + i1];
+            if (h.cos_sin && i < h.n_dims / 2) {
+                const rf_f2 cs = *(const rf_f2 *)(const void *)(cos_sin + 2 * i);
+                const float x0 = y0, x1 = y1;
+                y0 = rf_fma(x0, cs.v[0], -(x1 * cs.v[1]));
+                y1 = rf_fma(x0, cs.v[1], x1 * cs.v[0]);
+            }
+            if (h.dst) {
+                float *dst = h.dst + ((uint64_t)row * h.n_heads + head) * h.head_dim;
+                dst[i0] = y0;
+                dst[i1] = y1;
+            }
+            if (!h.pool) continue;
+            uint8_t *to =
+                (uint8_t *)h.pool + ((block * h.n_heads + head) * 32 + pos % 32) * row_bytes;
+            rf_kv_put(to, h.pool_type, i0, y0);
+            rf_kv_put(to, h.pool_type, i1, y1);
+        }
+    }
 }

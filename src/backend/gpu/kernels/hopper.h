@@ -16,6 +16,11 @@ RF_DEVICE void hopper_barrier_init(uint64_t *b, uint32_t n) {
 RF_DEVICE void hopper_arrive(uint64_t *b) {
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(rf_shared_at(b)) : "memory");
 }
+/* Arrives when what the thread has copied so far (rf_copy_16) is there. */
+RF_DEVICE void hopper_arrive_copied(uint64_t *b) {
+    asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(rf_shared_at(b))
+                 : "memory");
+}
 RF_DEVICE void hopper_await(uint64_t *b, uint32_t parity) {
     asm volatile("{\n"
                  ".reg .pred p;\n"
@@ -30,7 +35,7 @@ RF_DEVICE void hopper_await(uint64_t *b, uint32_t parity) {
 /* Waits for the first n threads of the block. */
 RF_DEVICE void hopper_sync_some(uint32_t n) { asm volatile("bar.sync 1, %0;" ::"r"(n) : "memory"); }
 
-/* What this thread wrote to shared memory may be read by the matrix units. */
+/* What is in shared memory for this thread may be read by the matrix units. */
 RF_DEVICE void hopper_publish(void) { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
 /* Registers of a thread from here on, which the four warps of a group give back or take. */

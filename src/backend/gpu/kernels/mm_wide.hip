@@ -112,29 +112,26 @@ RF_DEVICE void wide_fetch(uint8_t *stages, wide_shared *sh, const rf_gpu_matmul_
     const rf_u4 *sums = (const rf_u4 *)(const void *)(a->xq.sum + sh->row[has_sums ? tid : 0]);
     uint32_t now = 0, parity = 1;
     RF_NO_UNROLL
-    for (uint32_t g = 0; g <= n_groups; g++) {
+    for (uint32_t g = 0; g < n_groups; g++) {
         rf_u4 sum[4];
-        if (g < n_groups) {
-            uint8_t *stage = stages + now * k.at.bytes;
-            if (has_sums) {
-                RF_UNROLL
-                for (int i = 0; i < 4; i++)
-                    sum[i] = sums[4 * g + (uint32_t)i];
-            }
-            hopper_await(&sh->empty[now], parity);
-            if (has_tile) wide_fetch_weights(stage, &from, k, warp, lane, g);
-            wide_fetch_rows(stage, sh, &a->xq, k, warp, lane, g);
-            if (has_sums) wide_put_sums(stage + k.at.sum + tid * 32, sum);
+        uint8_t *stage = stages + now * k.at.bytes;
+        if (has_sums) {
+            RF_UNROLL
+            for (int i = 0; i < 4; i++)
+                sum[i] = sums[4 * g + (uint32_t)i];
         }
-        rf_copy_end();
-        rf_copy_wait_but(1);
-        hopper_publish();
-        if (g > 0) hopper_arrive(&sh->full[now == 0 ? RF_WIDE_STAGES - 1 : now - 1]);
+        hopper_await(&sh->empty[now], parity);
+        if (has_tile) wide_fetch_weights(stage, &from, k, warp, lane, g);
+        wide_fetch_rows(stage, sh, &a->xq, k, warp, lane, g);
+        hopper_arrive_copied(&sh->full[now]);
+        if (has_sums) wide_put_sums(stage + k.at.sum + tid * 32, sum);
+        hopper_arrive(&sh->full[now]);
         if (++now == RF_WIDE_STAGES) {
             now = 0;
             parity ^= 1;
         }
     }
+    rf_copy_wait();
 }
 
 /* Multiplying -----------------------------------------------------------------------------------*/
@@ -235,6 +232,7 @@ RF_DEVICE void wide_add(float v[64], const int32_t p[64], const uint8_t *stage,
 RF_DEVICE void wide_enter(wide_left *w, wide_scales *scales, const uint8_t *stage, uint64_t *full,
                           uint32_t parity, const wide_place *at, wide_kind k) {
     hopper_await(full, parity);
+    hopper_publish();
     RF_UNROLL
     for (uint32_t i = 0; i < 2; i++)
         scales->v[i] = wide_bytes(stage + k.at.scale, at, k, i);
@@ -321,7 +319,7 @@ RF_DEVICE void wide_run(const rf_gpu_matmul_args *a, wide_kind k) {
         sh->row[tid] =
             (uint32_t)((uint64_t)x_row_of(a, dst_row_of(a, &share, tid)) * share.p.w.cols / 16);
     if (tid < RF_WIDE_STAGES) {
-        hopper_barrier_init(&sh->full[tid], WIDE_FETCHERS);
+        hopper_barrier_init(&sh->full[tid], 2 * WIDE_FETCHERS); /* copies and sums */
         hopper_barrier_init(&sh->empty[tid], wide_workers(k));
     }
     rf_sync();
