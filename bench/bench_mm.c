@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "backend/cpu/kernels.h"
 #include "base/probe.h"
@@ -90,6 +91,13 @@ static void free_act(bench *b) {
     rf_free(b->scratch);
 }
 
+/* Windows may take only a few microseconds. */
+static double now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
 /* Seconds per output row: the best of windows of `window` rows, for MIN_WINDOWS of them and MIN_US. */
 static double row_seconds(const bench *b, uint32_t window) {
     rf_mm mm = {.w = &b->w, .act = &b->act, .dst = b->dst, .dst_stride = b->w.rows};
@@ -99,10 +107,10 @@ static double row_seconds(const bench *b, uint32_t window) {
     for (int i = 0; i < MIN_WINDOWS || rf_time_us() - first < MIN_US; i++) {
         if (b->w.rows - begin < window) begin = 0;
         uint32_t end = begin + window;
-        uint64_t start = rf_time_us();
+        double start = now();
         for (uint32_t r = begin; r < end; r += CHUNK_ROWS)
             b->kernels->matmul(&mm, r, end - r < CHUNK_ROWS ? end : r + CHUNK_ROWS, b->scratch);
-        double s = (double)(rf_time_us() - start + 1) * 1e-6 / window;
+        double s = (now() - start) / window;
         best = s < best ? s : best;
         begin = end;
     }

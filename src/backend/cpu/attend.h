@@ -92,9 +92,10 @@ typedef struct rf_attend_parts {
     /* scale, softcap, mask ([32] or NULL), running maximum with its rescaling, exponentials, sum */
     void (*soften)(const rf_attend_head *h, uint32_t bits, float scale, float softcap,
                    const float *mask);
-    /* acc[d] = fma(p[j], v[j][d], acc[d]) for the visible j ascending; v: [32][stride] */
-    void (*accumulate)(float *acc, const float *p, uint32_t bits, const float *v, size_t stride,
-                       uint32_t n);
+    /* acc[h][d] = fma(p[h][j], v[j][d], acc[h][d]) for the visible j ascending; acc:
+     * [n_heads][RF_MAX_HEAD_DIM], p: [n_heads][32], v: [32][stride], n columns used */
+    void (*accumulate)(float *acc, const float *p, uint32_t n_heads, uint32_t bits, const float *v,
+                       size_t stride, uint32_t n);
     /* total[d] = fma(acc[d], c_acc, total[d] * c_total) */
     void (*fold)(float *total, const float *acc, float c_total, float c_acc, size_t n);
 } rf_attend_parts;
@@ -184,9 +185,7 @@ RF_ATTEND_INLINE void rf_attend_values(const rf_attend *a, rf_attend_group *g, c
             rows = g->wide.v[0];
             stride = RF_ATTEND_WIDE;
         }
-        for (uint32_t h = 0; h < g->n; h++) {
-            parts->accumulate(g->acc[h] + d, g->p[h], bits, rows, stride, n);
-        }
+        parts->accumulate(g->acc[0] + d, g->p[0], g->n, bits, rows, stride, n);
     }
 }
 

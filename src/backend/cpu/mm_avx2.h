@@ -58,6 +58,56 @@ static inline rf_mm_format rf_mm_format_of(rf_dtype t) {
     return rf_dtype_get(t)->view == RF_INT_32 ? RF_MM_ANY_32 : RF_MM_ANY_256;
 }
 
+/* Weight rows `stride` bytes apart: row l begins at p[l / 4] + l % 4 * stride. */
+typedef struct rf_mm_lanes {
+    const uint8_t *p[4];
+    size_t stride, stride3;
+} rf_mm_lanes;
+
+RF_INLINE const uint8_t *rf_mm_lane(const rf_mm_lanes *r, int l) {
+    const uint8_t *p = r->p[l / 4];
+    return l % 4 == 0   ? p
+           : l % 4 == 1 ? p + r->stride
+           : l % 4 == 2 ? p + 2 * r->stride
+                        : p + r->stride3;
+}
+
+/* Bytes `at` of rows 4i .. 4i + 3, two of each; scalar, since vectors have better things to do. */
+RF_INLINE uint64_t rf_mm_four_halves(const rf_mm_lanes *r, int i, size_t at) {
+    uint64_t all = 0;
+    RF_UNROLL
+    for (int l = 0; l < 4; l++) {
+        uint16_t half;
+        memcpy(&half, rf_mm_lane(r, 4 * i + l) + at, sizeof half);
+        all |= (uint64_t)half << 16 * l;
+    }
+    return all;
+}
+
+/* Byte `at` of rows 8i .. 8i + 7. */
+RF_INLINE uint64_t rf_mm_eight_bytes(const rf_mm_lanes *r, int i, size_t at) {
+    uint64_t all = 0;
+    RF_UNROLL
+    for (int l = 0; l < 8; l++)
+        all |= (uint64_t)rf_mm_lane(r, 8 * i + l)[at] << 8 * l;
+    return all;
+}
+
+enum { RF_MM_NO_BYTE = 4 };
+
+/* Byte indices that move bytes a and b of each dword into the low halves of its i16, or into their
+ * high ones, from where a shift extends the sign. */
+RF_INLINE __m128i rf_pair_order(unsigned a, unsigned b, bool is_signed) {
+    const unsigned at[2] = {a, b}, shift = is_signed ? 8 : 0, none = 0x80;
+    unsigned order = none << (8 - shift) | none << (24 - shift), next = 0;
+    for (unsigned i = 0; i < 2; i++) {
+        order |= (at[i] == RF_MM_NO_BYTE ? none : at[i]) << (16 * i + shift);
+        next |= (at[i] == RF_MM_NO_BYTE ? 0 : 4u) << (16 * i + shift);
+    }
+    return _mm_setr_epi32((int)order, (int)(order + next), (int)(order + 2 * next),
+                          (int)(order + 3 * next));
+}
+
 /* Of the formats whose blocks are read in place. */
 RF_INLINE size_t rf_mm_block_bytes(rf_mm_format f) {
     switch (f) {

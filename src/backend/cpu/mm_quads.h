@@ -24,24 +24,22 @@ RF_INLINE __m128i book_of(rf_mm_format f, uint8_t add) {
 /* ---- groups of 32 ---- */
 
 /* d, m where the format has one, and the fifth bits of Q5 in *fifth. */
-RF_INLINE void head_32(rf_mm_format f, const uint8_t *const p[VEC_ROWS], uint8_t *record,
-                       vec *fifth) {
-    vec head, v[4];
+RF_INLINE void head_32(rf_mm_format f, const rf_mm_lanes *p, uint8_t *record, vec *fifth) {
+    vec v[4];
     *fifth = vec_set(0);
     if (f == RF_MM_Q5_0 || f == RF_MM_Q5_1) {
         vec_gather_4(p, 0, v);
-        head = v[0];
         *fifth = f == RF_MM_Q5_1 ? v[1] : vec_or(vec_shr(v[0], 16), vec_shl(v[1], 16));
-    } else {
-        head = vec_gather(p, 0);
+        vec_store_floats(record, vec_low_halves(v[0]));
+        if (f == RF_MM_Q5_1)
+            vec_store_floats(record + RF_MM_AT_M(VEC_ROWS), vec_low_halves(vec_shr(v[0], 16)));
+        return;
     }
-    vec_store_floats(record, f == RF_MM_MXFP4 ? vec_e8m0_half(head) : vec_low_halves(head));
-    if (f == RF_MM_Q4_1 || f == RF_MM_Q5_1)
-        vec_store_floats(record + RF_MM_AT_M(VEC_ROWS), vec_low_halves(vec_shr(head, 16)));
+    vec_store_floats(record, f == RF_MM_MXFP4 ? vec_e8m0_half(p, 0) : vec_halves(p, 0));
+    if (f == RF_MM_Q4_1) vec_store_floats(record + RF_MM_AT_M(VEC_ROWS), vec_halves(p, 2));
 }
 
-RF_INLINE void write_record_32(rf_mm_format f, uint8_t add, const uint8_t *const p[VEC_ROWS],
-                               uint8_t *record) {
+RF_INLINE void write_record_32(rf_mm_format f, uint8_t add, const rf_mm_lanes *p, uint8_t *record) {
     uint8_t *q = record + RF_MM_AT_Q_32(VEC_ROWS);
     vec fifth, v[4];
     head_32(f, p, record, &fifth);
@@ -121,27 +119,30 @@ RF_INLINE void scales_iq4_xs(const vec v[2], scale_bytes *s) {
 }
 
 /* d, m where the format has one, and the scales. */
-RF_INLINE void head_256(rf_mm_format f, const uint8_t *const p[VEC_ROWS], uint8_t *record,
-                        scale_bytes *s) {
-    vec d, v[4];
+RF_INLINE void head_256(rf_mm_format f, const rf_mm_lanes *p, uint8_t *record, scale_bytes *s) {
+    const size_t at = f == RF_MM_Q6_K    ? offsetof(rf_block_q6_k, d)
+                      : f == RF_MM_Q3_K  ? offsetof(rf_block_q3_k, d)
+                      : f == RF_MM_Q2_K  ? offsetof(rf_block_q2_k, d)
+                      : f == RF_MM_TQ2_0 ? offsetof(rf_block_tq2_0, d)
+                                         : 0;
+    vec v[4];
+    vec_store_floats(record, vec_halves(p, at));
+    if (rf_mm_has_dmin(f))
+        vec_store_floats(record + RF_MM_AT_M(VEC_ROWS), vec_negative(vec_halves(p, at + 2)));
     if (f == RF_MM_Q4_K || f == RF_MM_Q5_K) {
         vec_gather_4(p, 0, v);
-        d = v[0];
         scales_six_bits(v + 1, s);
     } else if (f == RF_MM_IQ4_XS) {
         vec_gather_4(p, 0, v);
-        d = v[0];
         scales_iq4_xs(v, s);
     } else if (f == RF_MM_Q6_K) {
         s->n = 16;
         vec_gather_4(p, offsetof(rf_block_q6_k, scales), s->scale);
-        d = vec_shr(vec_gather(p, offsetof(rf_block_q6_k, d) - 2), 16);
     } else if (f == RF_MM_Q3_K) { /* scales and d are the block's last 14 bytes */
         vec_gather_4(p, offsetof(rf_block_q3_k, scales) - 2, v);
         RF_UNROLL
         for (int i = 0; i < 3; i++)
             v[i] = vec_or(vec_shr(v[i], 16), vec_shl(v[i + 1], 16));
-        d = vec_shr(v[3], 16);
         scales_q3_k(v, s);
     } else if (f == RF_MM_Q2_K) {
         s->n = 16;
@@ -151,46 +152,28 @@ RF_INLINE void head_256(rf_mm_format f, const uint8_t *const p[VEC_ROWS], uint8_
             s->scale[i] = nibbles(v[i], false);
             s->min[i] = nibbles(v[i], true);
         }
-        d = vec_gather(p, offsetof(rf_block_q2_k, d));
     } else { /* TQ2_0 */
         s->n = 8;
         s->scale[0] = s->scale[1] = vec_bytes(1);
-        d = vec_shr(vec_gather(p, offsetof(rf_block_tq2_0, d) - 2), 16);
     }
-    vec_store_floats(record, vec_low_halves(d));
-    if (rf_mm_has_dmin(f))
-        vec_store_floats(record + RF_MM_AT_M(VEC_ROWS),
-                         vec_negative(vec_low_halves(vec_shr(d, 16))));
 }
 
-/* Byte i of each dword, sign-extended or not. */
-RF_INLINE vec byte_of(vec v, int i, bool is_signed) {
-    v = vec_shl(v, 24 - 8 * i);
-    return is_signed ? vec_sar(v, 24) : vec_shr(v, 24);
-}
-
-/* Two i16 side by side. */
-RF_INLINE vec pair_of(vec low, vec high) {
-    return vec_or(vec_and(low, vec_set(0xffff)), vec_shl(high, 16));
-}
-
+/* As i16: in the record's order, each for itself and two side by side. */
 RF_INLINE void write_scales(rf_mm_format f, bool twice, const scale_bytes *s, uint8_t *record) {
+    const bool is_signed = f != RF_MM_Q4_K && f != RF_MM_Q5_K && f != RF_MM_Q2_K;
     const size_t row = VEC_ROWS * 4;
     RF_UNROLL
-    for (int j = 0; j < 8; j++) { /* 32 elements */
-        const int a = s->n == 16 ? 2 * j : j, b = s->n == 16 ? 2 * j + 1 : j;
+    for (unsigned j = 0; j < 8; j++) { /* 32 elements */
+        const unsigned a = s->n == 16 ? 2 * j : j, b = s->n == 16 ? 2 * j + 1 : j;
+        const vec scale = s->scale[a / 4];
         uint8_t *at = record + (size_t)j * row;
-        vec even = byte_of(s->scale[a / 4], a % 4, true);
-        vec odd = byte_of(s->scale[b / 4], b % 4, true);
         uint8_t *single = record + RF_MM_AT_SCALE(VEC_ROWS) + (size_t)(2 * j) * row;
-        vec_store(single, twice ? pair_of(even, even) : vec_and(even, vec_set(0xffff)));
-        vec_store(single + row, twice ? pair_of(odd, odd) : vec_and(odd, vec_set(0xffff)));
+        vec_store(single, vec_pair(scale, a % 4, twice ? a % 4 : RF_MM_NO_BYTE, is_signed));
+        vec_store(single + row, vec_pair(scale, b % 4, twice ? b % 4 : RF_MM_NO_BYTE, is_signed));
         if (f == RF_MM_IQ4_XS || rf_mm_off(f) > 0)
-            vec_store(at + RF_MM_AT_SCALES(VEC_ROWS), pair_of(even, odd));
-        if (!rf_mm_has_dmin(f)) continue;
-        even = byte_of(s->min[a / 4], a % 4, false);
-        odd = byte_of(s->min[b / 4], b % 4, false);
-        vec_store(at + RF_MM_AT_MINS(VEC_ROWS), pair_of(even, odd));
+            vec_store(at + RF_MM_AT_SCALES(VEC_ROWS), vec_pair(scale, a % 4, b % 4, is_signed));
+        if (rf_mm_has_dmin(f))
+            vec_store(at + RF_MM_AT_MINS(VEC_ROWS), vec_pair(s->min[a / 4], a % 4, b % 4, false));
     }
 }
 
@@ -204,8 +187,7 @@ RF_INLINE void put_16(uint8_t *q, size_t element, const vec w[4]) {
 }
 
 /* Q4_K; Q5_K with its fifth bits. */
-RF_INLINE void quads_nibbles(size_t at, size_t at_fifth, const uint8_t *const p[VEC_ROWS],
-                             uint8_t *q) {
+RF_INLINE void quads_nibbles(size_t at, size_t at_fifth, const rf_mm_lanes *p, uint8_t *q) {
     RF_UNROLL
     for (size_t c = 0; c < 2; c++) {
         vec h[4], v[4], w[4];
@@ -223,7 +205,7 @@ RF_INLINE void quads_nibbles(size_t at, size_t at_fifth, const uint8_t *const p[
     }
 }
 
-RF_INLINE void quads_q6_k(const uint8_t *const p[VEC_ROWS], uint8_t *q) {
+RF_INLINE void quads_q6_k(const rf_mm_lanes *p, uint8_t *q) {
     RF_UNROLL
     for (size_t k = 0; k < 4; k++) { /* half k / 2, sixteen columns of 32: k % 2 */
         const size_t h = k / 2, c = 16 * (k % 2);
@@ -246,7 +228,7 @@ RF_INLINE void quads_q6_k(const uint8_t *const p[VEC_ROWS], uint8_t *q) {
     }
 }
 
-RF_INLINE void quads_iq4_xs(uint8_t add, const uint8_t *const p[VEC_ROWS], uint8_t *q) {
+RF_INLINE void quads_iq4_xs(uint8_t add, const rf_mm_lanes *p, uint8_t *q) {
     const __m128i book = book_of(RF_MM_IQ4_XS, add);
     RF_UNROLL
     for (size_t j = 0; j < 8; j++) {
@@ -263,8 +245,8 @@ RF_INLINE void quads_iq4_xs(uint8_t add, const uint8_t *const p[VEC_ROWS], uint8
 }
 
 /* Q2_K, TQ2_0; Q3_K with its third bits. */
-RF_INLINE void quads_two_bits(size_t at, bool third, size_t at_third,
-                              const uint8_t *const p[VEC_ROWS], uint8_t *q) {
+RF_INLINE void quads_two_bits(size_t at, bool third, size_t at_third, const rf_mm_lanes *p,
+                              uint8_t *q) {
     RF_UNROLL
     for (size_t c = 0; c < 2; c++) {
         vec h[4], v[4], w[4];
@@ -282,8 +264,8 @@ RF_INLINE void quads_two_bits(size_t at, bool third, size_t at_third,
     }
 }
 
-RF_INLINE void write_record_256(rf_mm_format f, uint8_t add, bool scale_twice,
-                                const uint8_t *const p[VEC_ROWS], uint8_t *record) {
+RF_INLINE void write_record_256(rf_mm_format f, uint8_t add, bool scale_twice, const rf_mm_lanes *p,
+                                uint8_t *record) {
     uint8_t *q = record + RF_MM_AT_Q_256(VEC_ROWS);
     scale_bytes s;
     head_256(f, p, record, &s);
@@ -306,26 +288,43 @@ RF_INLINE void write_record_256(rf_mm_format f, uint8_t add, bool scale_twice,
 
 /* ---- panels ---- */
 
+enum { COPY_BYTES = 8192 / 32 * sizeof(rf_block_q8_0) }; /* of a vector's rows in a stretch */
+
+RF_INLINE rf_mm_lanes lanes_at(const uint8_t *p, size_t stride) {
+    rf_mm_lanes r = {.stride = stride, .stride3 = 3 * stride};
+    for (size_t i = 0; i < VEC_ROWS / 4; i++)
+        r.p[i] = p + 4 * i * stride;
+    return r;
+}
+
+/* The rows of vector v.  Fewer than a vector has are copied side by side, the last one again and
+ * again. */
+RF_INLINE rf_mm_lanes lanes_of(const rf_mm_pack *p, uint32_t v, size_t bytes, uint8_t *copy) {
+    const uint32_t row = v * VEC_ROWS, n = p->n_rows - row;
+    const uint8_t *first = rf_mm_row(p->w, p->row + row) + p->group * bytes;
+    if (n >= VEC_ROWS) return lanes_at(first, p->w->row_bytes);
+    const size_t size = p->n_groups * bytes;
+    for (uint32_t l = 0; l < VEC_ROWS; l++)
+        memcpy(copy + l * size, first + (l < n ? l : n - 1) * p->w->row_bytes, size);
+    return lanes_at(copy, size);
+}
+
 RF_INLINE void pack(rf_mm_format f, const rf_mm_pack *p) {
     const bool is_256 = f >= RF_MM_Q4_K;
     const size_t bytes = rf_mm_block_bytes(f);
-    uint8_t *record = p->panel;
+    uint8_t copy[COPY_BYTES], *record = p->panel;
     for (uint32_t v = 0; v < p->n_vecs; v++) {
-        const uint8_t *rows[VEC_ROWS];
-        for (uint32_t l = 0; l < VEC_ROWS; l++) {
-            uint32_t row = v * VEC_ROWS + l;
-            rows[l] = rf_mm_row(p->w, p->row + (row < p->n_rows ? row : p->n_rows - 1));
-            rows[l] += p->group * bytes;
-        }
+        rf_mm_lanes rows = lanes_of(p, v, bytes, copy);
         for (size_t g = 0; g < p->n_groups; g++) {
             rf_mm_look_ahead(p->ahead);
             if (is_256)
-                write_record_256(f, p->add, p->scale_twice, rows, record);
+                write_record_256(f, p->add, p->scale_twice, &rows, record);
             else
-                write_record_32(f, p->add, rows, record);
+                write_record_32(f, p->add, &rows, record);
             record += is_256 ? RF_MM_RECORD_256(VEC_ROWS) : RF_MM_RECORD_32(VEC_ROWS);
-            for (uint32_t l = 0; l < VEC_ROWS; l++)
-                rows[l] += bytes;
+            RF_UNROLL
+            for (int i = 0; i < VEC_ROWS / 4; i++)
+                rows.p[i] += bytes;
         }
     }
 }

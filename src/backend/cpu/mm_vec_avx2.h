@@ -39,22 +39,26 @@ RF_INLINE vec vec_four_bits(vec v, int i) {
     return _mm256_and_si256(v, _mm256_set1_epi8(16));
 }
 
-/* The dwords at `at` of each row's block. */
-RF_INLINE vec vec_gather(const uint8_t *const p[VEC_ROWS], size_t at) {
-    __m128i v[4];
-    RF_UNROLL
-    for (int i = 0; i < 4; i++)
-        v[i] = _mm_unpacklo_epi32(_mm_cvtsi32_si128((int)rf_get_u32(p[2 * i] + at)),
-                                  _mm_cvtsi32_si128((int)rf_get_u32(p[2 * i + 1] + at)));
-    return _mm256_setr_m128i(_mm_unpacklo_epi64(v[0], v[1]), _mm_unpacklo_epi64(v[2], v[3]));
+/* Each row's f16 at `at`. */
+RF_INLINE vec_floats vec_halves(const rf_mm_lanes *r, size_t at) {
+    __m128i low = _mm_cvtsi64_si128((long long)rf_mm_four_halves(r, 0, at));
+    __m128i high = _mm_cvtsi64_si128((long long)rf_mm_four_halves(r, 1, at));
+    return _mm256_cvtph_ps(_mm_unpacklo_epi64(low, high));
+}
+
+/* Bytes a and b of each dword as two i16; byte RF_MM_NO_BYTE is 0. */
+RF_INLINE vec vec_pair(vec v, unsigned a, unsigned b, bool is_signed) {
+    const __m128i order = rf_pair_order(a, b, is_signed);
+    v = _mm256_shuffle_epi8(v, _mm256_broadcastsi128_si256(order));
+    return is_signed ? _mm256_srai_epi16(v, 8) : v;
 }
 
 /* The four dwords at `at` of each row's block. */
-RF_INLINE void vec_gather_4(const uint8_t *const p[VEC_ROWS], size_t at, vec out[4]) {
+RF_INLINE void vec_gather_4(const rf_mm_lanes *p, size_t at, vec out[4]) {
     vec r[4], low[2], high[2];
     RF_UNROLL
     for (int i = 0; i < 4; i++)
-        r[i] = rf_two_128(p[i] + at, p[i + 4] + at);
+        r[i] = rf_two_128(rf_mm_lane(p, i) + at, rf_mm_lane(p, i + 4) + at);
     RF_UNROLL
     for (int i = 0; i < 2; i++) {
         low[i] = _mm256_unpacklo_epi32(r[2 * i], r[2 * i + 1]);
@@ -72,9 +76,10 @@ RF_INLINE vec_floats vec_low_halves(vec v) {
     return _mm256_cvtph_ps(_mm256_castsi256_si128(_mm256_permute4x64_epi64(v, 0x08)));
 }
 
-/* 2^(e - 128), e each dword's lowest byte: subnormal for e < 2. */
-RF_INLINE vec_floats vec_e8m0_half(vec v) {
-    __m256i e = _mm256_and_si256(v, _mm256_set1_epi32(255)), one = _mm256_set1_epi32(1);
+/* 2^(e - 128), e each row's byte at `at`: subnormal for e < 2. */
+RF_INLINE vec_floats vec_e8m0_half(const rf_mm_lanes *r, size_t at) {
+    __m128i bytes = _mm_cvtsi64_si128((long long)rf_mm_eight_bytes(r, 0, at));
+    __m256i e = _mm256_cvtepu8_epi32(bytes), one = _mm256_set1_epi32(1);
     __m256i normal = _mm256_slli_epi32(_mm256_sub_epi32(e, one), 23);
     __m256i subnormal = _mm256_sllv_epi32(_mm256_set1_epi32(0x00200000), e);
     return _mm256_castsi256_ps(_mm256_blendv_epi8(subnormal, normal, _mm256_cmpgt_epi32(e, one)));

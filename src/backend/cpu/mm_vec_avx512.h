@@ -35,26 +35,31 @@ RF_INLINE vec vec_four_bits(vec v, int i) {
     return _mm512_maskz_mov_epi8(_mm512_test_epi8_mask(v, bits), _mm512_set1_epi8(16));
 }
 
-RF_INLINE vec vec_gather(const uint8_t *const p[VEC_ROWS], size_t at) {
-    vec even = _mm512_setzero_si512(), odd = even; /* two chains of masked broadcasts */
-    RF_UNROLL
-    for (int i = 0; i < VEC_ROWS; i += 2) {
-        __m128i a = _mm_cvtsi32_si128((int)rf_get_u32(p[i] + at));
-        __m128i b = _mm_cvtsi32_si128((int)rf_get_u32(p[i + 1] + at));
-        even = _mm512_mask_broadcastd_epi32(even, (__mmask16)(1u << i), a);
-        odd = _mm512_mask_broadcastd_epi32(odd, (__mmask16)(2u << i), b);
-    }
-    return _mm512_or_si512(even, odd);
+RF_INLINE __m128i two_u64(uint64_t low, uint64_t high) {
+    return _mm_unpacklo_epi64(_mm_cvtsi64_si128((long long)low),
+                              _mm_cvtsi64_si128((long long)high));
 }
 
-RF_INLINE void vec_gather_4(const uint8_t *const p[VEC_ROWS], size_t at, vec out[4]) {
+RF_INLINE vec_floats vec_halves(const rf_mm_lanes *r, size_t at) {
+    __m128i low = two_u64(rf_mm_four_halves(r, 0, at), rf_mm_four_halves(r, 1, at));
+    __m128i high = two_u64(rf_mm_four_halves(r, 2, at), rf_mm_four_halves(r, 3, at));
+    return _mm512_cvtph_ps(_mm256_setr_m128i(low, high));
+}
+
+RF_INLINE vec vec_pair(vec v, unsigned a, unsigned b, bool is_signed) {
+    const __m128i order = rf_pair_order(a, b, is_signed);
+    v = _mm512_shuffle_epi8(v, _mm512_broadcast_i32x4(order));
+    return is_signed ? _mm512_srai_epi16(v, 8) : v;
+}
+
+RF_INLINE void vec_gather_4(const rf_mm_lanes *p, size_t at, vec out[4]) {
     vec r[4], low[2], high[2];
     RF_UNROLL
     for (int i = 0; i < 4; i++) {
-        r[i] = _mm512_castsi128_si512(rf_load_128(p[i] + at));
-        r[i] = _mm512_inserti32x4(r[i], rf_load_128(p[i + 4] + at), 1);
-        r[i] = _mm512_inserti32x4(r[i], rf_load_128(p[i + 8] + at), 2);
-        r[i] = _mm512_inserti32x4(r[i], rf_load_128(p[i + 12] + at), 3);
+        r[i] = _mm512_castsi128_si512(rf_load_128(rf_mm_lane(p, i) + at));
+        r[i] = _mm512_inserti32x4(r[i], rf_load_128(rf_mm_lane(p, i + 4) + at), 1);
+        r[i] = _mm512_inserti32x4(r[i], rf_load_128(rf_mm_lane(p, i + 8) + at), 2);
+        r[i] = _mm512_inserti32x4(r[i], rf_load_128(rf_mm_lane(p, i + 12) + at), 3);
     }
     RF_UNROLL
     for (int i = 0; i < 2; i++) {
@@ -69,8 +74,9 @@ RF_INLINE void vec_gather_4(const uint8_t *const p[VEC_ROWS], size_t at, vec out
 
 RF_INLINE vec_floats vec_low_halves(vec v) { return _mm512_cvtph_ps(_mm512_cvtepi32_epi16(v)); }
 
-RF_INLINE vec_floats vec_e8m0_half(vec v) {
-    __m512i e = _mm512_and_si512(v, _mm512_set1_epi32(255)), one = _mm512_set1_epi32(1);
+RF_INLINE vec_floats vec_e8m0_half(const rf_mm_lanes *r, size_t at) {
+    __m128i bytes = two_u64(rf_mm_eight_bytes(r, 0, at), rf_mm_eight_bytes(r, 1, at));
+    __m512i e = _mm512_cvtepu8_epi32(bytes), one = _mm512_set1_epi32(1);
     __m512i normal = _mm512_slli_epi32(_mm512_sub_epi32(e, one), 23);
     __m512i subnormal = _mm512_sllv_epi32(_mm512_set1_epi32(0x00200000), e);
     return _mm512_castsi512_ps(

@@ -150,7 +150,7 @@ static void soften_avx2(const rf_attend_head *h, uint32_t bits, float scale, flo
     *h->l += rf_tree8(_mm256_add_ps(lo, hi));
 }
 
-static void accumulate_avx2(float *acc, const float *p, uint32_t bits, const float *v,
+static void accumulate_head(float *acc, const float *p, uint32_t bits, const float *v,
                             size_t stride, uint32_t n) {
     uint32_t d = 0;
     for (; d + 64 <= n; d += 64) {
@@ -178,6 +178,12 @@ static void accumulate_avx2(float *acc, const float *p, uint32_t bits, const flo
         }
         _mm256_maskstore_ps(acc + d, in, s);
     }
+}
+
+static void accumulate_avx2(float *acc, const float *p, uint32_t n_heads, uint32_t bits,
+                            const float *v, size_t stride, uint32_t n) {
+    for (uint32_t h = 0; h < n_heads; h++)
+        accumulate_head(acc + h * RF_MAX_HEAD_DIM, p + h * RF_KV_BLOCK, bits, v, stride, n);
 }
 
 static void attend_avx2(const rf_attend *a) {

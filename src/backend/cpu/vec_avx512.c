@@ -112,34 +112,41 @@ static void soften_avx512(const rf_attend_head *h, uint32_t bits, float scale, f
     *h->l += rf_tree8(fold16(_mm512_add_ps(s[0], s[1])));
 }
 
-static void accumulate_avx512(float *acc, const float *p, uint32_t bits, const float *v,
-                              size_t stride, uint32_t n) {
-    uint32_t d = 0;
-    for (; d + 64 <= n; d += 64) {
-        __m512 s[4];
+/* n_heads is constant: up to four heads share the values that are loaded. */
+RF_ATTEND_INLINE void accumulate_heads(float *acc, const float *p, uint32_t n_heads, uint32_t bits,
+                                       const float *v, size_t stride, uint32_t n) {
+    for (uint32_t d = 0; d < n; d += 64) {
+        __m512 s[4][4];
+        __mmask16 m[4];
         for (uint32_t i = 0; i < 4; i++)
-            s[i] = _mm512_loadu_ps(acc + d + 16 * i);
+            m[i] = lanes_below(n - d > 16 * i ? n - d - 16 * i : 0);
+        for (uint32_t h = 0; h < n_heads; h++)
+            for (uint32_t i = 0; i < 4; i++)
+                s[h][i] = _mm512_maskz_loadu_ps(m[i], acc + h * RF_MAX_HEAD_DIM + d + 16 * i);
         for (uint32_t left = bits; left; left &= left - 1) {
             uint32_t j = (uint32_t)__builtin_ctz(left);
-            const float *row = v + j * stride + d;
-            __m512 pj = _mm512_set1_ps(p[j]);
-            for (uint32_t i = 0; i < 4; i++) {
-                s[i] = _mm512_fmadd_ps(pj, _mm512_loadu_ps(row + 16 * i), s[i]);
+            __m512 row[4];
+            for (uint32_t i = 0; i < 4; i++)
+                row[i] = _mm512_maskz_loadu_ps(m[i], v + j * stride + d + 16 * i);
+            for (uint32_t h = 0; h < n_heads; h++) {
+                __m512 pj = _mm512_set1_ps(p[h * RF_KV_BLOCK + j]);
+                for (uint32_t i = 0; i < 4; i++)
+                    s[h][i] = _mm512_fmadd_ps(pj, row[i], s[h][i]);
             }
         }
-        for (uint32_t i = 0; i < 4; i++)
-            _mm512_storeu_ps(acc + d + 16 * i, s[i]);
+        for (uint32_t h = 0; h < n_heads; h++)
+            for (uint32_t i = 0; i < 4; i++)
+                _mm512_mask_storeu_ps(acc + h * RF_MAX_HEAD_DIM + d + 16 * i, m[i], s[h][i]);
     }
-    for (; d < n; d += 16) {
-        __mmask16 m = lanes_below(n - d);
-        __m512 s = _mm512_maskz_loadu_ps(m, acc + d);
-        for (uint32_t left = bits; left; left &= left - 1) {
-            uint32_t j = (uint32_t)__builtin_ctz(left);
-            __m512 row = _mm512_maskz_loadu_ps(m, v + j * stride + d);
-            s = _mm512_fmadd_ps(_mm512_set1_ps(p[j]), row, s);
-        }
-        _mm512_mask_storeu_ps(acc + d, m, s);
-    }
+}
+
+static void accumulate_avx512(float *acc, const float *p, uint32_t n_heads, uint32_t bits,
+                              const float *v, size_t stride, uint32_t n) {
+    for (; n_heads >= 4; n_heads -= 4, acc += 4 * RF_MAX_HEAD_DIM, p += 4 * RF_KV_BLOCK)
+        accumulate_heads(acc, p, 4, bits, v, stride, n);
+    if (n_heads == 3) accumulate_heads(acc, p, 3, bits, v, stride, n);
+    if (n_heads == 2) accumulate_heads(acc, p, 2, bits, v, stride, n);
+    if (n_heads == 1) accumulate_heads(acc, p, 1, bits, v, stride, n);
 }
 
 static void attend_avx512(const rf_attend *a) {

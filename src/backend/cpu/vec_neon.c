@@ -155,7 +155,7 @@ static void soften_neon(const rf_attend_head *h, uint32_t bits, float scale, flo
     *h->l += tree16(s);
 }
 
-static void accumulate_neon(float *acc, const float *p, uint32_t bits, const float *v,
+static void accumulate_head(float *acc, const float *p, uint32_t bits, const float *v,
                             size_t stride, uint32_t n) {
     uint32_t d = 0;
     for (; d + 32 <= n; d += 32) {
@@ -184,6 +184,12 @@ static void accumulate_neon(float *acc, const float *p, uint32_t bits, const flo
             uint32_t j = (uint32_t)__builtin_ctz(left);
             acc[d] = fmaf(p[j], v[j * stride + d], acc[d]);
         }
+}
+
+static void accumulate_neon(float *acc, const float *p, uint32_t n_heads, uint32_t bits,
+                            const float *v, size_t stride, uint32_t n) {
+    for (uint32_t h = 0; h < n_heads; h++)
+        accumulate_head(acc + h * RF_MAX_HEAD_DIM, p + h * RF_KV_BLOCK, bits, v, stride, n);
 }
 
 static void attend_neon(const rf_attend *a) {
