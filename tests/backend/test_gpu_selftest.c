@@ -1,5 +1,8 @@
 /* test_gpu_selftest.c - the self-test of the GPU's kernels on the host device: it reaches every kernel,
- * names one that is wrong, and the backend then goes on without it or says that it cannot. */
+ * names one that is wrong, and the backend then goes on without it or says that it cannot.
+ *
+ * With RF_GPU_LIBRARY set, the products alone on whatever that library presents: the code objects of
+ * the build with matrices of odd sizes, for few activation rows and many. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -58,6 +61,20 @@ static void test_sound(void **state) {
     for (int k = 0; k < RF_GPU_KERNEL_COUNT; k++)
         assert_false(b->queue.left_out[k]);
     rf_gpu_ops.close(b);
+}
+
+/* req: C-04: every kernel of products of integers, on the device of a library */
+static void test_products(void **state) {
+    (void)state;
+    rf_selftest *t = run(NULL, 1u << RF_GPU_TRIAL_PRODUCTS | 1u << RF_GPU_TRIAL_EXPERTS);
+    for (size_t i = 0; i < t->n_kernels; i++) {
+        const rf_kernel_verdict *v = &t->kernels[i];
+        if (v->n_failed) fail_msg("%s: %s", v->name, v->text);
+        if (v->n_cases == 0 && strncmp(v->name, "rf_tile_", 8) == 0)
+            fail_msg("%s was not tested", v->name);
+    }
+    unlink(t->path);
+    rf_selftest_free(t);
 }
 
 /* The model gives the CPU's logits although the kernel is still wrong: it is not used. */
@@ -160,7 +177,7 @@ static void test_strange_verdicts(void **state) {
 static int open_all(void **state) {
     (void)state;
     if (!mkdtemp(folder)) return -1;
-    rf_gpu_driver_set(rf_faulty_gpu(rf_host_gpu()));
+    if (!getenv("RF_GPU_LIBRARY")) rf_gpu_driver_set(rf_faulty_gpu(rf_host_gpu()));
     return setenv("XDG_CACHE_HOME", folder, 1);
 }
 
@@ -173,6 +190,8 @@ static int close_all(void **state) {
 }
 
 int main(void) {
+    const struct CMUnitTest of_library[] = {cmocka_unit_test(test_products)};
+    if (getenv("RF_GPU_LIBRARY")) return cmocka_run_group_tests(of_library, open_all, close_all);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_sound),
         cmocka_unit_test(test_wrong_kernel),

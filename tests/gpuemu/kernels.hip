@@ -185,6 +185,7 @@ KERNEL(256) t_dot4(i32 *y, const i32 *a, const i32 *b, const i32 *c) {
 typedef int i32x2 __attribute__((ext_vector_type(2)));
 typedef int i32x4 __attribute__((ext_vector_type(4)));
 typedef int i32x8 __attribute__((ext_vector_type(8)));
+typedef int i32x16 __attribute__((ext_vector_type(16)));
 typedef _Float16 f16x4 __attribute__((ext_vector_type(4)));
 typedef _Float16 f16x8 __attribute__((ext_vector_type(8)));
 typedef _Float16 f16x16 __attribute__((ext_vector_type(16)));
@@ -256,7 +257,64 @@ KERNEL(64) t_matrix_f16(float *y, const _Float16 *a, const _Float16 *b) { /* k =
 #endif
 }
 
+/* y = c + a * b transposed of 32 rows each, k = 64, by the widest instruction. */
+KERNEL(64) t_matrix_wide(i32 *y, const i8 *a, const i8 *b, const i32 *c) {
+    u32 l = lane();
+#if defined(__gfx90a__) || defined(__gfx942__) || defined(__gfx950__)
+    [[maybe_unused]] u32 r = 64 * (l & 31), h = l >> 5;
+    i32x16 d;
+    for (u32 e = 0; e < 16; e++)
+        d[e] = c[32 * (8 * (e >> 2) + 4 * h + (e & 3)) + (l & 31)];
+#if defined(__gfx950__)
+    for (u32 k = 0; k < 64; k += 32)
+        d = __builtin_amdgcn_mfma_i32_32x32x32_i8(*(const i32x4 *)(a + r + k + 16 * h),
+                                                  *(const i32x4 *)(b + r + k + 16 * h), d, 0, 0, 0);
+#elif defined(__gfx942__)
+    for (u32 k = 0; k < 64; k += 16)
+        d = __builtin_amdgcn_mfma_i32_32x32x16_i8(*(const long *)(a + r + k + 8 * h),
+                                                  *(const long *)(b + r + k + 8 * h), d, 0, 0, 0);
+#else
+    for (u32 k = 0; k < 64; k += 8)
+        d = __builtin_amdgcn_mfma_i32_32x32x8i8(*(const i32 *)(a + r + k + 4 * h),
+                                                *(const i32 *)(b + r + k + 4 * h), d, 0, 0, 0);
+#endif
+    for (u32 e = 0; e < 16; e++)
+        y[32 * (8 * (e >> 2) + 4 * h + (e & 3)) + (l & 31)] = d[e];
+#else
+    for (u32 e = l & 31; e < 1024; e += 32) {
+        i32 d = c[e];
+        for (u32 k = 0; k < 64; k += 4)
+            d = dot4(*(const i32 *)(a + 64 * (e >> 5) + k), *(const i32 *)(b + 64 * (e & 31) + k), d);
+        y[e] = d;
+    }
+#endif
+}
+
 /* ---- planted mistakes ---- */
+
+/* Matrix instructions with lane n off, and with operands that lanes 16 apart do not share. */
+KERNEL(64) t_matrix_lane_off(i32 *y, const i32 *x, u32 n) {
+    u32 l = lane();
+    [[maybe_unused]] i32x4 a = *(const i32x4 *)(x + 4 * (n < 64 ? l & 15 : l));
+    if (l == n) return;
+#if defined(__GFX11__)
+    i32x8 d = {};
+    d = __builtin_amdgcn_wmma_i32_16x16x16_iu8_w32(true, a, true, a, d, false);
+    y[l] = d[0];
+#elif defined(__GFX12__)
+    i32x8 d = {};
+    d = __builtin_amdgcn_wmma_i32_16x16x16_iu8_w32_gfx12(true, a.xy, true, a.xy, d, false);
+    y[l] = d[0];
+#elif defined(__gfx90a__) || defined(__gfx942__) || defined(__gfx950__)
+    typedef _Float16 v __attribute__((ext_vector_type(4)));
+    f32x4 d = {};
+    d = __builtin_amdgcn_mfma_f32_16x16x16f16(__builtin_bit_cast(v, a.xy),
+                                              __builtin_bit_cast(v, a.zw), d, 0, 0, 0);
+    y[l] = (i32)d[0];
+#else
+    y[l] = a.x;
+#endif
+}
 
 DEV void again(void) { __asm__ volatile("" ::: "memory"); } /* memory is read anew */
 

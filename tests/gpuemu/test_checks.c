@@ -80,6 +80,32 @@ static void test_refused(void **state) {
     }
 }
 
+/* Matrix instructions want every lane, and on gfx11 every row in two lanes. */
+static void test_matrices(void **state) {
+    (void)state;
+    static const char *const with_units[] = {"gfx90a",  "gfx942",  "gfx950",
+                                             "gfx1100", "gfx1151", "gfx1201"};
+    for (size_t k = 0; k < RF_COUNT(with_units); k++) {
+        bool is_11 = !strncmp(with_units[k], "gfx11", 5);
+        uint32_t n = strncmp(with_units[k], "gfx9", 4) ? 32 : 64;
+        rf_emu_module *m = open_arch(with_units[k]);
+        for (uint32_t off = 5; off <= 99; off += 94) { /* lane 99: none is off */
+            args a = {0};
+            rf_error e = {0};
+            add_pointer(&a, y, sizeof y);
+            add_pointer(&a, x, sizeof x);
+            add_number(&a, off);
+            for (uint32_t i = 0; i < RF_COUNT(x); i++)
+                x[i] = i;
+            bool is_found = run_kernel(m, "t_matrix_lane_off", 1, n, 0, &a, &e) != RF_OK;
+            assert_int_equal(is_found, off == 5 || is_11);
+            if (is_found)
+                assert_non_null(strstr(e.text, off == 5 ? "inactive lanes" : "do not repeat"));
+        }
+        rf_emu_module_close(m);
+    }
+}
+
 /* One fault among many blocks on two threads: the launch ends, the error is whole. */
 static void test_one_block_of_many(void **state) {
     (void)state;
@@ -125,9 +151,9 @@ static void test_broken_objects(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_races),          cmocka_unit_test(test_bounds),
-        cmocka_unit_test(test_refused),        cmocka_unit_test(test_one_block_of_many),
-        cmocka_unit_test(test_broken_objects),
+        cmocka_unit_test(test_races),    cmocka_unit_test(test_bounds),
+        cmocka_unit_test(test_refused),  cmocka_unit_test(test_one_block_of_many),
+        cmocka_unit_test(test_matrices), cmocka_unit_test(test_broken_objects),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -440,13 +440,45 @@ static void test_matrices(void **state) {
     }
 }
 
+/* The same with 32 rows, onto what is there already. */
+static void test_wide_matrices(void **state) {
+    (void)state;
+    static i8 a[32][64], b[32][64];
+    static i32 c[32][32], y[32][32];
+    u64 seed = 7;
+    for (u32 r = 0; r < 32; r++)
+        for (u32 k = 0; k < 64; k++) {
+            a[r][k] = (i8)rf_test_rand(&seed);
+            b[r][k] = (i8)rf_test_rand(&seed);
+            c[r][k / 2] = (i32)(rf_test_rand(&seed) >> 40);
+        }
+    for (size_t k = 0; k < RF_COUNT(archs); k++) {
+        rf_emu_module *m = open_arch(archs[k]);
+        args i = {0};
+        add_pointer(&i, y, sizeof y);
+        add_pointer(&i, a, sizeof a);
+        add_pointer(&i, b, sizeof b);
+        add_pointer(&i, c, sizeof c);
+        run_kernel(m, "t_matrix_wide", 1, strncmp(archs[k], "gfx9", 4) ? 32 : 64, 0, &i, NULL);
+        for (u32 r = 0; r < 32; r++)
+            for (u32 n = 0; n < 32; n++) {
+                i32 want = c[r][n];
+                for (u32 j = 0; j < 64; j++)
+                    want += a[r][j] * b[n][j];
+                if (y[r][n] != want) fail_msg("%s: product at %u, %u", archs[k], r, n);
+            }
+        rf_emu_module_close(m);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_integers), cmocka_unit_test(test_wide_integers),
-        cmocka_unit_test(test_floats),   cmocka_unit_test(test_scalar_unit),
-        cmocka_unit_test(test_widths),   cmocka_unit_test(test_atomics),
-        cmocka_unit_test(test_lds),      cmocka_unit_test(test_lanes),
-        cmocka_unit_test(test_dot4),     cmocka_unit_test(test_matrices),
+        cmocka_unit_test(test_integers),      cmocka_unit_test(test_wide_integers),
+        cmocka_unit_test(test_floats),        cmocka_unit_test(test_scalar_unit),
+        cmocka_unit_test(test_widths),        cmocka_unit_test(test_atomics),
+        cmocka_unit_test(test_lds),           cmocka_unit_test(test_lanes),
+        cmocka_unit_test(test_dot4),          cmocka_unit_test(test_matrices),
+        cmocka_unit_test(test_wide_matrices),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -293,6 +293,7 @@ const rf_emu_op rf_emu_ops_int[] = {
     V("v_alignbyte_b32", "i:iii", alignbyte),
     V("v_perm_b32", "i:iii", perm),
     V("v_bitop3_b32", "i:iiii", bitop3),
+    V("v_bitop3_b16", "u:uuui", bitop3),
     V("v_cndmask_b32", "i:ffm", cndmask),
     V("v_add_co_u32", "im:ii", add_co),
     V("v_sub_co_u32", "im:ii", sub_co),

@@ -270,7 +270,7 @@ static bool is_nvidia(const rf_gpu_queue *q) { return strncmp(q->info.arch, "sm_
 /* With is_glu the two halves of a large block are rows of either matrix. */
 static shape tile_of(const rf_gpu_queue *q, const rf_gpu_matmul_args *a, uint32_t size) {
     const int_kernels *k = int_kernels_of(&a->part[0].w);
-    rf_tile_shape s = rf_tile_shape_of(size, is_amd(q));
+    rf_tile_shape s = rf_tile_shape_of(size, is_amd(q) ? 32 : 0);
     uint32_t rows = a->is_glu && s.m == 2 ? rf_tile_rows(s) / 2 : rf_tile_rows(s);
     return (shape){k->tile[size], rows, rf_tile_cols(s),
                    rf_tile_shared_bytes(s, k->view, k->lo_bits, k->hi_bits), false};

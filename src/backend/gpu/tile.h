@@ -1,8 +1,9 @@
 /* tile.h - shapes of the products with many activation rows (mm_tile.hip) and what a block of them
  * keeps in shared memory; the host computes its size by the same functions.
  *
- * The warps of 32 threads share a block of weight rows by activation rows: warps_m of them lie along
- * the weight rows, each has m x n squares of 16 weight rows by 8 activation rows. */
+ * The warps of 32 threads, or of 64 where AMD's matrix units want it, share a block of weight rows by
+ * activation rows: warps_m of them lie along the weight rows, each has m x n squares of 16 weight
+ * rows by 8 activation rows. */
 #pragma once
 #include <stdint.h>
 
@@ -26,13 +27,14 @@ typedef struct rf_tile_shape {
     uint32_t n_stages; /* in shared memory, all but one of them on their way */
 } rf_tile_shape;
 
-/* Size 0 is the large one.  On AMD copies pass through registers: one stage, two blocks at a time.
- * kernels.def has the threads of a block. */
+/* Size 0 is the large one.  amd: 0, or 32 or 64 threads of a warp on AMD, where copies pass through
+ * registers: one stage, two blocks at a time, of the same rows in either case.  kernels.def has the
+ * threads of a block. */
 RF_TILE_FN rf_tile_shape rf_tile_shape_of(uint32_t size, int amd) {
-    const rf_tile_shape s[RF_TILE_SIZES] = {{8, 4, 2, amd ? 4u : 8u, amd ? 1u : 3u},
-                                            {8, 2, 1, 2, amd ? 1u : 3u},
-                                            {8, 2, 1, 1, amd ? 1u : 5u}};
-    return s[size];
+    const rf_tile_shape nvidia[RF_TILE_SIZES] = {{8, 4, 2, 8, 3}, {8, 2, 1, 2, 3}, {8, 2, 1, 1, 5}};
+    const rf_tile_shape of_32[RF_TILE_SIZES] = {{8, 4, 2, 4, 1}, {8, 2, 1, 2, 1}, {8, 4, 1, 2, 1}};
+    const rf_tile_shape of_64[RF_TILE_SIZES] = {{4, 4, 2, 8, 1}, {4, 2, 1, 4, 1}, {4, 4, 1, 4, 1}};
+    return amd == 64 ? of_64[size] : amd ? of_32[size] : nvidia[size];
 }
 RF_TILE_FN uint32_t rf_tile_rows(rf_tile_shape s) { return 16 * s.warps_m * s.m; }
 RF_TILE_FN uint32_t rf_tile_cols(rf_tile_shape s) { return s.warps / s.warps_m * 8 * s.n; }

@@ -7,20 +7,42 @@
  *
  * Of a square of 16 weight rows by 8 activation rows, thread number l of 32 holds rows l / 4 and
  * l / 4 + 8 and columns 2 (l % 4) and the next: the layout of the matrix units' results on NVIDIA;
- * elsewhere the same outputs are made of dot products of four. */
+ * where there are none the same outputs are made of dot products of four.  AMD's matrix units have
+ * squares of 16 by 16 and a layout of their own (matrix.h). */
+#include "backend/gpu/kernels/matrix.h"
 #include "backend/gpu/kernels/mm.h"
 #include "backend/gpu/tile.h"
 
 enum {
-    TILE_M = 2, /* most squares of a warp: weight rows */
-    TILE_N = 8, /* and activation rows */
+#if defined(RF_MATRIX)
+    TILE_LANES = MATRIX_LANES, /* threads of a warp */
+    TILE_SIDE = 16,            /* activation rows of a square */
+    TILE_OUT = MATRIX_OUT,     /* outputs of a thread in it */
+    TILE_OUT_ROWS = 1,         /* and their weight rows */
+#else
+    TILE_LANES = 32,
+    TILE_SIDE = 8,
+    TILE_OUT = 4,
+    TILE_OUT_ROWS = 2,
+#endif
+    TILE_PER_ROW = TILE_OUT / TILE_OUT_ROWS,
+    TILE_M = 2,              /* most squares of a warp: weight rows */
+    TILE_N = 64 / TILE_SIDE, /* and activation rows */
     TILE_CHUNKS = RF_TILE_STAGE / 32,
 };
 #if defined(RF_AMD)
-#define TILE_AMD       1
+#define TILE_AMD TILE_LANES
+#else
+#define TILE_AMD 0
+#endif
+#if defined(RF_AMD) && !defined(RF_MATRIX)
+#define TILE_ONE_LOOP 1 /* two, with minima and without, take too many registers */
+#else
+#define TILE_ONE_LOOP 0
+#endif
+#if defined(RF_AMD) && !defined(RF_MFMA)
 #define RF_TILE_UNROLL RF_NO_UNROLL
 #else
-#define TILE_AMD       0
 #define RF_TILE_UNROLL RF_UNROLL_2
 #endif
 
@@ -40,7 +62,7 @@ typedef struct tile_place {
     rf_gpu_weight w;
     uint32_t n_groups; /* of a weight row */
     uint32_t n;        /* activation rows that there are */
-    uint32_t lane;     /* of 32 */
+    uint32_t lane;     /* of TILE_LANES */
     uint32_t row, col; /* the warp's first within the block; its second square of rows is half a
                           block away */
 } tile_place;
@@ -48,7 +70,7 @@ typedef struct tile_place {
 /* Squares of activation rows that a warp works on; where kernels run as plain C, no idle ones. */
 RF_DEVICE uint32_t squares_of(const tile_place *at) {
 #if defined(RF_AMD) || defined(RF_NVIDIA)
-    return at->k.shape.n;
+    return at->k.shape.n * 8 / TILE_SIDE;
 #else
     return rf_min_u32(at->k.shape.n, rf_div_up(at->n - at->col, 8));
 #endif
@@ -64,17 +86,26 @@ RF_DEVICE uint32_t has_f32(const tile_place *at) {
 }
 
 typedef struct tile_sums {
-    float v[TILE_M][TILE_N][4];
+    float v[TILE_M][TILE_N][TILE_OUT];
 } tile_sums;
 
-/* Row, within the block, of output number i of square m. */
+/* Row, within the block, of output number i of square m; activation row of that of square n. */
+#if defined(RF_MATRIX)
+RF_DEVICE uint32_t row_of(const tile_place *at, uint32_t m, int i) {
+    (void)i;
+    return at->row + 16 * at->k.shape.warps_m * m + at->lane % 16;
+}
+RF_DEVICE uint32_t col_of(const tile_place *at, uint32_t n, int i) {
+    return at->col + 16 * n + at->lane / 16 * TILE_OUT + (uint32_t)i;
+}
+#else
 RF_DEVICE uint32_t row_of(const tile_place *at, uint32_t m, int i) {
     return at->row + 16 * at->k.shape.warps_m * m + at->lane / 4 + (i >= 2 ? 8 : 0);
 }
-/* Activation row, within the block, of output number i of square n. */
 RF_DEVICE uint32_t col_of(const tile_place *at, uint32_t n, int i) {
     return at->col + 8 * n + at->lane % 4 * 2 + (uint32_t)(i % 2);
 }
+#endif
 
 /* Squares ---------------------------------------------------------------------------------------*/
 
@@ -207,6 +238,129 @@ RF_DEVICE void multiply_mins(int32_t p[4], const square *mins, const tile_place 
         p[i] += 64 * h[i];
 }
 
+#elif defined(RF_MATRIX)
+/* The lane's words of a chunk of a weight row: those of its first sixteen columns, then the others. */
+typedef struct square {
+    uint32_t v[2 * MATRIX_WORDS];
+} square;
+
+/* The same of an activation row. */
+typedef struct slice {
+    uint32_t v[2 * MATRIX_WORDS];
+} slice;
+
+RF_DEVICE void load_words(uint32_t to[MATRIX_WORDS], const uint8_t *from) {
+    typedef struct words {
+        uint32_t v[MATRIX_WORDS];
+    } __attribute__((aligned(4 * MATRIX_WORDS))) words;
+    const words w = *(const words *)(const void *)from;
+    RF_UNROLL
+    for (int i = 0; i < MATRIX_WORDS; i++)
+        to[i] = w.v[i];
+}
+
+RF_DEVICE square load_square(const tile_place *at, const uint8_t *stage, uint32_t chunk,
+                             uint32_t m) {
+    const uint32_t row = row_of(at, m, 0), i = (row / 32 * TILE_CHUNKS + chunk) * 32 + row % 32;
+    const uint32_t t = matrix_first_word(at->lane);
+    const int lo_bits = at->k.lo_bits, hi_bits = at->k.hi_bits;
+    const uint8_t *lo = stage + at->k.at.lo, *hi = stage + at->k.at.hi;
+    square s;
+    uint32_t *first = s.v, *second = s.v + MATRIX_WORDS;
+    if (lo_bits == 8) {
+        load_words(first, lo + (i + i / 32 * 32) * 16 + 4 * t);
+        load_words(second, lo + (i + i / 32 * 32) * 16 + 512 + 4 * t);
+        return s;
+    }
+    rf_u2 two = {{0, 0}}, h = {{0, 0}};
+    if (lo_bits == 4) load_words(first, lo + i * 16 + 4 * t);
+    if (lo_bits == 2) two = ((const rf_u2 *)(const void *)lo)[i];
+    if (hi_bits == 2) h = ((const rf_u2 *)(const void *)hi)[i];
+    if (hi_bits == 1) h.v[0] = ((const uint32_t *)(const void *)hi)[i];
+    RF_UNROLL
+    for (uint32_t j = 0; j < MATRIX_WORDS; j++) {
+        if (lo_bits == 4) {
+            second[j] = first[j] >> 4 & 0x0f0f0f0fu;
+            first[j] &= 0x0f0f0f0fu;
+        } else {
+            first[j] = two.v[0] >> 2 * (t + j) & 0x03030303u;
+            second[j] = two.v[1] >> 2 * (t + j) & 0x03030303u;
+        }
+        if (hi_bits == 2) {
+            first[j] |= (h.v[0] >> 2 * (t + j) & 0x03030303u) << lo_bits;
+            second[j] |= (h.v[1] >> 2 * (t + j) & 0x03030303u) << lo_bits;
+        } else if (hi_bits == 1) {
+            first[j] |= (h.v[0] >> (t + j) & 0x01010101u) << lo_bits;
+            second[j] |= (h.v[0] >> (4 + t + j) & 0x01010101u) << lo_bits;
+        }
+        if (at->k.view == 256 && lo_bits == 4 && hi_bits == 0) continue; /* Q4_K: no offset */
+        first[j] = less_off(first[j], at->w.off);
+        second[j] = less_off(second[j], at->w.off);
+    }
+    return s;
+}
+
+/* A chunk of the warp's activation rows. */
+RF_DEVICE void load_slices(slice s[TILE_N], const tile_place *at, const uint8_t *stage,
+                           uint32_t chunk) {
+    const uint8_t *p = stage + at->k.at.q + (at->col + matrix_x_row(at->lane)) * RF_TILE_STRIDE +
+                       32 * chunk + 4 * matrix_first_word(at->lane);
+    RF_UNROLL
+    for (uint32_t n = 0; n < squares_of(at); n++) {
+        load_words(s[n].v, p + 16 * n * RF_TILE_STRIDE);
+        load_words(s[n].v + MATRIX_WORDS, p + 16 * n * RF_TILE_STRIDE + 16);
+    }
+}
+
+RF_DEVICE void put_results(int32_t c[TILE_OUT], matrix_sums from) {
+    RF_UNROLL
+    for (int i = 0; i < TILE_OUT; i++)
+        c[i] = from[i];
+}
+/* Sixteen columns, number h of the two in the square and the slice, onto zero. */
+RF_DEVICE void multiply_16(int32_t c[TILE_OUT], const square *w, const slice *x, int h) {
+    const matrix_sums zero = {0};
+    put_results(c, matrix_multiply_16(zero, w->v, x->v, h));
+}
+RF_DEVICE void multiply_32(int32_t c[TILE_OUT], const square *w, const slice *x, int32_t start) {
+    put_results(c, matrix_multiply_32(w->v, x->v, start));
+}
+
+/* The lane's words of the sixteen minima, if any, as the first half of a square and as the second. */
+RF_DEVICE square load_mins(const tile_place *at, const uint8_t *stage, uint32_t m) {
+    const uint32_t t = matrix_first_word(at->lane);
+    square s = {{0}};
+    if (!has_m(at)) return s;
+    const uint8_t *p = stage + at->k.at.min + row_of(at, m, 0) * n_scales_of(at);
+    RF_UNROLL
+    for (uint32_t j = 0; j < MATRIX_WORDS; j++) {
+        if (n_scales_of(at) == 16) {
+            s.v[j] = ((const uint32_t *)(const void *)p)[t + j];
+        } else { /* neighbours share one */
+            const uint32_t two = ((const uint16_t *)(const void *)p)[t + j];
+            s.v[j] = (two & 0xffu) * 0x0101u + (two >> 8) * 0x01010000u;
+        }
+        s.v[MATRIX_WORDS + j] = s.v[j];
+    }
+    return s;
+}
+
+/* Sum of min * the activations' sum of sixteen, for the outputs of a square. */
+RF_DEVICE void multiply_mins(int32_t p[TILE_OUT], const square *mins, const tile_place *at,
+                             const uint8_t *stage, uint32_t n) {
+    const uint8_t *sums = stage + at->k.at.sum + (at->col + 16 * n + matrix_x_row(at->lane)) * 64 +
+                          16 * matrix_first_word(at->lane);
+    slice x;
+    RF_UNROLL
+    for (uint32_t j = 0; j < MATRIX_WORDS; j++) {
+        const rf_u2 v = *(const rf_u2 *)(const void *)(sums + 16 * j);
+        x.v[j] = v.v[0];
+        x.v[MATRIX_WORDS + j] = v.v[1];
+    }
+    const matrix_sums zero = {0}, high = matrix_multiply_16(zero, mins->v, x.v, 0);
+    put_results(p, matrix_multiply_16(64 * high, mins->v, x.v, 1));
+}
+
 #else
 /* Two whole rows of a chunk. */
 typedef struct square {
@@ -318,7 +472,9 @@ typedef struct tile_source {
     uint32_t meta_to[2], meta_step[2], meta_group[2]; /* bytes, bytes, number of the group of 32 */
 } tile_source;
 
-RF_DEVICE uint32_t threads_of(const tile_place *at) { return 32 * at->k.shape.warps; }
+RF_DEVICE uint32_t threads_of(const tile_place *at) {
+    return (uint32_t)TILE_LANES * at->k.shape.warps;
+}
 RF_DEVICE uint32_t halves_of(const tile_place *at) { return at->k.shape.m; }
 RF_DEVICE uint32_t tiles_of_half(const tile_place *at) { return at->k.shape.warps_m / 2; }
 
@@ -392,9 +548,50 @@ RF_DEVICE tile_source find_source(const tile_place *at, const rf_gpu_matmul_args
     return s;
 }
 
+/* What a thread has of the next stage while the one before is worked on: pieces of 16 bytes, words. */
+typedef struct tile_carry {
+    rf_u4 piece[17];
+    uint32_t word[4];
+} tile_carry;
+enum { CARRY_LO = 0, CARRY_HI = 8, CARRY_META = 10, CARRY_Q = 12, CARRY_SUM = 16 };
+enum { CARRY_XD = 0, CARRY_SUM_32 = 2 };
+
+/* The way into shared memory: straight, or with a carry, for which AMD's matrix units leave registers,
+ * in two steps. */
+typedef struct tile_way {
+    tile_carry *carry; /* NULL: straight */
+    int is_put;        /* from the carry, else into it; a constant */
+} tile_way;
+
+/* Word by word, which compilers understand as registers. */
+RF_DEVICE void copy_piece(rf_u4 *to, const rf_u4 *from) {
+    RF_UNROLL
+    for (int i = 0; i < 4; i++)
+        to->v[i] = from->v[i];
+}
+
+/* Number slot of the thread's pieces or words: constants. */
+RF_DEVICE void move_16(tile_way w, uint32_t slot, void *to, const void *from) {
+    if (!w.carry)
+        rf_copy_16(to, from);
+    else if (w.is_put)
+        copy_piece((rf_u4 *)to, &w.carry->piece[slot]);
+    else
+        copy_piece(&w.carry->piece[slot], (const rf_u4 *)from);
+}
+RF_DEVICE void move_4(tile_way w, uint32_t slot, void *to, const void *from) {
+    if (!w.carry)
+        rf_copy_4(to, from);
+    else if (w.is_put)
+        *(uint32_t *)to = w.carry->word[slot];
+    else
+        w.carry->word[slot] = *(const uint32_t *)from;
+}
+
 /* Starts the way of n columns of a half of lo or hi. */
-RF_DEVICE void load_bits(const tile_place *at, uint8_t *to, const uint8_t *from, uint32_t bits,
-                         uint64_t tile_bytes, uint32_t last, uint32_t n) {
+RF_DEVICE void load_bits(tile_way way, uint32_t slot, const tile_place *at, uint8_t *to,
+                         const uint8_t *from, uint32_t bits, uint64_t tile_bytes, uint32_t last,
+                         uint32_t n) {
     const uint32_t tid = rf_tid(), room = 64 * bits, n_pieces = tiles_of_half(at) * room;
     const uint32_t threads = threads_of(at);
     RF_UNROLL
@@ -404,34 +601,56 @@ RF_DEVICE void load_bits(const tile_place *at, uint8_t *to, const uint8_t *from,
         const uint32_t piece = room < threads ? tid % room : within + tid;
         if (n_pieces < threads && tid >= n_pieces) break;
         if (at->k.view == 32 && piece / (8 * bits) >= n / RF_GPU_CHUNK) continue;
-        rf_copy_16(to + (first + tid) * 16, from + tile * tile_bytes + within * 16);
+        move_16(way, slot + first / threads, to + (first + tid) * 16,
+                from + tile * tile_bytes + within * 16);
     }
 }
 
 /* Starts the way of the weights of n columns, and moves on. */
-RF_DEVICE void load_weights(const tile_place *at, uint8_t *to, tile_source *s, uint32_t n) {
+RF_DEVICE void load_weights(tile_way way, const tile_place *at, uint8_t *to, tile_source *s,
+                            uint32_t n) {
     const uint32_t lo_bits = (uint32_t)at->k.lo_bits, hi_bits = (uint32_t)at->k.hi_bits;
     RF_UNROLL
     for (uint32_t h = 0; h < halves_of(at); h++) {
         const uint32_t pieces = h * tiles_of_half(at) * 64;
-        load_bits(at, to + at->k.at.lo + pieces * lo_bits * 16, s->lo[h], lo_bits, s->lo_tile,
-                  s->last[h], n);
-        s->lo[h] += 1024 * lo_bits;
+        load_bits(way, CARRY_LO + 4 * h, at, to + at->k.at.lo + pieces * lo_bits * 16, s->lo[h],
+                  lo_bits, s->lo_tile, s->last[h], n);
+        if (!way.is_put) s->lo[h] += 1024 * lo_bits;
         if (!hi_bits) continue;
-        load_bits(at, to + at->k.at.hi + pieces * hi_bits * 16, s->hi[h], hi_bits, s->hi_tile,
-                  s->last[h], n);
-        s->hi[h] += 1024 * hi_bits;
+        load_bits(way, CARRY_HI + h, at, to + at->k.at.hi + pieces * hi_bits * 16, s->hi[h],
+                  hi_bits, s->hi_tile, s->last[h], n);
+        if (!way.is_put) s->hi[h] += 1024 * hi_bits;
     }
     RF_UNROLL
     for (uint32_t i = 0; i < 2; i++) {
         if (s->meta[i] && (at->k.view == 256 || s->meta_group[i] < n / 32))
-            rf_copy_16(to + s->meta_to[i], s->meta[i]);
-        if (s->meta[i]) s->meta[i] += s->meta_step[i];
+            move_16(way, CARRY_META + i, to + s->meta_to[i], s->meta[i]);
+        if (s->meta[i] && !way.is_put) s->meta[i] += s->meta_step[i];
     }
 }
 
+/* Four sums of sixteen: sum = 64 high + low, four bytes of high, then four of low. */
+RF_DEVICE rf_u2 split_of(rf_u4 sums) {
+    rf_u2 split = {{0, 0}};
+    RF_UNROLL
+    for (int j = 0; j < 4; j++) {
+        const int32_t s = (int32_t)sums.v[j], h = (s + 32) >> 6;
+        split.v[0] |= ((uint32_t)h & 255u) << 8 * j;
+        split.v[1] |= ((uint32_t)(s - 64 * h) & 255u) << 8 * j;
+    }
+    return split;
+}
+
+/* Starts the way of four sums of sixteen; from the carry they come split. */
+RF_DEVICE void move_sums(tile_way way, void *to, const void *from) {
+    if (way.is_put)
+        *(rf_u2 *)to = split_of(way.carry->piece[CARRY_SUM]);
+    else
+        move_16(way, CARRY_SUM, to, from);
+}
+
 /* Starts the way of activations, columns first on; row: where each begins, in 16 columns. */
-RF_DEVICE void load_rows(const tile_place *at, uint8_t *to, const rf_gpu_quant *x,
+RF_DEVICE void load_rows(tile_way way, const tile_place *at, uint8_t *to, const rf_gpu_quant *x,
                          const uint32_t *row, uint32_t first, uint32_t n) {
     const uint32_t tid = rf_tid(), cols = rf_tile_cols(at->k.shape);
     const uint8_t *q = (const uint8_t *)x->q + first + tid % 16 * 16;
@@ -440,8 +659,8 @@ RF_DEVICE void load_rows(const tile_place *at, uint8_t *to, const rf_gpu_quant *
         const uint32_t col = j + tid / 16;
         if (!TILE_AMD && j >= at->n) break;
         if (at->k.view == 256 || tid % 16 * 16 < n)
-            rf_copy_16(to + at->k.at.q + col * RF_TILE_STRIDE + tid % 16 * 16,
-                       q + row[col] * 16ull);
+            move_16(way, CARRY_Q + j / (threads_of(at) / 16),
+                    to + at->k.at.q + col * RF_TILE_STRIDE + tid % 16 * 16, q + row[col] * 16ull);
     }
     const uint8_t *d = (const uint8_t *)x->d, *sum = (const uint8_t *)x->sum;
     if (at->k.view == 32) {
@@ -451,35 +670,37 @@ RF_DEVICE void load_rows(const tile_place *at, uint8_t *to, const rf_gpu_quant *
             const uint32_t col = j + tid / 8, here = (g * cols + col) * 4;
             if ((!TILE_AMD && j >= at->n) || 32 * g >= n || col >= cols) break;
             const uint64_t i = row[col] * 2ull + first / 8 + g * 4;
-            rf_copy_4(to + at->k.at.xd + here, d + i);
-            if (has_m(at)) rf_copy_4(to + at->k.at.sum + here, sum + i);
+            const uint32_t slot = j / (threads_of(at) / 8);
+            move_4(way, CARRY_XD + slot, to + at->k.at.xd + here, d + i);
+            if (has_m(at)) move_4(way, CARRY_SUM_32 + slot, to + at->k.at.sum + here, sum + i);
         }
         return;
     }
-    if (tid < cols) rf_copy_4(to + at->k.at.xd + tid * 4, d + row[tid] / 4 + first / 64);
+    if (tid < cols)
+        move_4(way, CARRY_XD, to + at->k.at.xd + tid * 4, d + row[tid] / 4 + first / 64);
     if (!has_m(at)) return;
     RF_UNROLL
     for (uint32_t j = 0; j < cols; j += threads_of(at) / 4) {
         const uint32_t col = j + tid / 4, i = tid % 4 * 16;
         if (!TILE_AMD && j >= at->n) break;
         if (col < cols)
-            rf_copy_16(to + at->k.at.sum + col * 64 + i, sum + row[col] * 4ull + first / 4 + i);
+            move_sums(way, to + at->k.at.sum + col * 64 + i, sum + row[col] * 4ull + first / 4 + i);
     }
 }
 
 /* All of a stage: columns first on, none beyond the last. */
-RF_DEVICE void tile_load(const tile_place *at, uint8_t *to, tile_source *s, const rf_gpu_quant *x,
-                         const uint32_t *row, uint32_t first) {
+RF_DEVICE void tile_load(tile_way way, const tile_place *at, uint8_t *to, tile_source *s,
+                         const rf_gpu_quant *x, const uint32_t *row, uint32_t first) {
     if (first < at->w.cols) {
         const uint32_t n = rf_min_u32(at->w.cols - first, RF_TILE_STAGE);
-        load_weights(at, to, s, n);
-        load_rows(at, to, x, row, first, n);
+        load_weights(way, at, to, s, n);
+        load_rows(way, at, to, x, row, first, n);
     }
     rf_copy_end();
 }
 
-/* The sums of sixteen, four of them at a time in place: sum = 64 high + low, four bytes of high, then
- * four of low. */
+#if !defined(RF_MATRIX)
+/* The sums of sixteen, four of them at a time in place. */
 RF_DEVICE void split_sums(const tile_place *at, uint8_t *stage) {
     if (at->k.view != 256 || !has_m(at)) return;
     RF_UNROLL
@@ -487,34 +708,43 @@ RF_DEVICE void split_sums(const tile_place *at, uint8_t *stage) {
         const uint32_t i = first + rf_tid();
         if (i >= 4 * at->n) return;
         rf_u4 *p = (rf_u4 *)(void *)(stage + at->k.at.sum) + i;
-        const rf_u4 sums = *p;
-        rf_u2 split = {{0, 0}};
-        RF_UNROLL
-        for (int j = 0; j < 4; j++) {
-            const int32_t s = (int32_t)sums.v[j], h = (s + 32) >> 6;
-            split.v[0] |= ((uint32_t)h & 255u) << 8 * j;
-            split.v[1] |= ((uint32_t)(s - 64 * h) & 255u) << 8 * j;
-        }
+        const rf_u2 split = split_of(*p);
         *(rf_u2 *)(void *)p = split;
     }
 }
+#endif
 
 /* Groups onto sums ------------------------------------------------------------------------------*/
 
-/* d or m of group g of the stage, of rows l / 4 and the eighth behind of a square. */
-RF_DEVICE void load_scales_of(float s[2], const tile_place *at, const uint8_t *part, uint32_t m,
-                              uint32_t g) {
+/* d or m of group g of the stage, of the thread's rows of a square. */
+RF_DEVICE void load_scales_of(float s[TILE_OUT_ROWS], const tile_place *at, const uint8_t *part,
+                              uint32_t m, uint32_t g) {
     const uint32_t n_groups = RF_TILE_STAGE / (uint32_t)at->k.view;
     RF_UNROLL
-    for (int i = 0; i < 2; i++) {
-        const uint32_t row = row_of(at, m, 2 * i);
+    for (int i = 0; i < TILE_OUT_ROWS; i++) {
+        const uint32_t row = row_of(at, m, TILE_PER_ROW * i);
         s[i] = scale_at(part, (row / 32 * n_groups + g) * 32 + row % 32, has_f32(at));
     }
 }
 
-/* i is a whole number of less than 2^22, added to the bits of 1.5 * 2^23. */
+/* What sums of whole numbers of less than 2^22 begin at: zero, or the bits of 1.5 * 2^23, which save
+ * a slow conversion. */
+#if defined(RF_MATRIX)
+#define TILE_ZERO 0
+RF_DEVICE float float_of(int32_t i) { return (float)i; }
+#else
 #define TILE_ZERO 0x4b400000
 RF_DEVICE float float_of(int32_t i) { return rf_float_of((uint32_t)i) - 12582912.0f; }
+#endif
+
+/* A scale times a chunk's sum, either of less than 24 bits: that is fast on AMD, if known. */
+RF_DEVICE int32_t tile_times(int32_t scale, int32_t sum) {
+#if defined(RF_MATRIX)
+    return scale * ((int32_t)((uint32_t)sum << 8) >> 8);
+#else
+    return scale * sum;
+#endif
+}
 
 /* A group of 32: chunk number c of the stage. */
 RF_DEVICE void add_group_32(tile_sums *s, const tile_place *at, const uint8_t *stage, uint32_t c,
@@ -525,46 +755,47 @@ RF_DEVICE void add_group_32(tile_sums *s, const tile_place *at, const uint8_t *s
     RF_UNROLL
     for (uint32_t m = 0; m < at->k.shape.m; m++) {
         const square w = load_square(at, stage, c, m);
-        float d[2], min[2] = {0.0f, 0.0f};
+        float d[TILE_OUT_ROWS], min[TILE_OUT_ROWS] = {0.0f};
         load_scales_of(d, at, stage + at->k.at.d, m, c);
         if (with_m) load_scales_of(min, at, stage + at->k.at.m, m, c);
         RF_UNROLL
         for (uint32_t n = 0; n < squares_of(at); n++) {
-            int32_t p[4];
+            int32_t p[TILE_OUT];
             multiply_32(p, &w, &x[n], TILE_ZERO);
             RF_UNROLL
-            for (int i = 0; i < 4; i++) {
+            for (int i = 0; i < TILE_OUT; i++) {
                 const uint32_t at_col = (c * cols + col_of(at, n, i)) * 4;
                 const float xd = *(const float *)(const void *)(stage + at->k.at.xd + at_col);
                 float *v = &s->v[m][n][i];
-                *v = rf_fma(float_of(p[i]), d[i / 2] * xd, *v);
+                *v = rf_fma(float_of(p[i]), d[i / TILE_PER_ROW] * xd, *v);
                 if (!with_m) continue;
                 const int32_t sum = *(const int32_t *)(const void *)(stage + at->k.at.sum + at_col);
-                *v = rf_fma((float)sum, min[i / 2] * xd, *v);
+                *v = rf_fma((float)sum, min[i / TILE_PER_ROW] * xd, *v);
             }
         }
     }
 }
 
 /* Chunk number c of a stage onto the integers of its group; twice: each half has its own scale. */
-RF_DEVICE void add_chunk_256(int32_t p[TILE_M][TILE_N][4], const tile_place *at,
+RF_DEVICE void add_chunk_256(int32_t p[TILE_M][TILE_N][TILE_OUT], const tile_place *at,
                              const uint8_t *stage, uint32_t c, int twice) {
     slice x[TILE_N];
     load_slices(x, at, stage, c);
     RF_UNROLL
     for (uint32_t m = 0; m < at->k.shape.m; m++) {
         const square w = load_square(at, stage, c, m);
-        int32_t scale[2][2];
+        int32_t scale[TILE_OUT_ROWS][2];
         RF_UNROLL
-        for (int i = 0; i < 2; i++) {
+        for (int i = 0; i < TILE_OUT_ROWS; i++) {
             const int8_t *of_row = (const int8_t *)stage + at->k.at.scale +
-                                   row_of(at, m, 2 * i) * (twice ? 16 : 8) + (twice ? 2 * c : c);
+                                   row_of(at, m, TILE_PER_ROW * i) * (twice ? 16 : 8) +
+                                   (twice ? 2 * c : c);
             scale[i][0] = of_row[0];
             scale[i][1] = twice ? of_row[1] : 0;
         }
         RF_UNROLL
         for (uint32_t n = 0; n < squares_of(at); n++) {
-            int32_t first[4], second[4];
+            int32_t first[TILE_OUT], second[TILE_OUT];
             if (twice) {
                 multiply_16(first, &w, &x[n], 0);
                 multiply_16(second, &w, &x[n], 1);
@@ -572,15 +803,15 @@ RF_DEVICE void add_chunk_256(int32_t p[TILE_M][TILE_N][4], const tile_place *at,
                 multiply_32(first, &w, &x[n], 0);
             }
             RF_UNROLL
-            for (int i = 0; i < 4; i++) {
-                p[m][n][i] += scale[i / 2][0] * first[i];
-                if (twice) p[m][n][i] += scale[i / 2][1] * second[i];
+            for (int i = 0; i < TILE_OUT; i++) {
+                p[m][n][i] += tile_times(scale[i / TILE_PER_ROW][0], first[i]);
+                if (twice) p[m][n][i] += tile_times(scale[i / TILE_PER_ROW][1], second[i]);
             }
         }
     }
 }
 
-RF_DEVICE void add_chunks_256(int32_t p[TILE_M][TILE_N][4], const tile_place *at,
+RF_DEVICE void add_chunks_256(int32_t p[TILE_M][TILE_N][TILE_OUT], const tile_place *at,
                               const uint8_t *stage, int twice) {
     if (at->k.shape.m == 1 && !TILE_AMD) { /* loads of all chunks at once: there is room */
         RF_UNROLL
@@ -596,11 +827,11 @@ RF_DEVICE void add_chunks_256(int32_t p[TILE_M][TILE_N][4], const tile_place *at
 /* A group of 256, which is the whole stage. */
 RF_DEVICE void add_group_256(tile_sums *s, const tile_place *at, const uint8_t *stage) {
     const uint32_t with_m = has_m(at);
-    int32_t p[TILE_M][TILE_N][4];
+    int32_t p[TILE_M][TILE_N][TILE_OUT];
     RF_UNROLL
-    for (uint32_t i = 0; i < TILE_M * TILE_N * 4; i++)
-        p[i / (TILE_N * 4)][i / 4 % TILE_N][i % 4] = 0;
-    if (TILE_AMD) /* two loops take too many registers */
+    for (uint32_t i = 0; i < TILE_M * TILE_N * TILE_OUT; i++)
+        p[i / (TILE_N * TILE_OUT)][i / TILE_OUT % TILE_N][i % TILE_OUT] = 0;
+    if (TILE_ONE_LOOP)
         add_chunks_256(p, at, stage, n_scales_of(at) == 16);
     else if (n_scales_of(at) == 16)
         add_chunks_256(p, at, stage, 1);
@@ -608,21 +839,26 @@ RF_DEVICE void add_group_256(tile_sums *s, const tile_place *at, const uint8_t *
         add_chunks_256(p, at, stage, 0);
     RF_UNROLL
     for (uint32_t m = 0; m < at->k.shape.m; m++) {
-        float d[2], min[2] = {0.0f, 0.0f};
+        float d[TILE_OUT_ROWS], min[TILE_OUT_ROWS] = {0.0f};
         load_scales_of(d, at, stage + at->k.at.d, m, 0);
         const square mins = load_mins(at, stage, m);
         if (with_m) load_scales_of(min, at, stage + at->k.at.m, m, 0);
         RF_UNROLL
         for (uint32_t n = 0; n < squares_of(at); n++) {
-            int32_t of_mins[4];
-            if (with_m) multiply_mins(of_mins, &mins, at, stage, n);
+            float xd[TILE_OUT];
             RF_UNROLL
-            for (int i = 0; i < 4; i++) {
-                const float xd =
-                    *(const float *)(const void *)(stage + at->k.at.xd + col_of(at, n, i) * 4);
+            for (int i = 0; i < TILE_OUT; i++) {
                 float *v = &s->v[m][n][i];
-                *v = rf_fma((float)p[m][n][i], d[i / 2] * xd, *v);
-                if (with_m) *v = rf_fma((float)of_mins[i], min[i / 2] * xd, *v);
+                xd[i] = *(const float *)(const void *)(stage + at->k.at.xd + col_of(at, n, i) * 4);
+                *v = rf_fma((float)p[m][n][i], d[i / TILE_PER_ROW] * xd[i], *v);
+            }
+            if (!with_m) continue;
+            int32_t of_mins[TILE_OUT];
+            multiply_mins(of_mins, &mins, at, stage, n);
+            RF_UNROLL
+            for (int i = 0; i < TILE_OUT; i++) {
+                float *v = &s->v[m][n][i];
+                *v = rf_fma((float)of_mins[i], min[i / TILE_PER_ROW] * xd[i], *v);
             }
         }
     }
@@ -646,7 +882,7 @@ RF_DEVICE void add_stage(tile_sums *s, const tile_place *at, const uint8_t *stag
     if (at->col >= at->n) return; /* the warp has no activation rows */
     if (at->k.view == 256)
         add_group_256(s, at, stage);
-    else if (TILE_AMD) /* two loops take too many registers */
+    else if (TILE_ONE_LOOP)
         add_groups_32(s, at, stage, n / RF_GPU_CHUNK, (int)has_m(at));
     else if (has_m(at))
         add_groups_32(s, at, stage, n / RF_GPU_CHUNK, 1);
@@ -654,18 +890,35 @@ RF_DEVICE void add_stage(tile_sums *s, const tile_place *at, const uint8_t *stag
         add_groups_32(s, at, stage, n / RF_GPU_CHUNK, 0);
 }
 
-/* One product of the block, all columns. */
-RF_DEVICE void tile_product(tile_sums *s, uint8_t *stages, const tile_place *at, tile_source *from,
-                            const rf_gpu_quant *x, const uint32_t *row) {
+/* Adds all stages, each of which is there when its turn comes. */
+#if defined(RF_MATRIX)
+RF_DEVICE void add_stages(tile_sums *s, uint8_t *stages, const tile_place *at, tile_source *from,
+                          const rf_gpu_quant *x, const uint32_t *row) {
+    const uint32_t cols = at->w.cols;
+    tile_carry carry;
+    const tile_way fetch = {&carry, 0}, put = {&carry, 1};
+    rf_sync(); /* the rows' places are there */
+    tile_load(fetch, at, stages, from, x, row, 0);
+    RF_NO_UNROLL
+    for (uint32_t first = 0; first < cols; first += RF_TILE_STAGE) {
+        rf_sync(); /* the stage is free */
+        tile_load(put, at, stages, from, x, row, first);
+        rf_sync();
+        tile_load(fetch, at, stages, from, x, row, first + RF_TILE_STAGE);
+        add_stage(s, at, stages, rf_min_u32(cols - first, RF_TILE_STAGE));
+    }
+    rf_sync();
+}
+#else
+RF_DEVICE void add_stages(tile_sums *s, uint8_t *stages, const tile_place *at, tile_source *from,
+                          const rf_gpu_quant *x, const uint32_t *row) {
     const uint32_t cols = at->w.cols, n_stages = at->k.shape.n_stages, bytes = at->k.at.bytes;
-    RF_UNROLL
-    for (uint32_t i = 0; i < TILE_M * TILE_N * 4; i++)
-        s->v[i / (TILE_N * 4)][i / 4 % TILE_N][i % 4] = 0.0f;
+    const tile_way straight = {0, 0};
     rf_sync(); /* the rows' places are there, the stages are free */
     uint32_t to = 0, now = 0, loaded = 0;
     RF_NO_UNROLL
     for (uint32_t i = 0; i + 1 < n_stages; i++) {
-        tile_load(at, stages + to, from, x, row, loaded);
+        tile_load(straight, at, stages + to, from, x, row, loaded);
         loaded += RF_TILE_STAGE;
         to += bytes;
     }
@@ -681,7 +934,7 @@ RF_DEVICE void tile_product(tile_sums *s, uint8_t *stages, const tile_place *at,
             rf_copy_wait_but(n_stages - 3);
             rf_sync();
         }
-        tile_load(at, stages + to, from, x, row, loaded);
+        tile_load(straight, at, stages + to, from, x, row, loaded);
         loaded += RF_TILE_STAGE;
         to = to + bytes == n_stages * bytes ? 0 : to + bytes;
         const uint32_t after = now + bytes == n_stages * bytes ? 0 : now + bytes;
@@ -698,14 +951,25 @@ RF_DEVICE void tile_product(tile_sums *s, uint8_t *stages, const tile_place *at,
     rf_copy_wait();
     rf_sync();
 }
+#endif
+
+/* One product of the block, all columns. */
+RF_DEVICE void tile_product(tile_sums *s, uint8_t *stages, const tile_place *at, tile_source *from,
+                            const rf_gpu_quant *x, const uint32_t *row) {
+    RF_UNROLL
+    for (uint32_t i = 0; i < TILE_M * TILE_N * TILE_OUT; i++)
+        s->v[i / (TILE_N * TILE_OUT)][i / TILE_OUT % TILE_N][i % TILE_OUT] = 0.0f;
+    add_stages(s, stages, at, from, x, row);
+}
 
 /* Sums into shared memory, [cols][stride], so that neighbouring threads write neighbouring rows of
  * dst. */
 RF_DEVICE void put_sums(float *out, uint32_t stride, const tile_place *at, const tile_sums *s) {
+    const uint32_t n_squares = at->k.shape.n * 8 / TILE_SIDE;
     RF_UNROLL
-    for (uint32_t k = 0; k < at->k.shape.m * at->k.shape.n * 4; k++) {
-        const uint32_t m = k / (at->k.shape.n * 4), n = k / 4 % at->k.shape.n;
-        const int i = (int)(k % 4);
+    for (uint32_t k = 0; k < at->k.shape.m * n_squares * TILE_OUT; k++) {
+        const uint32_t m = k / (n_squares * TILE_OUT), n = k / TILE_OUT % n_squares;
+        const int i = (int)(k % TILE_OUT);
         out[col_of(at, n, i) * stride + row_of(at, m, i)] = s->v[m][n][i];
     }
 }
@@ -730,6 +994,14 @@ RF_DEVICE void put_tile(const float *out, uint32_t stride, uint32_t rows, uint32
     }
 }
 
+RF_DEVICE uint32_t tile_warp(void) {
+#if defined(RF_MATRIX)
+    return matrix_wave();
+#else
+    return rf_tid() / TILE_LANES;
+#endif
+}
+
 RF_DEVICE void tile_run(const rf_gpu_matmul_args *a, tile_kind kind, uint8_t *shared) {
     const uint32_t block_rows = rf_tile_rows(kind.shape), cols = rf_tile_cols(kind.shape);
     const uint32_t both = a->is_glu && kind.shape.m == 2; /* gate and up are halves of the block */
@@ -743,14 +1015,14 @@ RF_DEVICE void tile_run(const rf_gpu_matmul_args *a, tile_kind kind, uint8_t *sh
     if (rf_tid() < cols)
         row[rf_tid()] = (uint32_t)((uint64_t)x_row_of(a, dst_row_of(a, &share, rf_tid())) *
                                    share.p.w.cols / 16);
-    const uint32_t warp = rf_tid() / 32, n_tiles = rf_div_up(share.p.w.rows, RF_GPU_TILE_ROWS);
+    const uint32_t warp = tile_warp(), n_tiles = rf_div_up(share.p.w.rows, RF_GPU_TILE_ROWS);
     const uint32_t tile = share.tile * (rows / RF_GPU_TILE_ROWS);
     tile_place at;
     at.k = kind;
     at.w = share.p.w;
     at.n_groups = at.w.cols / (uint32_t)kind.view;
     at.n = share.n;
-    at.lane = rf_tid() % 32;
+    at.lane = rf_tid() % TILE_LANES;
     at.row = warp % kind.shape.warps_m * 16;
     at.col = warp / kind.shape.warps_m * 8 * kind.shape.n;
     tile_sums s = {{{{0}}}}, gate = s;
@@ -771,7 +1043,7 @@ RF_DEVICE void tile_run(const rf_gpu_matmul_args *a, tile_kind kind, uint8_t *sh
         put_sums(out, stride, &at, &s);
     }
     rf_sync();
-    put_tile(out, stride, rows, kind.shape.warps, a, &share);
+    put_tile(out, stride, rows, threads_of(&at) / 32, a, &share);
 }
 
 #if defined(RF_AMD)
@@ -779,15 +1051,15 @@ RF_DEVICE void tile_run(const rf_gpu_matmul_args *a, tile_kind kind, uint8_t *sh
 #else
 #define TILE_SHARED(bytes) uint8_t *shared = rf_dynamic_shared
 #endif
-#define TILE_KERNEL(view, lo_bits, hi_bits, n_scales, with_m, d_f32, size, name)              \
-    RF_KERNEL_ALONE(tile_##view##_##lo_bits##hi_bits##_##name, rf_gpu_matmul_args) {          \
-        const rf_tile_shape shape = rf_tile_shape_of(size, TILE_AMD);                         \
-        const tile_kind kind = {shape,   rf_tile_parts_of(shape, view, lo_bits, hi_bits),     \
-                                view,    lo_bits,                                             \
-                                hi_bits, n_scales,                                            \
-                                with_m,  d_f32};                                              \
-        TILE_SHARED(rf_tile_shared_bytes(rf_tile_shape_of(size, 1), view, lo_bits, hi_bits)); \
-        tile_run(&a, kind, shared);                                                           \
+#define TILE_KERNEL(view, lo_bits, hi_bits, n_scales, with_m, d_f32, size, name)               \
+    RF_KERNEL_ALONE(tile_##view##_##lo_bits##hi_bits##_##name, rf_gpu_matmul_args) {           \
+        const rf_tile_shape shape = rf_tile_shape_of(size, TILE_AMD);                          \
+        const tile_kind kind = {shape,   rf_tile_parts_of(shape, view, lo_bits, hi_bits),      \
+                                view,    lo_bits,                                              \
+                                hi_bits, n_scales,                                             \
+                                with_m,  d_f32};                                               \
+        TILE_SHARED(rf_tile_shared_bytes(rf_tile_shape_of(size, 32), view, lo_bits, hi_bits)); \
+        tile_run(&a, kind, shared);                                                            \
     }
 #define TILE_KERNELS(view, lo_bits, hi_bits, n_scales, with_m, d_f32)       \
     TILE_KERNEL(view, lo_bits, hi_bits, n_scales, with_m, d_f32, 0, large)  \
