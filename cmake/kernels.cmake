@@ -1,6 +1,7 @@
 # The GPU kernels: one source (src/backend/gpu/kernels/kernels.hip) compiled once per target and
 # embedded in the library.  Debian's clang-22 with its own lld is all it takes: no ROCm, no CUDA SDK.
-# Without it the build brings no GPU kernels, and the program says so.
+# Without it the build brings no GPU kernels, and the program says so.  With libzstd and its program the
+# code is embedded compressed.  The source itself is always embedded, for compilers at run time.
 #
 # Exact AMD targets are code objects of version 5 (ROCm 5.7 and later load them); the generic ones of
 # a family exist from version 6 (ROCm 6.3).  NVIDIA targets are PTX, which the driver translates.
@@ -29,15 +30,41 @@ elseif(NOT RF_GPU_LIST)
     message(STATUS "GPU kernels: left out (RF_GPU_TARGETS is empty)")
 else()
     message(STATUS "GPU kernels: ${RF_GPU_LIST} by ${RF_GPU_CLANG}")
-    enable_language(ASM)
+endif()
+enable_language(ASM) # for .incbin
+
+set(RF_GPU_PACKED 0)
+find_program(RF_ZSTD zstd DOC "the program of the zstd package, which compresses the GPU kernels")
+pkg_check_modules(ZSTD IMPORTED_TARGET libzstd)
+if(RF_GPU_LIST AND RF_ZSTD AND ZSTD_FOUND)
+    set(RF_GPU_PACKED 1)
+elseif(RF_GPU_LIST)
+    message(STATUS "GPU kernels: not compressed (no libzstd with its headers, or no zstd)")
 endif()
 
 set(RF_GPU_DIR ${CMAKE_BINARY_DIR}/gpu)
 file(MAKE_DIRECTORY ${RF_GPU_DIR})
 set(RF_GPU_KERNELS ${CMAKE_SOURCE_DIR}/src/backend/gpu/kernels/kernels.hip)
 set(RF_GPU_FLAGS -std=c++20 -O3 -ffp-contract=off -Wall -Wextra -Werror -I${CMAKE_SOURCE_DIR}/src)
-file(GLOB RF_GPU_INPUTS CONFIGURE_DEPENDS src/backend/gpu/kernels/* src/backend/gpu/args.h
-    src/backend/gpu/kernels.def src/base/*.h src/model/*.h)
+
+# The source and every file of ours that it includes, as "#include" names them.
+function(rf_gpu_collect name)
+    if(name IN_LIST RF_GPU_INCLUDED)
+        return()
+    endif()
+    set(file ${CMAKE_SOURCE_DIR}/src/${name})
+    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${file})
+    list(APPEND RF_GPU_INCLUDED ${name})
+    file(STRINGS ${file} lines REGEX "^#include \"")
+    foreach(line ${lines})
+        string(REGEX REPLACE ".*\"([^\"]+)\".*" "\\1" included ${line})
+        rf_gpu_collect(${included})
+    endforeach()
+    set(RF_GPU_INCLUDED ${RF_GPU_INCLUDED} PARENT_SCOPE)
+endfunction()
+set(RF_GPU_INCLUDED "")
+rf_gpu_collect(backend/gpu/kernels/kernels.hip)
+list(TRANSFORM RF_GPU_INCLUDED PREPEND ${CMAKE_SOURCE_DIR}/src/ OUTPUT_VARIABLE RF_GPU_INPUTS)
 set(RF_GPU_OBJECTS "")
 set(RF_GPU_ASSEMBLY "    .section .note.GNU-stack,\"\",@progbits\n    .section .rodata\n")
 set(RF_GPU_EXTERNS "")
@@ -61,27 +88,51 @@ foreach(target ${RF_GPU_LIST})
         COMMAND ${RF_GPU_CLANG} ${flags} ${RF_GPU_FLAGS} ${RF_GPU_KERNELS} -o ${object}
         DEPENDS ${RF_GPU_INPUTS}
         COMMENT "GPU kernels for ${target}" VERBATIM)
+    if(RF_GPU_PACKED)
+        add_custom_command(OUTPUT ${object}.zst
+            COMMAND ${RF_ZSTD} -q -f -19 --check ${object} -o ${object}.zst DEPENDS ${object} VERBATIM)
+        string(APPEND object .zst)
+    endif()
     list(APPEND RF_GPU_OBJECTS ${object})
     string(APPEND RF_GPU_ASSEMBLY
         "    .balign 4096\n    .globl ${symbol}\n    .hidden ${symbol}\n${symbol}:\n"
-        "    .incbin \"${object}\"\n    .byte 0\n"
-        "    .globl ${symbol}_end\n    .hidden ${symbol}_end\n${symbol}_end:\n")
+        "    .incbin \"${object}\"\n"
+        "    .globl ${symbol}_end\n    .hidden ${symbol}_end\n${symbol}_end:\n    .byte 0\n")
     string(APPEND RF_GPU_EXTERNS
         "extern const unsigned char ${symbol}[], ${symbol}_end[];\n")
     string(APPEND RF_GPU_ROWS "    {\"${target}\", ${symbol}, ${symbol}_end},\n")
 endforeach()
 
+
+set(n_sources 0)
+set(RF_GPU_TEXTS "")
+foreach(name ${RF_GPU_INCLUDED} stdint.h stddef.h stdbool.h)
+    set(file ${CMAKE_SOURCE_DIR}/src/${name})
+    if(NOT EXISTS ${file})
+        set(file ${CMAKE_SOURCE_DIR}/src/backend/gpu/kernels/freestanding/${name})
+    endif()
+    set(symbol rf_gpu_source_${n_sources})
+    math(EXPR n_sources "${n_sources} + 1")
+    list(APPEND RF_GPU_OBJECTS ${file})
+    string(APPEND RF_GPU_ASSEMBLY "    .globl ${symbol}\n    .hidden ${symbol}\n${symbol}:\n"
+        "    .incbin \"${file}\"\n    .byte 0\n")
+    string(APPEND RF_GPU_EXTERNS "extern const char ${symbol}[];\n")
+    string(APPEND RF_GPU_TEXTS "    {\"${name}\", ${symbol}},\n")
+endforeach()
+
 file(CONFIGURE OUTPUT ${RF_GPU_DIR}/codes.c CONTENT
-"/* Made by cmake/kernels.cmake: the code objects of this build. */
+"/* Made by cmake/kernels.cmake: the code objects of this build, and their source. */
 #include \"backend/gpu/code.h\"
+#include \"backend/gpu/compile.h\"
 @RF_GPU_EXTERNS@extern const rf_gpu_code rf_gpu_codes[];
 const rf_gpu_code rf_gpu_codes[] = {
 @RF_GPU_ROWS@    {NULL, NULL, NULL},
 };
+extern const rf_gpu_source rf_gpu_sources[];
+const rf_gpu_source rf_gpu_sources[] = {
+@RF_GPU_TEXTS@    {NULL, NULL},
+};
 " @ONLY)
-set(RF_GPU_SOURCES ${RF_GPU_DIR}/codes.c)
-if(RF_GPU_LIST)
-    file(CONFIGURE OUTPUT ${RF_GPU_DIR}/codes.S CONTENT "${RF_GPU_ASSEMBLY}" @ONLY)
-    set_source_files_properties(${RF_GPU_DIR}/codes.S PROPERTIES OBJECT_DEPENDS "${RF_GPU_OBJECTS}")
-    list(APPEND RF_GPU_SOURCES ${RF_GPU_DIR}/codes.S)
-endif()
+file(CONFIGURE OUTPUT ${RF_GPU_DIR}/codes.S CONTENT "${RF_GPU_ASSEMBLY}" @ONLY)
+set_source_files_properties(${RF_GPU_DIR}/codes.S PROPERTIES OBJECT_DEPENDS "${RF_GPU_OBJECTS}")
+set(RF_GPU_SOURCES ${RF_GPU_DIR}/codes.c ${RF_GPU_DIR}/codes.S)

@@ -120,13 +120,14 @@ int rf_cmd_version(rf_cli *c) {
         rf_buf_puts(&out, "],\"gpu_targets\":[");
         for (size_t i = 0; rf_gpu_target(i); i++)
             rf_buf_printf(&out, "%s\"%s\"", i ? "," : "", rf_gpu_target(i));
-        rf_buf_puts(&out, "]}\n");
+        rf_buf_printf(&out, "],\"gpu_kernels_compressed\":%s}\n", RF_GPU_PACKED ? "true" : "false");
     } else {
         rf_buf_printf(&out, "rocmforge %s (%s; ", rf_version(), compiler);
         rf_buf_puts(&out, rf_gpu_target(0) ? "CPU, and GPUs:"
                                            : "CPU backend, no GPU support in this build");
         for (size_t i = 0; rf_gpu_target(i); i++)
             rf_buf_printf(&out, " %s", rf_gpu_target(i));
+        if (rf_gpu_target(0) && !RF_GPU_PACKED) rf_buf_puts(&out, ", not compressed");
         rf_buf_puts(&out, ")\n");
     }
     rf_cli_write(c, &out);

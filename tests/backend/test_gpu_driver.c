@@ -37,6 +37,7 @@ static void test_choice(void **state) {
     static const char *const amd[] = {
         "gfx1100",         "gfx90a", "gfx11-generic", "gfx9-generic", "gfx9-4-generic",
         "gfx10-3-generic", NULL};
+    static const char *const others[] = {"gfx9-generic", "gfx10-1-generic", "gfx12-generic", NULL};
     static const char *const nvidia[] = {"gfx1100", "sm_80", "sm_90a", "sm_90", "sm_120", NULL};
     static const char *const none[] = {NULL};
     assert_string_equal(choice("gfx1100", amd), "gfx1100");
@@ -49,6 +50,11 @@ static void test_choice(void **state) {
     assert_string_equal(choice("gfx950", amd), "gfx9-4-generic");
     assert_string_equal(choice("gfx1031", amd), "gfx10-3-generic");
     assert_string_equal(choice("gfx1201", amd), "none");
+    assert_string_equal(choice("gfx1201", others), "gfx12-generic");
+    assert_string_equal(choice("gfx1250", others), "none");
+    assert_string_equal(choice("gfx1013", others), "gfx10-1-generic");
+    assert_string_equal(choice("gfx908", others), "none"); /* of no family */
+    assert_string_equal(choice("gfx90a", others), "none");
     assert_string_equal(choice("gfx803", amd), "none");
     assert_string_equal(choice("sm_90", amd), "none");
     assert_string_equal(choice("sm_75", nvidia), "none");

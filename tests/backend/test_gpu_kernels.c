@@ -1165,11 +1165,10 @@ static int open_device(void **state) {
     (void)state;
     rf_error e = {RF_OK, ""};
     const rf_gpu_driver *driver = rf_host_gpu();
-    const char *target = NULL;
     cpu = rf_cpu_kernels_get(RF_ISA_SCALAR);
     if (getenv("ROCMFORGE_TEST_GPU") && rf_gpu_driver_get(&driver, &e) != RF_OK) return -1;
     rf_status s = rf_gpu_open(&queue, driver, 0, &e);
-    if (s == RF_OK) s = rf_gpu_code_load(&queue, &target, &e);
+    if (s == RF_OK) s = rf_gpu_code_load(&queue, &e);
     print_message("on %s%s%s\n", queue.info.name, s == RF_OK ? "" : ": ", e.text);
     return s == RF_OK ? 0 : -1;
 }

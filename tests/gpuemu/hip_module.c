@@ -35,10 +35,10 @@ static bool version_reads(const uint8_t *elf) {
 static const char *family(const char *arch) {
     static const struct {
         const char *prefix, *generic;
-    } of[] = {{"gfx942", "gfx9-4-generic"},  {"gfx950", "gfx9-4-generic"},
-              {"gfx90", "gfx9-generic"},     {"gfx101", "gfx10-1-generic"},
-              {"gfx103", "gfx10-3-generic"}, {"gfx11", "gfx11-generic"},
-              {"gfx12", "gfx12-generic"}};
+    } of[] = {{"gfx906", "gfx9-generic"},    {"gfx942", "gfx9-4-generic"},
+              {"gfx950", "gfx9-4-generic"},  {"gfx101", "gfx10-1-generic"},
+              {"gfx103", "gfx10-3-generic"}, {"gfx110", "gfx11-generic"},
+              {"gfx115", "gfx11-generic"},   {"gfx120", "gfx12-generic"}};
     for (size_t k = 0; k < RF_COUNT(of); k++)
         if (!strncmp(arch, of[k].prefix, strlen(of[k].prefix))) return of[k].generic;
     return "";

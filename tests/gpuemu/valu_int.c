@@ -121,6 +121,10 @@ static void bitop3(rf_emu_lanes *x) {
     const uint32_t *s0 = x->s[0], *s1 = x->s[1], *s2 = x->s[2];
     EACH x->d[l] = any_logic(A, B, C, x->s[3][l]);
 }
+static void bitop3_16(rf_emu_lanes *x) {
+    const uint32_t *s0 = x->s[0], *s1 = x->s[1], *s2 = x->s[2];
+    EACH x->d[l] = any_logic(A, B, C, x->s[3][l]) & 0xffff;
+}
 static void cndmask(rf_emu_lanes *x) {
     const uint32_t *s0 = x->s[0], *s1 = x->s[1];
     uint32_t *restrict d = x->d;
@@ -293,7 +297,7 @@ const rf_emu_op rf_emu_ops_int[] = {
     V("v_alignbyte_b32", "i:iii", alignbyte),
     V("v_perm_b32", "i:iii", perm),
     V("v_bitop3_b32", "i:iiii", bitop3),
-    V("v_bitop3_b16", "u:uuui", bitop3),
+    V("v_bitop3_b16", "u:uuui", bitop3_16),
     V("v_cndmask_b32", "i:ffm", cndmask),
     V("v_add_co_u32", "im:ii", add_co),
     V("v_sub_co_u32", "im:ii", sub_co),

@@ -1,31 +1,33 @@
-/* code.c - choosing and loading a code object. */
+/* code.c - choosing and loading a code object, or having one compiled. */
 #include "backend/gpu/code.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "backend/gpu/compile.h"
+#include "backend/gpu/unpack.h"
 #include "base/digest.h"
 
 extern const rf_gpu_code rf_gpu_codes[]; /* made by the build; ends with a row of NULL */
+static const rf_gpu_code *codes = rf_gpu_codes;
+
+void rf_gpu_codes_set(const rf_gpu_code *all) { codes = all ? all : rf_gpu_codes; }
 
 const char *rf_gpu_code_target(size_t i) {
-    for (size_t k = 0; rf_gpu_codes[k].target; k++)
-        if (k == i) return rf_gpu_codes[k].target;
+    for (size_t k = 0; codes[k].target; k++)
+        if (k == i) return codes[k].target;
     return NULL;
 }
 
-static const rf_gpu_code *find(const rf_gpu_code *all, const char *target) {
-    for (; target && all->target; all++)
-        if (strcmp(all->target, target) == 0) return all;
-    return NULL;
-}
-
-/* The family whose generic code runs on an AMD architecture, or NULL. */
+/* The family whose generic code runs on an AMD architecture, or NULL (gfx908 and gfx90a have none). */
 static const char *family_of(const char *arch) {
     static const char *const families[][2] = {
-        {"gfx942", "gfx9-4-generic"},  {"gfx950", "gfx9-4-generic"},  {"gfx90", "gfx9-generic"},
-        {"gfx101", "gfx10-1-generic"}, {"gfx103", "gfx10-3-generic"}, {"gfx11", "gfx11-generic"},
+        {"gfx900", "gfx9-generic"},    {"gfx902", "gfx9-generic"},   {"gfx904", "gfx9-generic"},
+        {"gfx906", "gfx9-generic"},    {"gfx909", "gfx9-generic"},   {"gfx90c", "gfx9-generic"},
+        {"gfx942", "gfx9-4-generic"},  {"gfx950", "gfx9-4-generic"}, {"gfx101", "gfx10-1-generic"},
+        {"gfx103", "gfx10-3-generic"}, {"gfx110", "gfx11-generic"},  {"gfx115", "gfx11-generic"},
         {"gfx120", "gfx12-generic"},
     };
     for (size_t i = 0; i < RF_COUNT(families); i++)
@@ -40,21 +42,30 @@ static long version_of(const char *target) {
     return strncmp(target, "sm_", 3) == 0 ? strtol(target + 3, NULL, 10) : 0;
 }
 
-/* Code that uses what no other architecture has. */
-static bool is_special(const char *target) { return target[strlen(target) - 1] == 'a'; }
+/* How well a target's code suits an architecture; 0: it does not run there. */
+static long rank_of(const char *arch, const char *target) {
+    enum { FAMILY = 1, OWN = 10000, SPECIAL };
+    const char *family = family_of(arch);
+    if (strcmp(arch, "sm_90") == 0 && strcmp(target, HOPPER) == 0) return SPECIAL;
+    if (strcmp(arch, target) == 0) return OWN;
+    if (family && strcmp(family, target) == 0) return FAMILY;
+    bool is_special = target[strlen(target) - 1] == 'a'; /* runs on no other architecture */
+    return is_special || version_of(target) > version_of(arch) ? 0 : version_of(target);
+}
 
-const rf_gpu_code *rf_gpu_code_for(const char *arch, const rf_gpu_code *targets) {
-    const rf_gpu_code *all = targets ? targets : rf_gpu_codes, *best = NULL;
-    if (strcmp(arch, "sm_90") == 0) best = find(all, HOPPER);
-    if (!best) best = find(all, arch);
-    if (!best) best = find(all, family_of(arch));
-    if (best || version_of(arch) == 0) return best;
+/* The best of those that rank below. */
+static const rf_gpu_code *best_below(const rf_gpu_code *all, const char *arch, long below) {
+    const rf_gpu_code *best = NULL;
     for (; all->target; all++) {
-        long v = version_of(all->target);
-        if (!v || v > version_of(arch) || is_special(all->target)) continue;
-        if (!best || v > version_of(best->target)) best = all;
+        long rank = rank_of(arch, all->target);
+        if (rank == 0 || rank >= below) continue;
+        if (!best || rank > rank_of(arch, best->target)) best = all;
     }
     return best;
+}
+
+const rf_gpu_code *rf_gpu_code_for(const char *arch, const rf_gpu_code *targets) {
+    return best_below(targets ? targets : codes, arch, LONG_MAX);
 }
 
 /* Whose code has a kernel. */
@@ -67,72 +78,104 @@ static const owner owners[RF_GPU_KERNEL_COUNT] = {
 #undef X
 };
 
-static rf_status no_code(const rf_gpu_queue *q, rf_error *e) {
+static rf_status no_code(const rf_gpu_queue *q, const char *why, rf_error *e) {
     char have[300] = "";
-    for (size_t i = 0, at = 0; rf_gpu_codes[i].target && at < sizeof have; i++)
-        at += (size_t)snprintf(have + at, sizeof have - at, "%s%s", i ? ", " : "",
-                               rf_gpu_codes[i].target);
+    for (size_t i = 0, at = 0; codes[i].target && at < sizeof have; i++)
+        at += (size_t)snprintf(have + at, sizeof have - at, "%s%s", i ? ", " : "", codes[i].target);
     if (!have[0])
         return rf_fail(e, RF_EUNSUPPORTED,
-                       "%s (%s): this build brings no GPU kernels: build where clang-22 is "
-                       "installed",
-                       q->info.name, q->info.arch);
+                       "%.60s (%s): this build brings no GPU kernels: build where clang-22 is "
+                       "installed; %.200s",
+                       q->info.name, q->info.arch, why);
     return rf_fail(e, RF_EUNSUPPORTED,
-                   "%s: this build has no kernels for %s, only for %s: build with "
-                   "-DRF_GPU_TARGETS=%s",
-                   q->info.name, q->info.arch, have, q->info.arch);
+                   "%.60s: this build has no kernels for %s, only for %.120s: build with "
+                   "-DRF_GPU_TARGETS=%s; %.200s",
+                   q->info.name, q->info.arch, have, q->info.arch, why);
 }
 
 /* What a verdict about these kernels and the code that launches them is kept under. */
-static rf_status digest(rf_gpu_queue *q, const rf_gpu_code *code, rf_error *e) {
+static rf_status digest(rf_gpu_queue *q, const void *image, size_t n, rf_error *e) {
     rf_sha256 *h;
     char hex[RF_SHA256_HEX];
     if (rf_sha256_create(&h) != RF_OK) return rf_fail_nomem(e, sizeof hex);
     rf_sha256_add(h, RF_VERSION, sizeof RF_VERSION);
-    if (code->image)
-        rf_sha256_add(h, code->image,
-                      (size_t)((const uint8_t *)code->end - (const uint8_t *)code->image));
+    if (image) rf_sha256_add(h, image, n);
     rf_sha256_hex(h, hex);
     memcpy(q->code_digest, hex, sizeof q->code_digest);
     rf_sha256_free(h);
     return RF_OK;
 }
 
-/* A driver may be too old for special code, but not for the plain one of the same architecture. */
-static int load_module(rf_gpu_queue *q, const rf_gpu_code **code) {
-    const rf_gpu_code *plain = find(rf_gpu_codes, q->info.arch);
-    int failed = q->driver->module_load(&q->module, (*code)->image);
-    if (!failed || !plain || plain == *code) return failed;
-    *code = plain;
-    return q->driver->module_load(&q->module, plain->image);
+static rf_status load_module(rf_gpu_queue *q, const char *target, const void *image, rf_error *e) {
+    int failed = q->driver->module_load(&q->module, image);
+    if (!failed) return RF_OK;
+    q->module = NULL;
+    return rf_fail(e, RF_EDEVICE, "%s: the driver refuses the kernels for %s: %s (%s error %d)",
+                   q->info.name, target, q->driver->error_text(failed), q->driver->name, failed);
 }
 
-rf_status rf_gpu_code_load(rf_gpu_queue *q, const char **target, rf_error *e) {
-    static const rf_gpu_code host = {"host", NULL, NULL}; /* a driver that brings its own kernels */
-    const rf_gpu_code *code =
-        strcmp(q->info.arch, host.target) == 0 ? &host : rf_gpu_code_for(q->info.arch, NULL);
-    if (!code) return no_code(q, e);
-    int failed = load_module(q, &code);
-    *target = code->target;
-    q->overlaps = q->driver->launch_early && version_of(code->target) >= FIRST_TO_OVERLAP;
-    RF_TRY(digest(q, code, e));
-    if (failed) {
-        q->module = NULL;
-        return rf_fail(e, RF_EDEVICE, "%s: the driver refuses the kernels for %s: %s (%s error %d)",
-                       q->info.name, code->target, q->driver->error_text(failed), q->driver->name,
-                       failed);
+static rf_status load_embedded(rf_gpu_queue *q, const rf_gpu_code *code, rf_error *e) {
+    const void *image;
+    RF_TRY(rf_gpu_code_unpack(code->target, code->image, code->end, &image, &q->image, e));
+    RF_TRY(digest(q, code->image,
+                  (size_t)((const uint8_t *)code->end - (const uint8_t *)code->image), e));
+    rf_status s = load_module(q, code->target, image, e);
+    if (s == RF_OK) return s;
+    rf_free(q->image);
+    q->image = NULL;
+    return s;
+}
+
+/* A driver may be too old for the best code, but not for the next: the error is of the first. */
+static rf_status load_best(rf_gpu_queue *q, const rf_gpu_code *code, rf_error *e) {
+    rf_error first = {.status = RF_OK};
+    for (; code; code = best_below(codes, q->info.arch, rank_of(q->info.arch, code->target))) {
+        snprintf(q->target, sizeof q->target, "%.31s", code->target);
+        if (load_embedded(q, code, &first) == RF_OK) return RF_OK;
     }
-    owner who = strcmp(code->target, HOPPER) == 0 ? ONLY_HOPPER
-                : version_of(code->target)        ? NVIDIA
-                                                  : ANYONE;
+    return rf_fail(e, first.status, "%s", first.text);
+}
+
+static rf_status load_compiled(rf_gpu_queue *q, rf_error *e) {
+    rf_gpu_compiled c;
+    rf_error why = {.status = RF_OK};
+    rf_status s = rf_gpu_compile(q->driver, q->info.arch, &c, &why);
+    if (s != RF_OK) return no_code(q, why.text, e);
+    q->image = c.image;
+    snprintf(q->target, sizeof q->target, "%s", c.target);
+    RF_TRY(digest(q, c.image, c.n, e));
+    return load_module(q, c.target, c.image, e);
+}
+
+static rf_status find_functions(rf_gpu_queue *q, rf_error *e) {
+    owner who = strcmp(q->target, HOPPER) == 0 ? ONLY_HOPPER
+                : version_of(q->target)        ? NVIDIA
+                                               : ANYONE;
     for (int k = 0; k < RF_GPU_KERNEL_COUNT; k++) {
         const char *name = rf_gpu_kernel_name((rf_gpu_kernel)k);
         if (owners[k] > who) continue;
-        failed = q->driver->module_function(&q->function[k], q->module, name);
+        int failed = q->driver->module_function(&q->function[k], q->module, name);
         if (failed)
             return rf_fail(e, RF_EDEVICE, "%s: the kernels for %s lack %s: %s (%s error %d)",
-                           q->info.name, code->target, name, q->driver->error_text(failed),
+                           q->info.name, q->target, name, q->driver->error_text(failed),
                            q->driver->name, failed);
     }
     return RF_OK;
+}
+
+/* RF_GPU_COMPILE=1: although there is code that fits. */
+static bool wants_compiling(void) {
+    const char *set = getenv("RF_GPU_COMPILE");
+    return set && strcmp(set, "1") == 0;
+}
+
+rf_status rf_gpu_code_load(rf_gpu_queue *q, rf_error *e) {
+    static const rf_gpu_code host = {"host", NULL, NULL}; /* a driver that brings its own kernels */
+    bool is_host = strcmp(q->info.arch, host.target) == 0;
+    const rf_gpu_code *code = is_host             ? &host
+                              : wants_compiling() ? NULL
+                                                  : rf_gpu_code_for(q->info.arch, NULL);
+    RF_TRY(code ? load_best(q, code, e) : load_compiled(q, e));
+    q->overlaps = q->driver->launch_early && version_of(q->target) >= FIRST_TO_OVERLAP;
+    return find_functions(q, e);
 }

@@ -414,6 +414,7 @@ void rf_gpu_close(rf_gpu_queue *q) {
     if (q->stream) (void)q->driver->stream_sync(q->stream);
     if (q->module) (void)q->driver->module_unload(q->module);
     if (q->stream) (void)q->driver->stream_destroy(q->stream);
+    rf_free(q->image);
     *q = (rf_gpu_queue){.driver = NULL};
 }
 

@@ -98,6 +98,8 @@ typedef struct rf_gpu_queue { /* a device, its one stream and its kernels */
     rf_gpu_info info;
     rf_gpu_stream stream;
     rf_gpu_module module;
+    char target[32]; /* whose kernels they are: "gfx1100", "gfx11-generic", "sm_90a" */
+    void *image;     /* of the module, NULL: it lies in the program; stays as long as the module */
     rf_gpu_function function[RF_GPU_KERNEL_COUNT]; /* NULL: the code for this device lacks it */
     bool overlaps;                      /* kernels start before those in front have ended */
     bool left_out[RF_GPU_KERNEL_COUNT]; /* failed the self-test: not to be launched */

@@ -31,7 +31,6 @@ struct rf_backend {
     rf_pool *pool;        /* packs weights, decodes embeddings */
     pthread_mutex_t lock; /* one call at a time uses the queue and the pool */
     rf_exec *execs;       /* list */
-    char target[32];      /* of the code object in use */
 };
 
 typedef enum rf_gpu_task_kind {

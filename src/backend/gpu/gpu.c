@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "backend/gpu/code.h"
+#include "backend/gpu/compile.h"
 #include "backend/gpu/exec.h"
 #include "backend/gpu/quarantine.h"
 
@@ -19,12 +20,10 @@ static void gpu_close(rf_backend *b) {
 
 static rf_status open_device(rf_backend *b, const rf_backend_opts *o, rf_error *e) {
     const rf_gpu_driver *driver;
-    const char *target;
     int n_threads = o && o->n_threads ? o->n_threads : rf_core_count();
     RF_TRY(rf_gpu_driver_get(&driver, e));
     RF_TRY(rf_gpu_open(&b->queue, driver, o ? o->device : 0, e));
-    RF_TRY(rf_gpu_code_load(&b->queue, &target, e));
-    snprintf(b->target, sizeof b->target, "%.31s", target);
+    RF_TRY(rf_gpu_code_load(&b->queue, e));
     return rf_pool_create(&b->pool, n_threads, e);
 }
 
@@ -73,7 +72,9 @@ rf_status rf_gpu_probe(size_t i, rf_gpu_found *out, rf_error *e) {
     rf_status s = rf_gpu_memory(&q, &out->mem_free, &out->mem_bytes, e);
     snprintf(out->name, sizeof out->name, "%s", q.info.name);
     snprintf(out->arch, sizeof out->arch, "%s", q.info.arch);
-    snprintf(out->target, sizeof out->target, "%.31s", code ? code->target : "");
+    const char *target = code ? code->target : "";
+    if (!code && rf_gpu_compiler_find(driver, NULL) == RF_OK) target = q.info.arch;
+    snprintf(out->target, sizeof out->target, "%.31s", target);
     snprintf(out->library, sizeof out->library, "%s", driver->library);
     out->driver_version = driver->version;
     out->integrated = q.info.integrated;

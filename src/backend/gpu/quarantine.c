@@ -1,47 +1,23 @@
 /* quarantine.c - verdicts of the self-test in the cache folder, and what they forbid. */
 #include "backend/gpu/quarantine.h"
 
-#include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
+#include "backend/gpu/cache.h"
 #include "backend/gpu/launch.h"
 #include "base/os.h"
 
 static const char first_line[] = "rocmforge selftest 1\n";
 
-/* The folder for cached files of this program, without a slash at its end; false: none. */
-static bool cache_folder(char *out, size_t cap) {
-    const char *xdg = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
-    int n = -1;
-    if (xdg && xdg[0] == '/')
-        n = snprintf(out, cap, "%s/rocmforge", xdg);
-    else if (home && home[0] == '/')
-        n = snprintf(out, cap, "%s/.cache/rocmforge", home);
-    return n > 0 && (size_t)n < cap;
-}
-
 bool rf_gpu_verdict_path(const rf_gpu_queue *q, char *out, size_t cap) {
-    char folder[400];
     out[0] = 0;
-    if (!cache_folder(folder, sizeof folder) || !q->code_digest[0]) return false;
-    int n = snprintf(out, cap, "%s/selftest-%s-%s-%d-%.16s.txt", folder, q->info.arch,
-                     q->driver->name, q->driver->version, q->code_digest);
-    return n > 0 && (size_t)n < cap;
-}
-
-/* Makes every folder that leads to a file. */
-static rf_status make_folders(char *path, rf_error *e) {
-    for (char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
-        *slash = 0;
-        bool made = mkdir(path, 0700) == 0 || errno == EEXIST;
-        if (!made) (void)rf_fail(e, RF_EIO, "%s: %s", path, strerror(errno));
-        *slash = '/';
-        if (!made) return RF_EIO;
-    }
-    return RF_OK;
+    if (q->code_digest[0] &&
+        rf_gpu_cache_path(out, cap, "selftest-%s-%s-%d-%.16s.txt", q->info.arch, q->driver->name,
+                          q->driver->version, q->code_digest))
+        return true;
+    out[0] = 0;
+    return false;
 }
 
 rf_status rf_gpu_verdict_write(const rf_gpu_queue *q, const bool *failed, rf_error *e) {
@@ -49,7 +25,7 @@ rf_status rf_gpu_verdict_write(const rf_gpu_queue *q, const bool *failed, rf_err
     rf_outfile *f = NULL;
     if (!rf_gpu_verdict_path(q, path, sizeof path))
         return rf_fail(e, RF_EIO, "there is no cache folder: XDG_CACHE_HOME and HOME are not set");
-    RF_TRY(make_folders(path, e));
+    RF_TRY(rf_gpu_cache_make(path, e));
     RF_TRY(rf_outfile_open(&f, path, e));
     rf_status s = rf_outfile_write(f, first_line, strlen(first_line), e);
     for (int k = 0; s == RF_OK && k < RF_GPU_KERNEL_COUNT; k++) {

@@ -13,10 +13,9 @@
 /* The queue on the same device with the kernels; what it left out stays out. */
 static rf_status reopen(rf_gpu_queue *q, rf_error *e) {
     const rf_gpu_queue old = *q;
-    const char *target;
     rf_gpu_close(q);
     rf_status s = rf_gpu_open(q, old.driver, old.device, e);
-    if (s == RF_OK) s = rf_gpu_code_load(q, &target, e);
+    if (s == RF_OK) s = rf_gpu_code_load(q, e);
     if (s != RF_OK) {
         rf_gpu_close(q);
         *q = (rf_gpu_queue){.driver = old.driver, .device = old.device, .info = old.info};

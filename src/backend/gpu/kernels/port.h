@@ -1,5 +1,6 @@
-/* port.h - one kernel source for three compilers: clang -x hip (AMD), clang -x cuda (NVIDIA, no SDK)
- * and a C compiler (a host device whose threads are fibres).
+/* port.h - one kernel source for four compilers: clang -x hip (AMD, also as hiprtc), clang -x cuda
+ * (NVIDIA, no SDK), nvrtc (NVIDIA, at run time) and a C compiler (a host device whose threads are
+ * fibres).
  *
  * A kernel is written for one thread of a block: rf_tid, rf_bid_*, rf_sync, shared memory.  Threads
  * talk through shared memory only, so nothing depends on how many lanes a warp has.  No header of a
@@ -13,7 +14,7 @@
 #define RF_INLINE static inline __attribute__((always_inline))
 #if defined(__HIP__)
 #define RF_AMD 1
-#elif defined(__CUDA__)
+#elif defined(__CUDA__) || defined(__CUDACC__)
 #define RF_NVIDIA 1
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 #define RF_HOPPER 1 /* sm_90a: what later GPUs do not have either */
@@ -87,11 +88,17 @@ RF_DEVICE uint32_t rf_tid(void) { return __builtin_amdgcn_workitem_id_x(); }
 RF_DEVICE uint32_t rf_bid_x(void) { return __builtin_amdgcn_workgroup_id_x(); }
 RF_DEVICE uint32_t rf_bid_y(void) { return __builtin_amdgcn_workgroup_id_y(); }
 RF_DEVICE uint32_t rf_bid_z(void) { return __builtin_amdgcn_workgroup_id_z(); }
-/* Orders shared memory only: no kernel hands global data between its threads. */
+/* Orders shared memory only: no kernel hands global data between its threads.  Compilers before clang
+ * 19 (those of ROCm 5 and 6.0 to 6.2, at run time) cannot say that and order all memory. */
+#if __clang_major__ >= 19
+#define RF_FENCE(order) __builtin_amdgcn_fence(order, "workgroup", "local")
+#else
+#define RF_FENCE(order) __builtin_amdgcn_fence(order, "workgroup")
+#endif
 RF_DEVICE void rf_sync(void) {
-    __builtin_amdgcn_fence(__ATOMIC_RELEASE, "workgroup", "local");
+    RF_FENCE(__ATOMIC_RELEASE);
     __builtin_amdgcn_s_barrier();
-    __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup", "local");
+    RF_FENCE(__ATOMIC_ACQUIRE);
 }
 RF_DEVICE float rf_f16_at(uint16_t h) { return (float)__builtin_bit_cast(_Float16, h); }
 RF_DEVICE uint16_t rf_f16_of(float f) { return __builtin_bit_cast(uint16_t, (_Float16)f); }
@@ -138,11 +145,33 @@ RF_DEVICE void rf_let_next_start(void) {}
     RF_NVIDIA_KERNEL(name, args_type, rf_await_before(), RF_BLOCK_##name, 1)
 #define RF_KERNEL_EARLY(name, args_type, n_blocks) \
     RF_NVIDIA_KERNEL(name, args_type, (void)0, RF_BLOCK_##name, n_blocks)
+#if defined(__clang__)
 RF_DEVICE uint32_t rf_tid(void) { return (uint32_t)__nvvm_read_ptx_sreg_tid_x(); }
 RF_DEVICE uint32_t rf_bid_x(void) { return (uint32_t)__nvvm_read_ptx_sreg_ctaid_x(); }
 RF_DEVICE uint32_t rf_bid_y(void) { return (uint32_t)__nvvm_read_ptx_sreg_ctaid_y(); }
 RF_DEVICE uint32_t rf_bid_z(void) { return (uint32_t)__nvvm_read_ptx_sreg_ctaid_z(); }
 RF_DEVICE void rf_sync(void) { __nvvm_bar_sync(0); }
+RF_DEVICE int rf_shuffle_xor(int v, uint32_t mask) { /* the value of lane number ^ mask */
+    return __nvvm_shfl_sync_bfly_i32(-1, v, (int)mask, 0x1f);
+}
+RF_DEVICE uint32_t rf_shared_at(const void *p) {
+    return (uint32_t)(uintptr_t)(const __attribute__((address_space(3))) void *)p;
+}
+#else /* nvrtc, which has other names for the same */
+#define __builtin_inff()        __int_as_float(0x7f800000)
+#define __builtin_sqrtf(x)      __fsqrt_rn(x)
+#define __builtin_rintf(x)      rintf(x)
+#define __builtin_fmaf(a, b, c) __fmaf_rn(a, b, c)
+RF_DEVICE uint32_t rf_tid(void) { return threadIdx.x; }
+RF_DEVICE uint32_t rf_bid_x(void) { return blockIdx.x; }
+RF_DEVICE uint32_t rf_bid_y(void) { return blockIdx.y; }
+RF_DEVICE uint32_t rf_bid_z(void) { return blockIdx.z; }
+RF_DEVICE void rf_sync(void) { __syncthreads(); }
+RF_DEVICE int rf_shuffle_xor(int v, uint32_t mask) {
+    return __shfl_xor_sync(0xffffffffu, v, (int)mask);
+}
+RF_DEVICE uint32_t rf_shared_at(const void *p) { return (uint32_t)__cvta_generic_to_shared(p); }
+#endif
 RF_DEVICE float rf_f16_at(uint16_t h) {
     float f;
     asm("cvt.f32.f16 %0, %1;" : "=f"(f) : "h"(h));
@@ -199,7 +228,7 @@ RF_DEVICE uint32_t rf_bits_of(float f) {
 RF_DEVICE float rf_quad_xor(float f, uint32_t mask) {
 #if defined(RF_NVIDIA)
     const int v = (int)rf_bits_of(f);
-    return rf_float_of((uint32_t)__nvvm_shfl_sync_bfly_i32(-1, v, (int)mask, 0x1f));
+    return rf_float_of((uint32_t)rf_shuffle_xor(v, mask));
 #elif defined(RF_AMD)
     const int v = (int)rf_bits_of(f); /* by lanes 2, 3, 0, 1 or 1, 0, 3, 2 of each four */
     return rf_float_of((uint32_t)(mask == 2 ? __builtin_amdgcn_mov_dpp(v, 0x4e, 0xf, 0xf, true)
@@ -215,9 +244,6 @@ RF_DEVICE float rf_quad_xor(float f, uint32_t mask) {
 
 /* Bytes from global to shared memory, there after rf_copy_wait and rf_sync. */
 #if defined(RF_NVIDIA)
-RF_DEVICE uint32_t rf_shared_at(const void *p) {
-    return (uint32_t)(uintptr_t)(const __attribute__((address_space(3))) void *)p;
-}
 RF_DEVICE void rf_copy_16(void *to, const void *from) {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(rf_shared_at(to)), "l"(from)
                  : "memory");
