@@ -101,9 +101,11 @@ typedef struct rf_backend_ops {
     size_t (*kv_block_bytes)(const rf_exec *x);
     rf_status (*kv_read)(rf_exec *x, uint32_t block, void *out);
     rf_status (*kv_write)(rf_exec *x, uint32_t block, const void *src);
-    /* A slot of state to another, plan->state_floats f32; for plans that keep one.  NULL: the backend
-     * takes no such plans. */
+    /* A slot of state to another, and to host memory and back as a block of KV is: plan->state_floats
+     * f32, which all backends read of each other.  For plans that keep one. */
     rf_status (*state_copy)(rf_exec *x, uint32_t from_slot, uint32_t to_slot);
+    rf_status (*state_read)(rf_exec *x, uint32_t slot, float *out);
+    rf_status (*state_write)(rf_exec *x, uint32_t slot, const float *src);
     /* Tests: value v of the last run as f32, n floats ([T or n_outputs][cols]), in an exec whose plan
      * was sealed with keep_values: nothing is then fused and no activation memory reused.  NULL: no such
      * plan is compiled. */

@@ -254,6 +254,32 @@ static rf_status split_kv_write(rf_exec *x, uint32_t block, const void *src) {
     return RF_OK;
 }
 
+/* Slots of state: the stages' parts, one behind the other ----------------------------------------*/
+
+static rf_status split_state_copy(rf_exec *x, uint32_t from_slot, uint32_t to_slot) {
+    for (uint32_t i = 0; i < x->split.n; i++)
+        RF_TRY(x->stage[i].ops->state_copy(x->stage[i].exec, from_slot, to_slot));
+    return RF_OK;
+}
+
+static rf_status split_state_read(rf_exec *x, uint32_t slot, float *out) {
+    for (uint32_t i = 0; i < x->split.n; i++) {
+        const stage *s = &x->stage[i];
+        RF_TRY(s->ops->state_read(s->exec, slot, out));
+        out += s->plan->state_floats;
+    }
+    return RF_OK;
+}
+
+static rf_status split_state_write(rf_exec *x, uint32_t slot, const float *src) {
+    for (uint32_t i = 0; i < x->split.n; i++) {
+        const stage *s = &x->stage[i];
+        RF_TRY(s->ops->state_write(s->exec, slot, src));
+        src += s->plan->state_floats;
+    }
+    return RF_OK;
+}
+
 const rf_backend_ops rf_split_ops = {
     .name = "split",
     .open = split_open,
@@ -272,4 +298,7 @@ const rf_backend_ops rf_split_ops = {
     .kv_block_bytes = split_kv_block_bytes,
     .kv_read = split_kv_read,
     .kv_write = split_kv_write,
+    .state_copy = split_state_copy,
+    .state_read = split_state_read,
+    .state_write = split_state_write,
 };

@@ -94,12 +94,6 @@ static rf_status check(const rf_plan *p, rf_error *e) {
             "%s models are encoders, which are not split: they run on one GPU, or on the "
             "CPU with --backend cpu",
             p->model->arch->name);
-    if (p->state_floats)
-        return rf_fail(
-            e, RF_EUNSUPPORTED,
-            "%s models have recurrent layers, which GPUs cannot compute yet: run on the CPU "
-            "with --backend cpu",
-            p->model->arch->name);
     if (p->opts.keep_values)
         return rf_fail(e, RF_EUNSUPPORTED,
                        "activations can be looked at on one device only: run on the CPU with "

@@ -262,7 +262,7 @@ static void close_backend(rf_engine *en) {
 }
 
 static bool may_split(const rf_engine *en, const rf_engine_opts *o) {
-    return !en->model->arch->encoder && !o->keep_activations && !en->plan->state_floats;
+    return !en->model->arch->encoder && !o->keep_activations;
 }
 
 /* The GPU if it takes the model, or the GPU and the CPU together, else the CPU.  A GPU that is there but
@@ -289,14 +289,9 @@ static rf_status open_any_backend(rf_engine *en, const rf_engine_opts *o, rf_err
     return open_backend(en, o, e);
 }
 
-static rf_status open_states(rf_engine *en, const rf_engine_opts *o, rf_error *e) {
+static rf_status open_states(rf_engine *en, rf_error *e) {
     const rf_limits *l = &en->limits;
     if (en->plan->state_floats == 0) return RF_OK;
-    if (o->swap_bytes)
-        rf_log_write(RF_LOG_WARN,
-                     "no KV blocks are kept in host memory: layers of a %s model keep a state, and "
-                     "answers that give way go on from the last snapshot of it",
-                     en->model->arch->name);
     if (rf_states_create(&en->states, l->max_seqs, l->n_states - l->max_seqs) != RF_OK)
         return rf_fail_nomem(e, l->n_states);
     return RF_OK;
@@ -307,8 +302,8 @@ static rf_status open_generation(rf_engine *en, const rf_engine_opts *o, rf_erro
     if (rf_kv_create(&en->kv, en->limits.n_kv_blocks, RF_KV_BLOCK) != RF_OK)
         return rf_fail_nomem(e, en->limits.n_kv_blocks);
     atomic_store(&en->kv_free, en->limits.n_kv_blocks);
-    RF_TRY(open_states(en, o, e));
-    rf_swap_open(&en->swap, en->ops, en->exec, RF_KV_BLOCK, en->states ? 0 : o->swap_bytes);
+    RF_TRY(open_states(en, e));
+    rf_swap_open(&en->swap, en->ops, en->exec, RF_KV_BLOCK, en->plan->state_floats, o->swap_bytes);
     const rf_drafter_target target = {.ops = en->ops,
                                       .backend = en->backend,
                                       .model = en->model,
@@ -890,17 +885,13 @@ static rf_status make_home(rf_engine *en, rf_state_home *out, rf_error *e) {
             e, RF_EUNSUPPORTED,
             "all of a prompt sees itself in this model, so nothing computed for one prompt "
             "serves another, and no state is saved");
-    if (en->states)
-        return rf_fail(
-            e, RF_EUNSUPPORTED,
-            "layers of a %s model keep a state beside the KV cache, and no such state is "
-            "saved",
-            en->model->arch->name);
     if (!en->state_model[0] && rf_state_model(en->file, en->plan, en->state_model) != RF_OK)
         return rf_fail_nomem(e, sizeof en->state_model);
     *out = (rf_state_home){.ops = en->ops,
                            .exec = en->exec,
                            .kv = en->kv,
+                           .states = en->states,
+                           .state_floats = en->plan->state_floats,
                            .n_vocab = en->model->n_vocab,
                            .k_type = en->limits.k_type,
                            .v_type = en->limits.v_type};

@@ -136,7 +136,8 @@ static rf_request *admit(rf_engine *en) {
     for (uint32_t i = 0; i < en->n_running; i++) { /* the lock is not held for so long */
         rf_request *r = en->a.running[i];
         if (r->swapped.n_blocks == 0 && r->st.from == RF_NO_STATE) continue;
-        rf_swap_in(&en->swap, &r->swapped, en->kv, &r->kv, &r->n_done);
+        if (rf_swap_in(&en->swap, &r->swapped, en->kv, &r->kv, r->st.slot, &r->n_done))
+            r->st.from = RF_NO_STATE; /* a later state than the snapshot's */
         if (r->st.from != RF_NO_STATE) take_state(en, r);
         en->a.sched[i] = sched_of(r);
     }
@@ -147,7 +148,7 @@ static rf_request *admit(rf_engine *en) {
  * the first to go on. */
 static void preempt(rf_engine *en) {
     rf_request *r = en->a.running[--en->n_running];
-    rf_swap_out(&en->swap, &r->swapped, &r->kv, r->n_done);
+    rf_swap_out(&en->swap, &r->swapped, &r->kv, r->st.slot, r->n_done);
     rf_kv_release(en->kv, &r->kv);
     if (en->states) rf_states_give(en->states, &r->st);
     rf_spec_forget(en->spec, r);

@@ -89,7 +89,7 @@ static void lockstep(const rf_model *m, session_opts o, bool embeddings, const c
     fill_mask(mask, &seed);
     for (uint32_t i = 0; i < 3; i++) {
         random_tokens(token[i], 64, m->n_vocab, &seed);
-        q[i] = (sequence){.token = token[i], .n = 64};
+        q[i] = (sequence){.token = token[i], .n = 64, .state = 2 * i + 1};
         for (uint32_t k = 0; k < 4; k++)
             q[i].table[k] = (7 * (4 * i + k) + 5) % 32;
     }
@@ -126,32 +126,13 @@ static void compare(const rf_model *m, session_opts o, bool embeddings, const ch
 
 /* Models -----------------------------------------------------------------------------------------*/
 
-/* Recurrent layers have no kernels: that is said, with the way out. */
-static bool is_refused(const rf_model *m, const session_opts *o) {
-    rf_plan *p;
-    rf_backend *b;
-    rf_exec *x;
-    rf_error e = {0};
-    const rf_plan_opts opts = {.embeddings = m->arch->encoder};
-    must(rf_plan_build(&p, m, &opts, &e), &e);
-    bool is_recurrent = p->state_floats > 0;
-    if (is_recurrent) {
-        must(rf_gpu_ops.open(&b, &(rf_backend_opts){.n_threads = 1}, &e), &e);
-        assert_int_equal(rf_gpu_ops.compile(&x, b, p, &o->limits, &e), RF_EUNSUPPORTED);
-        assert_non_null(strstr(e.text, "--backend cpu"));
-        rf_gpu_ops.close(b);
-    }
-    rf_plan_free(p);
-    return is_recurrent;
-}
-
 static void compare_file(const char *path, rf_dtype k_type, rf_dtype v_type) {
     session_opts o = session_defaults();
     rf_model *m = open_model(path);
     const char *name = strrchr(path, '/') + 1;
     o.limits.k_type = k_type;
     o.limits.v_type = v_type;
-    if (!is_refused(m, &o)) compare(m, o, m->arch->encoder, name);
+    compare(m, o, m->arch->encoder, name);
     rf_model_close(m);
 }
 
@@ -163,8 +144,9 @@ static void test_fixtures(void **state) {
     snprintf(pattern, sizeof pattern, "%s/models/*.gguf", rf_test_data(""));
     assert_int_equal(glob(pattern, 0, NULL, &files), 0);
     assert_true(files.gl_pathc > 80);
-    static const char *const few[] = {"llama-gqa.gguf", "qwen3moe-quant.gguf", "gpt-oss.gguf",
-                                      "deepseek2-lite.gguf", "modern-bert.gguf"};
+    static const char *const few[] = {
+        "llama-gqa.gguf",   "qwen3moe-quant.gguf", "gpt-oss.gguf",   "deepseek2-lite.gguf",
+        "modern-bert.gguf", "qwen3next.gguf",      "nemotron_h.gguf"};
     static const rf_dtype kv_types[][2] = {{RF_DT_F16, RF_DT_F16},  {RF_DT_Q8_0, RF_DT_F32},
                                            {RF_DT_F32, RF_DT_F32},  {RF_DT_BF16, RF_DT_Q8_0},
                                            {RF_DT_F16, RF_DT_BF16}, {RF_DT_Q4_0, RF_DT_Q4_0}};
@@ -212,7 +194,7 @@ static void test_random_plans(void **state) {
     for (uint64_t seed = 0; seed < n; seed++) {
         char name[40];
         snprintf(name, sizeof name, "odd plan %llu", (unsigned long long)seed);
-        odd *o = odd_open(seed, false, false, false);
+        odd *o = odd_open(seed, false, false, seed % 2);
         compare(&o->m, session_defaults(), false, name);
         odd_close(o);
     }
@@ -274,6 +256,51 @@ static void test_kv_copy(void **state) {
     assert_same(batch_run(&s, &b), want + (size_t)19 * m->n_vocab, m->n_vocab, "copied block");
     rf_free(want);
     close_session(&s);
+    rf_model_close(m);
+}
+
+/* A slot copied, read and written is as good as the one it came from, on the GPU and from there on the
+ * CPU. */
+static void test_state_slots(void **state) {
+    (void)state;
+    rf_model *m = open_model(rf_test_data("models/nemotron_h.gguf"));
+    session_opts o = session_defaults();
+    int32_t token[20];
+    uint64_t seed = 52;
+    random_tokens(token, 20, m->n_vocab, &seed);
+    session s = open_on(&rf_gpu_ops, m, &o, false), cpu = open_on(&rf_cpu_ops, m, &o, false);
+    float *want = logits_of(&cpu, token, 20, 20), *slot = rf_alloc(s.p->state_floats, sizeof *slot);
+    uint8_t *block = rf_alloc(1, s.ops->kv_block_bytes(s.x));
+    sequence q = {.token = token, .n = 20, .table = {9}, .state = 3};
+    batch b;
+    batch_clear(&b);
+    batch_add(&b, &q, 19);
+    (void)batch_run(&s, &b);
+    assert_int_equal(s.ops->state_copy(s.x, 3, 5), RF_OK);
+    assert_int_equal(s.ops->state_read(s.x, 5, slot), RF_OK);
+    assert_int_equal(s.ops->kv_read(s.x, 9, block), RF_OK);
+    q.done = 19;
+    session *const goes_on[] = {&s, &cpu};
+    for (size_t i = 0; i < RF_COUNT(goes_on); i++) {
+        session *to = goes_on[i];
+        uint32_t n = to->limits.n_states;
+        assert_int_equal(to->ops->state_write(to->x, 7, slot), RF_OK);
+        assert_int_equal(to->ops->kv_write(to->x, 9, block), RF_OK);
+        assert_int_equal(to->ops->state_write(to->x, n, slot), RF_EARG);
+        assert_int_equal(to->ops->state_read(to->x, n, slot), RF_EARG);
+        assert_int_equal(to->ops->state_copy(to->x, n, 0), RF_EARG);
+        assert_int_equal(to->ops->state_copy(to->x, 0, n), RF_EARG);
+        q.state = 7;
+        batch_clear(&b);
+        batch_add(&b, &q, 1);
+        batch_want(&b, 0);
+        assert_same(batch_run(to, &b), want + (size_t)19 * m->n_vocab, m->n_vocab, "moved state");
+    }
+    rf_free(want);
+    rf_free(slot);
+    rf_free(block);
+    close_session(&s);
+    close_session(&cpu);
     rf_model_close(m);
 }
 
@@ -578,13 +605,14 @@ int main(void) {
     }
     rf_gpu_driver_set(rf_faulty_gpu(driver));
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_fixtures),       cmocka_unit_test(test_formats),
-        cmocka_unit_test(test_patterns),       cmocka_unit_test(test_random_plans),
-        cmocka_unit_test(test_chunks),         cmocka_unit_test(test_kv_copy),
-        cmocka_unit_test(test_shared_weights), cmocka_unit_test(test_long_upload),
-        cmocka_unit_test(test_limits),         cmocka_unit_test(test_misuse),
-        cmocka_unit_test(test_failure_walk),   cmocka_unit_test(test_faults),
-        cmocka_unit_test(test_lost),           cmocka_unit_test(test_revive_walk),
+        cmocka_unit_test(test_fixtures),    cmocka_unit_test(test_formats),
+        cmocka_unit_test(test_patterns),    cmocka_unit_test(test_random_plans),
+        cmocka_unit_test(test_chunks),      cmocka_unit_test(test_kv_copy),
+        cmocka_unit_test(test_state_slots), cmocka_unit_test(test_shared_weights),
+        cmocka_unit_test(test_long_upload), cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_misuse),      cmocka_unit_test(test_failure_walk),
+        cmocka_unit_test(test_faults),      cmocka_unit_test(test_lost),
+        cmocka_unit_test(test_revive_walk),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1084,6 +1084,248 @@ static void test_mix(void **state) {
     }
 }
 
+/* Steps that keep a state -------------------------------------------------------------------------*/
+
+enum { STATE_SLOTS = 4, STATE_SEQS = 3, STATE_FIRST = 7, STATE_BORDER = 5 };
+
+/* Three sequences: the first goes on from its slot, the others begin. */
+typedef struct state_batch {
+    uint32_t start[STATE_SEQS + 1], slot[STATE_SEQS], *pos, n_rows;
+    rf_gpu_batch gpu;
+} state_batch;
+
+static state_batch make_state_batch(uint32_t first, uint32_t second, uint32_t third) {
+    state_batch b = {.start = {0, first, first + second, first + second + third},
+                     .slot = {2, 0, 3},
+                     .n_rows = first + second + third};
+    b.pos = rf_alloc(b.n_rows, sizeof *b.pos);
+    for (uint32_t s = 0, row = 0; s < STATE_SEQS; s++)
+        for (uint32_t i = 0; row < b.start[s + 1]; i++)
+            b.pos[row++] = i + (s == 0 ? STATE_FIRST : 0);
+    b.gpu = (rf_gpu_batch){.pos = up(b.pos, b.n_rows * sizeof *b.pos),
+                           .seq_start = up(b.start, sizeof b.start),
+                           .state = up(b.slot, sizeof b.slot)};
+    return b;
+}
+
+/* Column c of row j of what is convolved: n_kept rows of the state, then those of x. */
+static const float *conv_row(const float *before, const float *x, uint32_t cols, uint32_t n_kept,
+                             uint32_t j) {
+    return j < n_kept ? before + (size_t)j * cols : x + (size_t)(j - n_kept) * cols;
+}
+
+static void conv_on_cpu(const rf_gpu_conv_args *a, const state_batch *b, const float *x,
+                        const float *w, const float *bias, float *state, float *dst) {
+    uint32_t n_kept = a->n_taps - 1, cols = a->cols;
+    float *flat = rf_alloc((size_t)a->n_taps * cols, sizeof *flat);
+    for (uint32_t c = 0; c < cols; c++)
+        for (uint32_t k = 0; k < a->n_taps; k++)
+            flat[(size_t)k * cols + c] = w[c * a->n_taps + k];
+    for (uint32_t s = 0; s < STATE_SEQS; s++) {
+        float *own = state + b->slot[s] * a->state_stride;
+        float *before = rf_alloc((size_t)n_kept * cols + 1, sizeof *before);
+        const float *rows = x + (size_t)b->start[s] * cols, *tap[RF_MAX_TAPS];
+        uint32_t n = b->start[s + 1] - b->start[s];
+        if (s == 0) memcpy(before, own, n_kept * cols * sizeof *own);
+        for (uint32_t t = 0; t < n; t++) {
+            for (uint32_t k = 0; k < a->n_taps; k++)
+                tap[k] = conv_row(before, rows, cols, n_kept, t + k);
+            cpu->conv(dst + (size_t)(b->start[s] + t) * cols, tap, flat, cols, a->n_taps, bias,
+                      cols);
+        }
+        for (uint32_t i = 0; i < n_kept; i++)
+            memcpy(own + i * cols, conv_row(before, rows, cols, n_kept, n + i), cols * sizeof *own);
+        rf_free(before);
+    }
+    rf_free(flat);
+}
+
+static void check_conv(uint32_t cols, uint32_t n_taps, bool with_bias, uint32_t first,
+                       uint32_t second) {
+    state_batch b = make_state_batch(first, second, 1);
+    size_t stride = (size_t)(n_taps - 1) * cols + STATE_BORDER, n = (size_t)b.n_rows * cols;
+    float *x = random_floats(n, 2), *w = random_floats((size_t)cols * n_taps, 1);
+    float *bias = random_floats(cols, 1), *want = random_floats(n, 1);
+    float *state = random_floats(STATE_SLOTS * stride, 1);
+    rf_gpu_conv_args args = {.dst = take(n * sizeof *x),
+                             .x = up(x, n * sizeof *x),
+                             .w = up(w, (size_t)cols * n_taps * sizeof *w),
+                             .bias = with_bias ? up(bias, cols * sizeof *bias) : NULL,
+                             .state = up(state, STATE_SLOTS * stride * sizeof *state),
+                             .batch = b.gpu,
+                             .state_stride = stride,
+                             .n_rows = b.n_rows,
+                             .n_seqs = STATE_SEQS,
+                             .cols = cols,
+                             .n_taps = n_taps};
+    conv_on_cpu(&args, &b, x, w, with_bias ? bias : NULL, state, want);
+    rf_gpu_op_conv(&queue, &args);
+    check_floats("convolution", want, args.dst, n);
+    check_floats("state of a convolution", state, args.state, STATE_SLOTS * stride);
+    rf_free(x);
+    rf_free(w);
+    rf_free(bias);
+    rf_free(want);
+    rf_free(state);
+    rf_free(b.pos);
+    give_all();
+}
+
+static void test_conv(void **state) {
+    (void)state;
+    check_conv(300, 4, true, 40, 2);
+    check_conv(17, 4, false, 1, 1);
+    check_conv(256, RF_MAX_TAPS, true, 5, 33);
+    check_conv(30, 1, true, 3, 4);
+    check_conv(40, 3, false, 16, 17);
+}
+
+static float softplus_on_cpu(float x) { return x > 20 ? x : (float)rf_log(1 + rf_exp((double)x)); }
+
+/* A row of a head, as the CPU backend has it. */
+static void head_on_cpu(const rf_gpu_recur_args *r, uint32_t h, const float *a, const float *b,
+                        const float *w, const float *bias, float *s, float *dst) {
+    uint32_t n = r->head_dim, n_v = r->value_dim, n_keys = r->n_kv_heads * n;
+    uint32_t kh = r->in_turn ? h % r->n_kv_heads : h / (r->n_heads / r->n_kv_heads);
+    float q[RF_MAX_HEAD_DIM], k[RF_MAX_HEAD_DIM];
+    if (!r->is_delta) {
+        const float *keys = a + r->n_heads * n_v + kh * n;
+        float dt = softplus_on_cpu(b[h] + bias[h]);
+        cpu->scan(s, keys, keys + n_keys, n, a + h * n_v, rf_expf(w[h] * dt), dt, dst, n_v);
+        return;
+    }
+    cpu->rms_norm(q, a + kh * n, NULL, n, r->eps);
+    cpu->scale(q, q, 1.0f / (float)n, n);
+    cpu->rms_norm(k, a + n_keys + kh * n, NULL, n, r->eps);
+    cpu->scale(k, k, 1.0f / sqrtf((float)n), n);
+    float decay = rf_expf(w[h] * softplus_on_cpu(b[r->n_heads + h] + bias[h]));
+    cpu->delta(s, q, k, n, a + 2 * n_keys + h * n_v, decay, 1.0f / (1.0f + rf_expf(-b[h])), dst,
+               n_v);
+}
+
+static void recur_on_cpu(const rf_gpu_recur_args *r, const state_batch *b, const float *a,
+                         const float *gates, const float *w, const float *bias, float *state,
+                         float *dst) {
+    uint32_t n_v = r->n_heads * r->value_dim, cols = 2 * r->n_kv_heads * r->head_dim + n_v;
+    uint32_t n_gates = (r->is_delta ? 2 : 1) * r->n_heads;
+    size_t matrix = (size_t)r->head_dim * r->value_dim;
+    for (uint32_t s = 0; s < STATE_SEQS; s++) {
+        float *own = state + b->slot[s] * r->state_stride;
+        if (s > 0) memset(own, 0, r->n_heads * matrix * sizeof *own);
+        for (uint32_t t = b->start[s]; t < b->start[s + 1]; t++)
+            for (uint32_t h = 0; h < r->n_heads; h++)
+                head_on_cpu(r, h, a + (size_t)t * cols, gates + (size_t)t * n_gates, w, bias,
+                            own + h * matrix, dst + (size_t)t * n_v + h * r->value_dim);
+    }
+}
+
+/* r: the sizes; gates from far below 0 to far above. */
+static void check_recur(rf_gpu_recur_args r, const uint32_t rows[2]) {
+    state_batch b = make_state_batch(rows[0], rows[1], 1);
+    size_t n_v = r.n_heads * r.value_dim, n = b.n_rows * n_v;
+    size_t n_a = b.n_rows * (n_v + 2 * (size_t)r.n_kv_heads * r.head_dim);
+    size_t n_b = (size_t)b.n_rows * r.n_heads * (r.is_delta ? 2 : 1);
+    r.state_stride = n_v * r.head_dim + STATE_BORDER;
+    float *a = random_floats(n_a, 1), *gates = random_floats(n_b, 30), *want = random_floats(n, 1);
+    float *w = random_floats(r.n_heads, 1), *bias = random_floats(r.n_heads, 1);
+    float *state = random_floats(STATE_SLOTS * r.state_stride, 1);
+    for (uint32_t h = 0; h < r.n_heads; h++)
+        w[h] = -fabsf(w[h]);
+    r.n_rows = b.n_rows;
+    r.n_seqs = STATE_SEQS;
+    r.eps = 1e-6f / (float)r.head_dim;
+    r.dst = take(n * sizeof *want);
+    r.a = up(a, n_a * sizeof *a);
+    r.b = up(gates, n_b * sizeof *gates);
+    r.w = up(w, r.n_heads * sizeof *w);
+    r.bias = up(bias, r.n_heads * sizeof *bias);
+    r.state = up(state, STATE_SLOTS * r.state_stride * sizeof *state);
+    r.ready = take(rf_gpu_ready_bytes(&r, b.n_rows));
+    r.batch = b.gpu;
+    recur_on_cpu(&r, &b, a, gates, w, bias, state, want);
+    rf_gpu_op_recur(&queue, &r);
+    check_floats(r.is_delta ? "delta rule" : "scan", want, r.dst, n);
+    check_floats("matrices of heads", state, r.state, STATE_SLOTS * r.state_stride);
+    rf_free(a);
+    rf_free(gates);
+    rf_free(want);
+    rf_free(w);
+    rf_free(bias);
+    rf_free(state);
+    rf_free(b.pos);
+    give_all();
+}
+
+static void test_recur(void **state) {
+    (void)state;
+    static const uint32_t sizes[][4] = {/* n_heads, n_kv_heads, head_dim, value_dim */
+                                        {4, 2, 128, 70},
+                                        {2, 2, 128, 64},
+                                        {6, 3, 40, 9},
+                                        {3, 1, 5, 130},
+                                        {1, 1, 640, 3}};
+    static const uint32_t rows[][2] = {{1, 1}, {9, 2}, {2, 3}, {4, 7}, {3, 8}};
+    for (size_t i = 0; i < RF_COUNT(sizes); i++)
+        for (uint32_t kind = 0; kind < 3; kind++)
+            for (size_t k = i % 2; k < RF_COUNT(rows); k += 2)
+                check_recur((rf_gpu_recur_args){.n_heads = sizes[i][0],
+                                                .n_kv_heads = sizes[i][1],
+                                                .head_dim = sizes[i][2],
+                                                .value_dim = sizes[i][3],
+                                                .is_delta = kind > 0,
+                                                .in_turn = kind > 1},
+                            rows[k]);
+}
+
+/* Gates alone, many of them: softplus in double has the CPU's bits. */
+static void test_gates(void **state) {
+    (void)state;
+    enum { HEADS = 1024, ROWS = 16 };
+    static const float odd[] = {20.0f, 20.1f, 0.0f, -0.0f, -800.0f, -745.1f, -104.0f, 1e-30f};
+    float *b = random_floats(HEADS * ROWS, 24), *w = random_floats(HEADS, 1), want[2 * HEADS];
+    float bias[HEADS] = {0}, *got = random_floats(2 * HEADS * ROWS, 1);
+    memcpy(b, odd, sizeof odd);
+    b[RF_COUNT(odd)] = INFINITY;
+    b[RF_COUNT(odd) + 1] = -INFINITY;
+    b[RF_COUNT(odd) + 2] = NAN;
+    state_batch batch = make_state_batch(ROWS - 2, 1, 1);
+    const size_t n_a = ROWS * (HEADS + 2), n_state = STATE_SLOTS * HEADS;
+    float *zeros = random_floats(n_a, 0);
+    rf_gpu_recur_args r = {.dst = take(HEADS * ROWS * sizeof *b),
+                           .a = up(zeros, n_a * sizeof *zeros),
+                           .b = up(b, HEADS * ROWS * sizeof *b),
+                           .w = up(w, HEADS * sizeof *w),
+                           .bias = up(bias, sizeof bias),
+                           .state = take(n_state * sizeof *b),
+                           .ready = take(2 * HEADS * ROWS * sizeof *b),
+                           .batch = batch.gpu,
+                           .state_stride = HEADS,
+                           .n_rows = ROWS,
+                           .n_seqs = STATE_SEQS,
+                           .n_heads = HEADS,
+                           .n_kv_heads = 1,
+                           .head_dim = 1,
+                           .value_dim = 1};
+    rf_gpu_op_recur(&queue, &r);
+    down(got, r.ready, 2 * HEADS * ROWS * sizeof *got);
+    for (uint32_t t = 0; t < ROWS; t++) {
+        for (uint32_t h = 0; h < HEADS; h++) {
+            want[HEADS + h] = softplus_on_cpu(b[t * HEADS + h]);
+            want[h] = rf_expf(w[h] * want[HEADS + h]);
+        }
+        for (uint32_t i = 0; i < 2 * HEADS; i++)
+            if (!same(got[t * 2 * HEADS + i], want[i]))
+                fail_msg("gate %u of row %u is %a, expected %a", i, t,
+                         (double)got[t * 2 * HEADS + i], (double)want[i]);
+    }
+    rf_free(b);
+    rf_free(w);
+    rf_free(got);
+    rf_free(zeros);
+    rf_free(batch.pos);
+    give_all();
+}
+
 /* The best of a row, from its definition: the RF_BEST_SURE-th best of the groups' best numbers, and all
  * groups that reach it. */
 static void best_on_cpu(const float *x, uint32_t n, rf_best *out) {
@@ -1189,7 +1431,8 @@ int main(void) {
         cmocka_unit_test(test_attend),         cmocka_unit_test(test_attend_rows),
         cmocka_unit_test(test_each),           cmocka_unit_test(test_copy),
         cmocka_unit_test(test_route),          cmocka_unit_test(test_mix),
-        cmocka_unit_test(test_best),
+        cmocka_unit_test(test_conv),           cmocka_unit_test(test_recur),
+        cmocka_unit_test(test_gates),          cmocka_unit_test(test_best),
     };
     return cmocka_run_group_tests(tests, open_device, close_device);
 }

@@ -1,10 +1,11 @@
 /* test_recurrent.c - the engine over models whose layers keep a state: reuse of prefixes by snapshots, giving
- * way and going on, and what such models refuse.
+ * way and going on, saved states, and what such models refuse.
  *
  * However the engine is loaded, an answer is the one of the same request alone.
  *
  * req: C-10, C-13, B-24 */
 #include "engine/harness.h"
+#include "gpuemu/host/host.h"
 #include "lib/run.h"
 
 enum { N_VOCAB = 128, N_REQUESTS = 8 };
@@ -105,24 +106,28 @@ static void make_prompts(int32_t prompts[N_REQUESTS][120], size_t n[N_REQUESTS])
     }
 }
 
-/* Little memory, little room in a batch, prompts that come again: the same answers. */
+/* Little memory, little room in a batch, prompts that come again: the same answers, whether those that
+ * give way leave their states and blocks in host memory, as far as there is room, or not. */
 static void load_changes_nothing(void **state) {
     (void)state;
+    static const uint64_t room[] = {0, 60000};
     static record alone[N_REQUESTS], crowd[N_REQUESTS];
     static int32_t prompts[N_REQUESTS][120];
     size_t n[N_REQUESTS];
     make_prompts(prompts, n);
-    for (size_t m = 0; m < RF_COUNT(models); m++) {
-        memset(alone, 0, sizeof alone);
-        for (int i = 0; i < N_REQUESTS; i++)
+    for (size_t k = 0; k < RF_COUNT(models) * RF_COUNT(room); k++) {
+        size_t m = k / RF_COUNT(room);
+        uint64_t swap_bytes = room[k % RF_COUNT(room)];
+        if (swap_bytes == 0) memset(alone, 0, sizeof alone);
+        for (int i = 0; i < N_REQUESTS && swap_bytes == 0; i++)
             answer_alone(models[m], prompts[i], n[i], 60, &alone[i]);
         rf_engine *en = open_model(models[m], (rf_engine_opts){.batch_tokens = 23,
                                                                .max_seqs = 4,
                                                                .n_ctx = 192,
                                                                .n_kv_blocks = 9,
                                                                .n_threads = 2,
-                                                               .swap_bytes = 1 << 20});
-        for (int round = 0; round < 3; round++) {
+                                                               .swap_bytes = swap_bytes});
+        for (int round = 0; round < 2; round++) {
             memset(crowd, 0, sizeof crowd);
             for (int i = 0; i < N_REQUESTS; i++) {
                 rf_request_opts o = request_of(prompts[i], n[i], 60, &crowd[i]);
@@ -138,7 +143,8 @@ static void load_changes_nothing(void **state) {
         rf_engine_stats stats;
         rf_engine_get_stats(en, &stats);
         assert_true(stats.n_preemptions > 0 && stats.kv_hits > 0);
-        assert_int_equal(stats.n_swapped_out, 0);
+        assert_int_equal(stats.n_swapped_in > 0, swap_bytes > 0);
+        assert_true(stats.swap_used == 0);
         assert_all_blocks_free(en);
         rf_engine_close(en);
     }
@@ -187,12 +193,123 @@ static void texts_are_viewed_and_embedded(void **state) {
     }
 }
 
+/* The same engines on all backends; "split": half of the layers on the CPU. */
+static rf_engine *open_on(const char *backend, const char *name) {
+    rf_engine_opts o = {.backend = backend, .max_seqs = 2, .n_ctx = 192};
+    if (strcmp(backend, "split") == 0) o = (rf_engine_opts){.backend = "gpu", .gpu_layers = 1};
+    return open_model(name, o);
+}
+
+/* What one engine saved another goes on from, within the answer and where its prompt ends; the CPU, GPUs
+ * and both together read each other's. */
+static void saved_states_go_on(void **state) {
+    (void)state;
+    static const char *const ways[][2] = {
+        {"cpu", "gpu"}, {"gpu", "split"}, {"split", "cpu"}, {"ref", "ref"}};
+    char path[4096];
+    snprintf(path, sizeof path, "%s", rf_test_tmp("recurrent.state"));
+    rf_gpu_driver_set(rf_host_gpu());
+    for (size_t k = 0; k < RF_COUNT(models) * RF_COUNT(ways); k++) {
+        const char *name = models[k / RF_COUNT(ways)], *const *way = ways[k % RF_COUNT(ways)];
+        int32_t text[74], restored[74];
+        uint64_t noise = 21;
+        size_t n, n_saved, n_tokens;
+        rf_text why;
+        record first = {0}, again = {0}, more = {0}, want = {0};
+        rf_engine *en = open_on(way[0], name);
+        random_tokens(&noise, text, 44, N_VOCAB);
+        rf_request_opts o = request_of(text, 44, 30, &first);
+        o.ignore_eos = true;
+        assert_int_equal(rf_engine_state_save(en, path, text, 44, 0, &n, &why), ROCMFORGE_EARG);
+        assert_non_null(strstr(why.text, "none of the 44 tokens"));
+        run_request(en, &o);
+        memcpy(text + 44, first.tokens, 30 * sizeof *text);
+        assert_int_equal(rf_engine_state_save(en, path, text, 74, 0, &n_saved, &why), ROCMFORGE_OK);
+        assert_int_equal(n_saved, 64); /* the answer's last full block */
+        o = request_of(text, 74, 5, &want);
+        run_request(en, &o);
+        rf_engine_close(en);
+        en = open_on(way[1], name);
+        if (rf_engine_state_restore(en, path, 0, restored, 74, &n_tokens, &n, &why) != 0)
+            fail_msg("%s, from %s to %s: %s", name, way[0], way[1], why.text);
+        assert_int_equal(n, 64);
+        assert_int_equal(n_tokens, 74);
+        assert_memory_equal(restored, text, sizeof text);
+        o = request_of(text, 74, 5, &more);
+        run_request(en, &o);
+        assert_int_equal(more.n_cached, 64);
+        assert_same_answer(&more, &want);
+        o = request_of(text, 44, 30, &again);
+        o.ignore_eos = true;
+        run_request(en, &o);
+        assert_int_equal(again.n_cached, 32); /* the prompt's last full block */
+        assert_same_answer(&again, &first);
+        assert_all_blocks_free(en);
+        rf_engine_close(en);
+    }
+}
+
+/* Blocks without a snapshot behind any of them are of no use. */
+static void states_without_snapshots_are_not_saved(void **state) {
+    (void)state;
+    int32_t text[100];
+    uint64_t noise = 22;
+    rf_text why;
+    size_t n;
+    record r = {0};
+    rf_engine *en = open_model("lfm2", (rf_engine_opts){.max_seqs = 1});
+    random_tokens(&noise, text, 100, N_VOCAB);
+    rf_request_opts o = request_of(text, 100, 2, &r);
+    run_request(en, &o);
+    char path[4096];
+    snprintf(path, sizeof path, "%s", rf_test_tmp("no.state"));
+    assert_int_equal(rf_engine_state_save(en, path, text, 70, 0, &n, &why), ROCMFORGE_EARG);
+    assert_non_null(strstr(why.text, "no snapshot of the state behind any block"));
+    assert_int_equal(rf_engine_state_save(en, path, text, 100, 0, &n, &why), ROCMFORGE_OK);
+    assert_int_equal(n, 96);
+    rf_engine_close(en);
+}
+
+/* Requests of a crowd on a GPU with little memory, and on a GPU and the CPU: the answers of the CPU. */
+static void gpus_answer_alike(void **state) {
+    (void)state;
+    static record alone[4], crowd[4];
+    int32_t prompt[4][40];
+    rf_gpu_driver_set(rf_host_gpu());
+    for (size_t k = 0; k < 2 * RF_COUNT(models); k++) {
+        uint64_t noise = 31;
+        rf_engine_opts o = {.backend = "gpu",
+                            .gpu_layers = k % 2,
+                            .max_seqs = 3,
+                            .n_ctx = 96,
+                            .n_kv_blocks = 4,
+                            .swap_bytes = 1 << 20};
+        memset(alone, 0, sizeof alone);
+        memset(crowd, 0, sizeof crowd);
+        rf_engine *en = open_model(models[k / 2], o);
+        for (int i = 0; i < 4; i++) {
+            random_tokens(&noise, prompt[i], 40, N_VOCAB);
+            if (i == 3) memcpy(prompt[3], prompt[0], 35 * sizeof **prompt);
+            answer_alone(models[k / 2], prompt[i], 20 + 5 * (size_t)i, 50, &alone[i]);
+            rf_request_opts r = request_of(prompt[i], 20 + 5 * (size_t)i, 50, &crowd[i]);
+            r.ignore_eos = true;
+            submit(en, &r);
+        }
+        run_all(en);
+        for (int i = 0; i < 4; i++)
+            assert_same_answer(&crowd[i], &alone[i]);
+        rf_engine_stats stats;
+        rf_engine_get_stats(en, &stats);
+        assert_true(stats.n_preemptions > 0 && stats.n_swapped_in > 0);
+        assert_all_blocks_free(en);
+        rf_engine_close(en);
+    }
+}
+
 static void what_cannot_be_is_refused(void **state) {
     (void)state;
     rf_engine *en;
     rf_text why;
-    int32_t tokens[40] = {0};
-    record r = {0};
     rf_engine_opts o = {.model_path = path_of("lfm2"), .n_threads = 1, .speculate = "ngram"};
     assert_int_equal(rf_engine_open(&en, &o, &why), ROCMFORGE_EUNSUPPORTED);
     assert_non_null(strstr(why.text, "cannot take a wrong guess back"));
@@ -204,19 +321,26 @@ static void what_cannot_be_is_refused(void **state) {
     assert_int_equal(rf_engine_open(&en, &o, &why), ROCMFORGE_EUNSUPPORTED);
     assert_non_null(strstr(why.text, "draft model: layers of a lfm2 model keep a state"));
     en = open_model("lfm2", (rf_engine_opts){.max_seqs = 1});
-    rf_request_opts ro = request_of(tokens, 40, 4, &r);
-    run_request(en, &ro);
-    size_t n;
-    assert_int_equal(rf_engine_state_save(en, rf_test_tmp("state"), tokens, 40, 0, &n, &why),
-                     ROCMFORGE_EUNSUPPORTED);
-    assert_non_null(strstr(why.text, "no such state is saved"));
-    rf_memory_need need;
-    o = (rf_engine_opts){.backend = "gpu", .max_seqs = 2};
-    assert_int_equal(rf_engine_measure(en, &o, &need, &why), ROCMFORGE_EUNSUPPORTED);
-    assert_non_null(strstr(why.text, "lfm2 model keep a state (op CONV)"));
-    assert_non_null(strstr(why.text, "--backend cpu"));
-    o.backend = "cpu";
-    assert_int_equal(rf_engine_measure(en, &o, &need, &why), ROCMFORGE_OK);
+    rf_engine_close(en);
+}
+
+/* Slots of state are counted: two more for each request at once. */
+static void states_are_counted(void **state) {
+    (void)state;
+    static const char *const backends[] = {"cpu", "gpu"};
+    rf_engine *en = open_model("nemotron_h", (rf_engine_opts){.max_seqs = 1});
+    for (size_t i = 0; i < RF_COUNT(backends); i++) {
+        rf_memory_need few, many;
+        rf_text why;
+        rf_engine_opts o = {.backend = backends[i], .max_seqs = 2, .n_ctx = 64, .n_kv_blocks = 64};
+        assert_int_equal(rf_engine_measure(en, &o, &few, &why), ROCMFORGE_OK);
+        o.max_seqs = 102;
+        assert_int_equal(rf_engine_measure(en, &o, &many, &why), ROCMFORGE_OK);
+        /* two mixers of 4 heads of [8][8] and 3 rows of 64 columns in a convolution */
+        uint64_t slot = 2 * (4 * 8 * 8 + 3 * 64) * sizeof(float);
+        assert_true(many.other - few.other >= 200 * slot);
+        assert_true(many.other - few.other < 300 * slot);
+    }
     rf_engine_close(en);
 }
 
@@ -226,7 +350,11 @@ int main(void) {
         cmocka_unit_test(prefixes_go_on_from_snapshots),
         cmocka_unit_test(load_changes_nothing),
         cmocka_unit_test(texts_are_viewed_and_embedded),
+        cmocka_unit_test(saved_states_go_on),
+        cmocka_unit_test(states_without_snapshots_are_not_saved),
+        cmocka_unit_test(gpus_answer_alike),
         cmocka_unit_test(what_cannot_be_is_refused),
+        cmocka_unit_test(states_are_counted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

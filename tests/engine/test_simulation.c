@@ -236,7 +236,7 @@ static void admit(world *w) {
             if (!rf_sched_may_start(w->sched, n, &next, pool_of(w))) break;
             assert_int_equal(rf_kv_match(w->kv, &l->kv, l->tokens, l->n_tokens, &l->n_done), RF_OK);
             if (w->states) find_state(w, l);
-            rf_swap_in(&w->swap, &l->swapped, w->kv, &l->kv, &l->n_done);
+            rf_swap_in(&w->swap, &l->swapped, w->kv, &l->kv, 0, &l->n_done);
             assert_true(l->n_done >= l->n_kept && l->n_done < l->n_tokens);
             l->running = true;
             if (!l->started) begin(w, n);
@@ -258,7 +258,7 @@ static void schedule(world *w) {
         if (rf_sched_fit(w->sched, w->n_running, pool_of(w))) break;
         assert_true(w->n_running > 1); /* never the oldest */
         life *l = &w->list[--w->n_running];
-        rf_swap_out(&w->swap, &l->swapped, &l->kv, l->n_done);
+        rf_swap_out(&w->swap, &l->swapped, &l->kv, 0, l->n_done);
         l->n_kept = w->swap.budget == UINT32_MAX ? l->n_done : 0;
         assert_true(w->swap.used <= w->swap.budget);
         rf_kv_release(w->kv, &l->kv);
@@ -368,7 +368,7 @@ static void run_round(world *w, uint64_t seed) {
         assert_int_equal(rf_states_create(&w->states, w->max_running, n_snapshots), RF_OK);
         most_swapped[seed % 3] = 0;
     }
-    rf_swap_open(&w->swap, &toy_ops, &w->exec, w->block_tokens, most_swapped[seed % 3]);
+    rf_swap_open(&w->swap, &toy_ops, &w->exec, w->block_tokens, 0, most_swapped[seed % 3]);
     for (int i = 0; i < N_STEPS; i++) {
         if (pick(w, pause) == 0) arrive(w);
         if (w->n && pick(w, 100) == 0) leave(w, pick(w, (uint32_t)w->n)), w->n_cancelled++;

@@ -325,7 +325,7 @@ static void damaged_files(void **state) {
     uint8_t *p = rf_test_read(path, &n);
     for (size_t i = 0; i < n; i += 1 + n / 40) /* cut off there, or one bit changed */
         expect_refused(en, p, i, ROCMFORGE_EFORMAT, "state");
-    for (size_t i = 0; i < n; i += i < 160 ? 7 : 1 + n / 40) {
+    for (size_t i = 0; i < n; i += i < 176 ? 7 : 1 + n / 40) {
         p[i] ^= 16;
         expect_refused(en, p, n, i >= 8 && i < 12 ? ROCMFORGE_EUNSUPPORTED : ROCMFORGE_EFORMAT, "");
         p[i] ^= 16;
@@ -344,19 +344,21 @@ static void forged_files(void **state) {
         int status;
         const char *text;
     } forged[] = {
-        {8, 2, ROCMFORGE_EUNSUPPORTED, "version 2, expected 1"},
+        {8, 1, ROCMFORGE_EUNSUPPORTED, "version 1, expected 2"},
         {12, 0, ROCMFORGE_EFORMAT, "blocks of 0 tokens"},
         {12, 64, ROCMFORGE_EFORMAT, "4 blocks of 64 tokens"},
         {12, 16, ROCMFORGE_EARG, "blocks of 16 tokens"},
-        {16, 131, ROCMFORGE_EFORMAT, "of 131 tokens and 4 blocks"},
+        {16, 131, ROCMFORGE_EFORMAT, "of 131 tokens, 4 blocks"},
         {16, UINT32_MAX, ROCMFORGE_EFORMAT, "of 4294967295 tokens"},
-        {20, 5, ROCMFORGE_EFORMAT, "and 5 blocks"},
+        {20, 5, ROCMFORGE_EFORMAT, ", 5 blocks"},
         {20, UINT32_MAX, ROCMFORGE_EFORMAT, "4294967295 blocks"},
         {28, UINT32_MAX, ROCMFORGE_EFORMAT, "cut off"}, /* the upper half of a block's size */
         {32, 0x1b5b1b, ROCMFORGE_EARG, "keys of type ?[?, but this engine has F16"},
         {96, 0x30303030, ROCMFORGE_EARG, "another model"},
-        {160, 128, ROCMFORGE_EFORMAT, "token 0 is 128"},
-        {160 + 4 * 129, UINT32_MAX, ROCMFORGE_EFORMAT, "token 129 is -1"},
+        {160, 1, ROCMFORGE_EARG, "with states of 1 numbers"},
+        {168, 1, ROCMFORGE_EFORMAT, "and 1 states"},
+        {176, 128, ROCMFORGE_EFORMAT, "token 0 is 128"},
+        {176 + 4 * 129, UINT32_MAX, ROCMFORGE_EFORMAT, "token 129 is -1"},
     };
     const char *path = state_path("forged.state");
     rf_engine *en = engine_of("models/llama-gqa.gguf", "cpu", NULL);

@@ -185,16 +185,16 @@ static rf_status cpu_kv_write(rf_exec *x, uint32_t block, const void *src) {
     return RF_OK;
 }
 
-static float *slot_at(const rf_exec *x, uint32_t slot) {
-    return slot < x->limits.n_states ? x->state + slot * x->plan->state_floats : NULL;
+static rf_status cpu_state_copy(rf_exec *x, uint32_t from_slot, uint32_t to_slot) {
+    return rf_slot_copy(&x->states, from_slot, to_slot);
 }
 
-static rf_status cpu_state_copy(rf_exec *x, uint32_t from_slot, uint32_t to_slot) {
-    const float *from = slot_at(x, from_slot);
-    float *to = slot_at(x, to_slot);
-    if (!from || !to) return RF_EARG;
-    memmove(to, from, x->plan->state_floats * sizeof *to);
-    return RF_OK;
+static rf_status cpu_state_read(rf_exec *x, uint32_t slot, float *out) {
+    return rf_slot_read(&x->states, slot, out);
+}
+
+static rf_status cpu_state_write(rf_exec *x, uint32_t slot, const float *src) {
+    return rf_slot_write(&x->states, slot, src);
 }
 
 static rf_status cpu_peek(rf_exec *x, rf_val v, float *out, size_t n) {
@@ -225,5 +225,7 @@ const rf_backend_ops rf_cpu_ops = {
     .kv_read = cpu_kv_read,
     .kv_write = cpu_kv_write,
     .state_copy = cpu_state_copy,
+    .state_read = cpu_state_read,
+    .state_write = cpu_state_write,
     .peek = cpu_peek,
 };

@@ -8,6 +8,7 @@
 
 #include "backend/backend.h"
 #include "backend/cpu/kernels.h"
+#include "backend/slots.h"
 #include "base/pool.h"
 
 #ifdef __cplusplus
@@ -172,7 +173,7 @@ struct rf_exec {
 
     uint8_t *k,
         *v; /* KV: [layer][block][kv_head][32][head_dim or value_dim] of limits.k_type, v_type */
-    float *state;        /* [n_states][state_floats] */
+    rf_slots states;
     rf_need *need;       /* to be filled instead of taking memory; NULL: memory is taken */
     rf_cpu_kv *kv;       /* [n_layers] */
     float *angles;       /* [n_ropes][max_tokens][angle_cols]: cos, sin, cos, sin ... */

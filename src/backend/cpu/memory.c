@@ -297,7 +297,7 @@ static rf_status allocate(rf_exec *x, const place *places, const size_t region[2
     x->angles = angles;
     x->row_seq = row_seq;
     x->written = written;
-    x->state = state;
+    x->states = (rf_slots){state, x->limits.n_states, x->plan->state_floats};
     x->counter = counter;
     x->k = k;
     x->v = v;
@@ -342,7 +342,7 @@ rf_status rf_cpu_allocate(rf_exec *x, rf_error *e) {
 void rf_cpu_release(rf_exec *x) {
     void *all[] = {x->memory,  x->act_memory, x->thread_memory, x->angles,
                    x->row_seq, x->written,    x->counter,       x->k,
-                   x->v,       x->state};
+                   x->v,       x->states.at};
     for (size_t i = 0; i < RF_COUNT(all); i++)
         rf_free(all[i]);
 }

@@ -13,7 +13,7 @@ enum { CONV_PIECE = 256 }; /* columns */
 /* The step's part of the slot of sequence seq. */
 static float *state_of(const rf_cpu_runner *r, uint32_t seq) {
     const rf_exec *x = r->x;
-    return x->state + r->b->state[seq] * x->plan->state_floats + r->t->state.step->state_at;
+    return rf_slot(&x->states, r->b->state[seq]) + r->t->state.step->state_at;
 }
 
 /* Columns [first, first + n) of all rows of one sequence.  Row i of what is convolved is state row

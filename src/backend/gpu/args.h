@@ -22,6 +22,8 @@ enum {
     RF_GPU_ATTEND_VEC_DIM = 128, /* widest head of attend_vec and attend_rows */
     RF_GPU_ATTEND_ROWS = 8,      /* rows of a block of attend_rows */
     RF_GPU_BEST_MAX_GROUPS = 4096, /* groups of columns whose best are compared */
+    RF_GPU_CONV_ROWS = 16,   /* rows of a stretch of conv, at least what it keeps of a sequence */
+    RF_GPU_RECUR_KEPT = 128, /* rows of the matrix that delta_128 and scan_128 keep in registers */
 };
 
 /* How a weight lies on the device (pack.h says where every byte is). */
@@ -56,12 +58,13 @@ typedef struct rf_gpu_quant {
 
 /* The batch on the device, as rf_batch has it. */
 typedef struct rf_gpu_batch {
-    const uint32_t *pos;     /* [T] */
-    const uint32_t *row_seq; /* [T] the sequence of each row */
-    const uint32_t *kv_len;  /* [n_seqs] */
-    const uint32_t *prefix;  /* [n_seqs] n_prefix */
-    const uint32_t *table;   /* [n_seqs][table_stride] */
-    const float *mask;       /* RF_ATTN_CUSTOM: [T][mask_stride], else NULL */
+    const uint32_t *pos;               /* [T] */
+    const uint32_t *row_seq;           /* [T] the sequence of each row */
+    const uint32_t *kv_len;            /* [n_seqs] */
+    const uint32_t *prefix;            /* [n_seqs] n_prefix */
+    const uint32_t *table;             /* [n_seqs][table_stride] */
+    const float *mask;                 /* RF_ATTN_CUSTOM: [T][mask_stride], else NULL */
+    const uint32_t *seq_start, *state; /* [n_seqs + 1], [n_seqs]; of plans that keep a state */
     uint32_t table_stride, mask_stride;
 } rf_gpu_batch;
 
@@ -169,6 +172,36 @@ typedef struct rf_gpu_attend_args {
     uint64_t parts_bytes;
     uint32_t step_blocks, n_splits; /* chosen by rf_gpu_op_attend; n_splits 1: not split */
 } rf_gpu_attend_args;
+
+/* dst[t] = sum over k of w[k] x[t - n_taps + 1 + k], + bias, along each sequence */
+typedef struct rf_gpu_conv_args {
+    float *dst;            /* [T][cols] */
+    const float *x;        /* [T][cols] */
+    const float *w, *bias; /* [cols][n_taps]; [cols] or NULL */
+    float *state;          /* of each slot [n_taps - 1][cols], slots state_stride floats apart */
+    rf_gpu_batch batch;    /* pos, seq_start, state */
+    uint64_t state_stride;
+    uint32_t n_rows, n_seqs, cols, n_taps;
+    uint32_t n_stretches; /* chosen by rf_gpu_op_conv */
+} rf_gpu_conv_args;
+
+/* DELTA and SCAN. */
+typedef struct rf_gpu_recur_args {
+    float *dst;     /* [T][n_heads][value_dim] */
+    const float *a; /* [T]: DELTA q, k [n_kv_heads][head_dim] each, then v [n_heads][value_dim];
+                       SCAN x [n_heads][value_dim], then B, C [n_kv_heads][head_dim] each */
+    const float *b; /* DELTA [T][2][n_heads]: beta, alpha; SCAN [T][n_heads] */
+    const float *w, *bias; /* [n_heads] */
+    float *state;          /* of each slot [n_heads][head_dim][value_dim], as for conv */
+    float *ready;          /* scratch of rf_gpu_ready_bytes: DELTA q, k as they are multiplied, then
+                              decay and beta [n_heads] each; SCAN decay and dt */
+    rf_gpu_batch batch;    /* pos, seq_start, state */
+    uint64_t state_stride;
+    uint32_t n_rows, n_seqs, n_heads, n_kv_heads, head_dim, value_dim;
+    uint32_t is_delta,
+        in_turn; /* in_turn: heads take key heads in turn, else neighbours share one */
+    float eps;   /* DELTA: over head_dim */
+} rf_gpu_recur_args;
 
 typedef enum rf_gpu_each_op {
     RF_GPU_ACT,     /* dst = act(a) */

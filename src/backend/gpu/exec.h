@@ -39,6 +39,8 @@ typedef enum rf_gpu_task_kind {
     RF_GPU_TASK_MATMUL,
     RF_GPU_TASK_HEADS,
     RF_GPU_TASK_ATTEND,
+    RF_GPU_TASK_CONV,
+    RF_GPU_TASK_RECUR,
     RF_GPU_TASK_EACH,
     RF_GPU_TASK_COPY,
     RF_GPU_TASK_ROUTE,
@@ -51,6 +53,8 @@ typedef union rf_gpu_args {
     rf_gpu_matmul_args matmul;
     rf_gpu_heads_args heads;
     rf_gpu_attend_args attend;
+    rf_gpu_conv_args conv;
+    rf_gpu_recur_args recur;
     rf_gpu_each_args each;
     rf_gpu_copy_args copy;
     rf_gpu_route_args route;
@@ -73,11 +77,13 @@ static inline rf_gpu_item rf_gpu_lists_item(const rf_plan *p) {
     return rf_gpu_rope_item(p, p->n_steps);
 }
 static inline rf_gpu_item rf_gpu_parts_item(const rf_plan *p) { return rf_gpu_lists_item(p) + 1; }
+static inline rf_gpu_item rf_gpu_ready_item(const rf_plan *p) { return rf_gpu_lists_item(p) + 2; }
+static inline rf_gpu_item rf_gpu_state_item(const rf_plan *p) { return rf_gpu_lists_item(p) + 3; }
 
 typedef struct rf_gpu_slot {
     rf_gpu_item item;
-    uint32_t at;     /* bytes into the arguments: a pointer, or an rf_gpu_quant */
-    uint32_t column; /* of the item that the pointer begins at */
+    uint32_t at;   /* bytes into the arguments: a pointer, or an rf_gpu_quant */
+    size_t column; /* of the item that the pointer begins at */
 } rf_gpu_slot;
 
 /* A weight's place in the arguments: an rf_gpu_weight, or a pointer to a vector. */
@@ -136,7 +142,8 @@ typedef struct rf_gpu_recording {
 
 /* A batch's arrays and embeddings, side by side in one block that is uploaded at once. */
 typedef struct rf_gpu_input {
-    size_t pos_at, row_seq_at, out_row_at, kv_len_at, prefix_at, table_at, mask_at, embed_at, bytes;
+    size_t pos_at, row_seq_at, out_row_at, kv_len_at, prefix_at, seq_start_at, state_at, table_at,
+        mask_at, embed_at, bytes;
 } rf_gpu_input;
 
 struct rf_exec {
@@ -162,6 +169,8 @@ struct rf_exec {
     size_t value_bytes, device_bytes, host_bytes, kv_at, kv_bytes, input_at, input_cap, lists_at,
         lists_bytes;
     size_t parts_at, parts_bytes; /* scratch of attention */
+    size_t ready_at, ready_bytes; /* of heads that keep a matrix */
+    size_t state_at, state_bytes; /* [n_states][plan->state_floats] f32 */
     uint8_t *staging;             /* [input_cap] pinned */
     float *result;                /* [max_outputs][n_result] pinned */
     size_t best_at, most_at;      /* [max_outputs] rf_best, [max_outputs][n_groups] f32 */

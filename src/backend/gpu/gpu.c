@@ -335,6 +335,50 @@ static rf_status gpu_kv_write(rf_exec *x, uint32_t block, const void *src) {
     return move_block(x, block, NULL, src);
 }
 
+/* NULL: there is none of that number. */
+static uint8_t *slot_at(const rf_exec *x, uint32_t slot) {
+    size_t bytes = x->plan->state_floats * sizeof(float);
+    return slot < x->limits.n_states ? x->memory + x->state_at + slot * bytes : NULL;
+}
+
+static rf_status gpu_state_copy(rf_exec *x, uint32_t from_slot, uint32_t to_slot) {
+    rf_gpu_queue *q = &x->backend->queue;
+    if (!slot_at(x, from_slot) || !slot_at(x, to_slot)) return RF_EARG;
+    if (from_slot == to_slot) return RF_OK;
+    pthread_mutex_lock(&x->backend->lock);
+    rf_gpu_enter(q);
+    rf_gpu_copy(q, slot_at(x, to_slot), slot_at(x, from_slot),
+                x->plan->state_floats * sizeof(float));
+    rf_status s = rf_gpu_status(q, NULL);
+    pthread_mutex_unlock(&x->backend->lock);
+    return s;
+}
+
+/* One slot between the device and out or src, one of which is NULL. */
+static rf_status move_slot(rf_exec *x, uint32_t slot, float *out, const float *src) {
+    rf_gpu_queue *q = &x->backend->queue;
+    size_t bytes = x->plan->state_floats * sizeof(float);
+    if (!slot_at(x, slot)) return RF_EARG;
+    pthread_mutex_lock(&x->backend->lock);
+    rf_gpu_enter(q);
+    if (out)
+        rf_gpu_download(q, out, slot_at(x, slot), bytes);
+    else
+        rf_gpu_upload(q, slot_at(x, slot), src, bytes);
+    rf_gpu_wait(q);
+    rf_status s = rf_gpu_status(q, NULL);
+    pthread_mutex_unlock(&x->backend->lock);
+    return s;
+}
+
+static rf_status gpu_state_read(rf_exec *x, uint32_t slot, float *out) {
+    return move_slot(x, slot, out, NULL);
+}
+
+static rf_status gpu_state_write(rf_exec *x, uint32_t slot, const float *src) {
+    return move_slot(x, slot, NULL, src);
+}
+
 static rf_status gpu_peek(rf_exec *x, rf_val v, float *out, size_t n) {
     rf_gpu_queue *q = &x->backend->queue;
     if (!x->ran || !x->plan->opts.keep_values || v == 0 || v >= x->plan->n_vals ||
@@ -371,5 +415,8 @@ const rf_backend_ops rf_gpu_ops = {
     .kv_block_bytes = gpu_kv_block_bytes,
     .kv_read = gpu_kv_read,
     .kv_write = gpu_kv_write,
+    .state_copy = gpu_state_copy,
+    .state_read = gpu_state_read,
+    .state_write = gpu_state_write,
     .peek = gpu_peek,
 };

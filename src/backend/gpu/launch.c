@@ -5,6 +5,7 @@
 
 #include "backend/backend.h"
 #include "backend/gpu/tile.h"
+#include "model/model.h"
 #include "quant/dtype.h"
 
 enum {
@@ -22,6 +23,7 @@ enum {
     ATTEND_VALUE_BYTES = 32 << 10,
     ATTEND_STEP_BLOCKS = 4,
     ATTEND_FEW = 512, /* heads of rows */
+    CONV_BLOCKS = 8,  /* for each unit of the device */
     MAX_GRID_Y = 65535,
 };
 
@@ -33,6 +35,10 @@ static const uint32_t blocks[RF_GPU_KERNEL_COUNT] = {
 
 static uint32_t div_up(uint32_t a, uint32_t b) { return a / b + (a % b != 0); }
 static uint32_t min_u32(uint32_t a, uint32_t b) { return a < b ? a : b; }
+
+static bool can_run(const rf_gpu_queue *q, rf_gpu_kernel k) {
+    return q->function[k] && !q->left_out[k];
+}
 
 static void put_shared(rf_gpu_queue *q, rf_gpu_kernel k, rf_gpu_grid grid, uint32_t shared_bytes,
                        const void *args, size_t bytes) {
@@ -136,6 +142,33 @@ void rf_gpu_op_attend(rf_gpu_queue *q, const rf_gpu_attend_args *a) {
     args.n_splits = splits_of(q, a, (uint64_t)a->n_rows * a->n_kv_heads * groups);
     put(q, k, a->n_rows, a->n_kv_heads, groups * args.n_splits, &args, sizeof args);
     if (args.n_splits > 1) put(q, RF_GPU_attend_fold, a->n_rows, a->n_heads, 1, &args, sizeof args);
+}
+
+_Static_assert((int)RF_GPU_CONV_ROWS >= (int)RF_MAX_TAPS - 1, "one stretch reads the state");
+
+/* Stretches of the longest sequence side by side, as far as the device has room for them. */
+void rf_gpu_op_conv(rf_gpu_queue *q, const rf_gpu_conv_args *a) {
+    rf_gpu_conv_args args = *a;
+    if (a->n_seqs == 0) return;
+    uint32_t n_cols = div_up(a->cols, blocks[RF_GPU_conv]);
+    uint32_t longest = div_up(a->n_rows - a->n_seqs + 1, RF_GPU_CONV_ROWS);
+    uint64_t room = CONV_BLOCKS * (uint64_t)q->info.n_units / ((uint64_t)n_cols * a->n_seqs) + 1;
+    args.n_stretches = room < longest ? (uint32_t)room : longest;
+    put(q, RF_GPU_conv, a->n_seqs, n_cols, args.n_stretches, &args, sizeof args);
+}
+
+size_t rf_gpu_ready_bytes(const rf_gpu_recur_args *a, uint32_t max_rows) {
+    size_t cols = 2 * (size_t)a->n_heads;
+    if (a->is_delta) cols += 2 * (size_t)a->n_kv_heads * a->head_dim;
+    return max_rows * cols * sizeof(float);
+}
+
+void rf_gpu_op_recur(rf_gpu_queue *q, const rf_gpu_recur_args *a) {
+    rf_gpu_kernel k = a->is_delta ? RF_GPU_delta_128 : RF_GPU_scan_128;
+    if (a->head_dim != RF_GPU_RECUR_KEPT || !can_run(q, k))
+        k = a->is_delta ? RF_GPU_delta : RF_GPU_scan;
+    put(q, RF_GPU_recur_ready, a->n_rows, a->is_delta ? a->n_kv_heads + 1 : 1, 1, a, sizeof *a);
+    put(q, k, a->n_seqs, a->n_heads, div_up(a->value_dim, blocks[k]), a, sizeof *a);
 }
 
 void rf_gpu_op_each(rf_gpu_queue *q, const rf_gpu_each_args *a) {
@@ -436,6 +469,8 @@ bool rf_gpu_has_substitute(const rf_gpu_queue *q, rf_gpu_kernel k) {
         return attends;
     if (k == RF_GPU_float_one) return !q->left_out[RF_GPU_mm_float];
     if (k == RF_GPU_heads_rows) return !q->left_out[RF_GPU_heads];
+    if (k == RF_GPU_delta_128) return !q->left_out[RF_GPU_delta];
+    if (k == RF_GPU_scan_128) return !q->left_out[RF_GPU_scan];
     if (k == RF_GPU_best_groups || k == RF_GPU_best_rows) return true; /* the rows themselves */
     return is_besides(k) || k == RF_GPU_lists || k == RF_GPU_attend_fold || layout_goes_on(q, k);
 }

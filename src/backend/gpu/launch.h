@@ -21,6 +21,8 @@ void rf_gpu_op_matmul(rf_gpu_queue *q, const rf_gpu_matmul_args *a);
 /* Norm, rotation and KV put of queries, keys and values; also ROPE and KV_PUT alone. */
 void rf_gpu_op_heads(rf_gpu_queue *q, const rf_gpu_heads_args *a);
 void rf_gpu_op_attend(rf_gpu_queue *q, const rf_gpu_attend_args *a);
+void rf_gpu_op_conv(rf_gpu_queue *q, const rf_gpu_conv_args *a);
+void rf_gpu_op_recur(rf_gpu_queue *q, const rf_gpu_recur_args *a);
 void rf_gpu_op_each(rf_gpu_queue *q, const rf_gpu_each_args *a);
 void rf_gpu_op_copy(rf_gpu_queue *q, const rf_gpu_copy_args *a);
 void rf_gpu_op_route(rf_gpu_queue *q, const rf_gpu_route_args *a);
@@ -37,6 +39,8 @@ bool rf_gpu_same_layout(const rf_gpu_weight *a, const rf_gpu_weight *b);
 /* Scratch of rf_gpu_attend_args.parts. */
 uint64_t rf_gpu_parts_bytes(uint32_t n_rows, uint32_t n_heads, uint32_t n_splits,
                             uint32_t value_dim);
+/* Scratch of rf_gpu_recur_args.ready, for so many rows of what a is of. */
+size_t rf_gpu_ready_bytes(const rf_gpu_recur_args *a, uint32_t max_rows);
 /* Scratch of rf_gpu_matmul_args.lists. */
 size_t rf_gpu_lists_bytes(uint32_t max_rows, uint32_t n_used, uint32_t n_experts);
 

@@ -65,7 +65,7 @@ static rf_gpu_task *new_task(lowering *l, rf_gpu_task_kind kind, rf_val row_of) 
     return t;
 }
 
-static void bind_at(rf_gpu_task *t, const void *field, rf_gpu_item item, uint32_t column) {
+static void bind_at(rf_gpu_task *t, const void *field, rf_gpu_item item, size_t column) {
     RF_ASSERT(t->n_slots < RF_GPU_MAX_SLOTS);
     t->slot[t->n_slots++] = (rf_gpu_slot){.item = item, .at = FIELD(t, field), .column = column};
 }
@@ -400,6 +400,43 @@ static rf_status lower_attend(lowering *l, uint32_t i) {
     return use_vector(l, t, &out->sinks, s->w);
 }
 
+/* Steps that keep a state ------------------------------------------------------------------------*/
+
+static rf_status lower_conv(lowering *l, const rf_step *s) {
+    rf_gpu_task *t = new_task(l, RF_GPU_TASK_CONV, s->dst);
+    rf_gpu_conv_args *a = &t->args.conv;
+    a->cols = cols_of(l, s->dst);
+    a->n_taps = weight_of(l, s->w)->cols;
+    a->state_stride = l->p->state_floats;
+    bind(t, &a->dst, s->dst);
+    bind(t, &a->x, s->a);
+    bind_at(t, &a->state, rf_gpu_state_item(l->p), s->state_at);
+    RF_TRY(use_vector(l, t, &a->w, s->w));
+    return use_vector(l, t, &a->bias, s->bias);
+}
+
+static rf_status lower_recur(lowering *l, const rf_step *s) {
+    rf_gpu_task *t = new_task(l, RF_GPU_TASK_RECUR, s->dst);
+    rf_gpu_recur_args *a = &t->args.recur;
+    *a = (rf_gpu_recur_args){.state_stride = l->p->state_floats,
+                             .n_heads = s->n_heads,
+                             .n_kv_heads = s->n_kv_heads,
+                             .head_dim = s->head_dim,
+                             .value_dim = s->value_dim,
+                             .is_delta = s->op == RF_OP_DELTA,
+                             .in_turn = s->op == RF_OP_DELTA && s->heads_in_turn,
+                             .eps = s->eps / (float)s->head_dim};
+    size_t bytes = rf_gpu_ready_bytes(a, l->x->limits.max_tokens);
+    if (bytes > l->x->ready_bytes) l->x->ready_bytes = bytes;
+    bind(t, &a->dst, s->dst);
+    bind(t, &a->a, s->a);
+    bind(t, &a->b, s->b);
+    bind(t, &a->ready, rf_gpu_ready_item(l->p));
+    bind_at(t, &a->state, rf_gpu_state_item(l->p), s->state_at);
+    RF_TRY(use_vector(l, t, &a->w, s->w));
+    return use_vector(l, t, &a->bias, s->bias);
+}
+
 /* Row by row -------------------------------------------------------------------------------------*/
 
 static rf_status lower_norm(lowering *l, const rf_step *s) {
@@ -570,13 +607,10 @@ static rf_status lower_step(lowering *l, uint32_t i) {
     case RF_OP_PICK:
         return lower_pick(l, s), RF_OK;
     case RF_OP_CONV:
+        return lower_conv(l, s);
     case RF_OP_DELTA:
     case RF_OP_SCAN:
-        return rf_fail(
-            l->e, RF_EUNSUPPORTED,
-            "gpu backend: layers of a %s model keep a state (op %s), for which it has no "
-            "kernels; use --backend cpu",
-            l->p->model->arch->name, rf_op_name(s->op));
+        return lower_recur(l, s);
     case RF_OP_COUNT:
         break;
     }
@@ -628,6 +662,18 @@ static rf_status size_kv(rf_exec *x, rf_error *e) {
     return RF_OK;
 }
 
+static rf_status size_states(rf_exec *x, rf_error *e) {
+    const rf_limits *l = &x->limits;
+    RF_TRY(rf_states_check("gpu", x->plan, l, e));
+    if (rf_mul_ok(x->plan->state_floats, l->n_states * sizeof(float), &x->state_bytes) &&
+        x->state_bytes <= SIZE_MAX / 8)
+        return RF_OK;
+    return rf_fail(e, RF_ENOMEM,
+                   "%u slots of state of %zu numbers are more than can be addressed: ask for fewer "
+                   "requests at once",
+                   l->n_states, x->plan->state_floats);
+}
+
 static rf_status lower_all(lowering *l) {
     rf_plan_count_uses(l->p, l->n_uses, l->producer, l->consumer);
     absorb_attention(l);
@@ -665,6 +711,7 @@ rf_status rf_gpu_lower(rf_exec *x, rf_error *e) {
         !l.done || !l.attention || !x->tasks || !x->embeds || !x->ropes || !x->kv || !x->places)
         s = rf_fail_nomem(e, 2 * (size_t)p->n_steps * sizeof *x->tasks);
     if (s == RF_OK) s = size_kv(x, e);
+    if (s == RF_OK) s = size_states(x, e);
     if (s == RF_OK) s = lower_all(&l);
     rf_arena_free(scratch);
     return s;

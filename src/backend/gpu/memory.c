@@ -134,7 +134,9 @@ rf_gpu_input rf_gpu_input_of(const rf_exec *x, const rf_gpu_shape *s) {
     in.out_row_at = at += rf_gpu_align((size_t)s->n_tokens * WORD);
     in.kv_len_at = at += rf_gpu_align((size_t)s->n_outputs * WORD);
     in.prefix_at = at += rf_gpu_align((size_t)s->n_seqs * WORD);
-    in.table_at = at += rf_gpu_align((size_t)s->n_seqs * WORD);
+    in.seq_start_at = at += rf_gpu_align((size_t)s->n_seqs * WORD);
+    in.state_at = at += x->state_bytes ? rf_gpu_align(((size_t)s->n_seqs + 1) * WORD) : 0;
+    in.table_at = at += x->state_bytes ? rf_gpu_align((size_t)s->n_seqs * WORD) : 0;
     in.mask_at = at += rf_gpu_align((size_t)s->n_seqs * s->table_stride * WORD);
     in.embed_at = at += rf_gpu_align((size_t)s->n_tokens * s->mask_stride * WORD);
     in.bytes = at + rf_gpu_align((size_t)s->n_tokens * x->embed_floats * WORD);
@@ -214,11 +216,12 @@ rf_status rf_gpu_check_fits(rf_exec *x, rf_error *e) {
     size_t need = weights + x->device_bytes;
     if (need <= n_free) return RF_OK;
     return rf_fail(e, RF_ENOMEM,
-                   "%s: needs %zu bytes (weights %zu, KV cache %zu, activations %zu, other %zu), "
-                   "but %zu of its %zu bytes are free: ask for a shorter context or a smaller "
-                   "batch, take a smaller model, or leave layers to the CPU with --gpu-layers",
-                   q->info.name, need, weights, x->kv_bytes, values,
-                   x->device_bytes - x->kv_bytes - values, n_free, n_total);
+                   "%s: needs %zu bytes (weights %zu, KV cache %zu, activations %zu, states %zu, "
+                   "other %zu), but %zu of its %zu bytes are free: ask for a shorter context or a "
+                   "smaller batch, take a smaller model, or leave layers to the CPU with "
+                   "--gpu-layers",
+                   q->info.name, need, weights, x->kv_bytes, values, x->state_bytes,
+                   x->device_bytes - x->kv_bytes - values - x->state_bytes, n_free, n_total);
 }
 
 rf_status rf_gpu_place_all(rf_exec *x, rf_error *e) {
@@ -226,14 +229,16 @@ rf_status rf_gpu_place_all(rf_exec *x, rf_error *e) {
     RF_TRY(place_values(x, &x->value_bytes, e));
     x->n_groups = rf_gpu_best_groups(x->plan->n_result);
     x->kv_at = at = x->value_bytes;
-    at += x->kv_bytes;
+    x->state_at = at += x->kv_bytes;
+    at += rf_gpu_align(x->state_bytes);
     for (uint32_t i = 0; i < x->n_ropes; i++) {
         x->ropes[i].at = at;
         at += rf_gpu_align(angle_bytes(x, x->ropes[i].rope));
     }
     x->lists_at = at;
     x->parts_at = at += rf_gpu_align(x->lists_bytes);
-    x->best_at = at += rf_gpu_align(x->parts_bytes);
+    x->ready_at = at += rf_gpu_align(x->parts_bytes);
+    x->best_at = at += rf_gpu_align(x->ready_bytes);
     x->most_at = at += rf_gpu_align(best_bytes(x));
     x->input_at = at += rf_gpu_align((size_t)x->limits.max_outputs * x->n_groups * sizeof(float));
     x->input_cap = largest_input(x);
@@ -280,6 +285,8 @@ uint8_t *rf_gpu_address(const rf_exec *x, rf_gpu_item item) {
     }
     if (item == rf_gpu_lists_item(p)) return x->memory + x->lists_at;
     if (item == rf_gpu_parts_item(p)) return x->memory + x->parts_at;
+    if (item == rf_gpu_ready_item(p)) return x->memory + x->ready_at;
+    if (item == rf_gpu_state_item(p)) return x->memory + x->state_at;
     if (item >= rf_gpu_rope_item(p, 0))
         return x->memory + x->ropes[item - rf_gpu_rope_item(p, 0)].at;
     uint32_t layer = (item - rf_gpu_kv_item(p, 0, false)) / 2;

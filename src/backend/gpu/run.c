@@ -53,6 +53,10 @@ static void fill_tables(rf_exec *x, const rf_batch *b) {
         memcpy(x->staging + in->prefix_at, b->n_prefix, b->n_seqs * sizeof *b->n_prefix);
     else
         memset(x->staging + in->prefix_at, 0, b->n_seqs * sizeof *b->n_prefix);
+    if (x->state_bytes) {
+        memcpy(x->staging + in->seq_start_at, b->seq_start, (b->n_seqs + 1) * sizeof *b->seq_start);
+        memcpy(x->staging + in->state_at, b->state, b->n_seqs * sizeof *b->state);
+    }
     if (b->n_outputs)
         memcpy(x->staging + in->out_row_at, b->out_row, b->n_outputs * sizeof *b->out_row);
     for (uint32_t s = 0; s < b->n_seqs; s++) {
@@ -118,6 +122,8 @@ static rf_gpu_batch batch_on_device(const rf_exec *x) {
         .kv_len = (const uint32_t *)(const void *)(at + x->input.kv_len_at),
         .prefix = (const uint32_t *)(const void *)(at + x->input.prefix_at),
         .table = (const uint32_t *)(const void *)(at + x->input.table_at),
+        .seq_start = (const uint32_t *)(const void *)(at + x->input.seq_start_at),
+        .state = (const uint32_t *)(const void *)(at + x->input.state_at),
         .mask = x->has_mask ? (const float *)(const void *)(at + x->input.mask_at) : NULL,
         .table_stride = x->shape.table_stride,
         .mask_stride = x->shape.mask_stride,
@@ -182,6 +188,18 @@ static void run_task(const rf_exec *x, rf_gpu_queue *q, const rf_gpu_task *t) {
         return;
     case RF_GPU_TASK_ATTEND:
         run_attend(x, q, &a.attend, n_rows);
+        return;
+    case RF_GPU_TASK_CONV:
+        a.conv.n_rows = n_rows;
+        a.conv.n_seqs = x->shape.n_seqs;
+        a.conv.batch = batch_on_device(x);
+        rf_gpu_op_conv(q, &a.conv);
+        return;
+    case RF_GPU_TASK_RECUR:
+        a.recur.n_rows = n_rows;
+        a.recur.n_seqs = x->shape.n_seqs;
+        a.recur.batch = batch_on_device(x);
+        rf_gpu_op_recur(q, &a.recur);
         return;
     case RF_GPU_TASK_EACH:
         a.each.n_rows = n_rows;

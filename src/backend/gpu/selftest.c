@@ -48,6 +48,7 @@ static const uint32_t (*batches_of(const tester *t))[N_SEQS] {
 static rf_limits limits_of(const tester *t) {
     rf_limits l = {.max_seqs = N_SEQS,
                    .n_kv_blocks = N_SEQS * SEQ_BLOCKS,
+                   .n_states = N_SEQS,
                    .k_type = RF_DT_F16,
                    .v_type = RF_DT_F16};
     for (const uint32_t(*n)[N_SEQS] = batches_of(t); (*n)[0]; n++)
@@ -73,6 +74,7 @@ static bool serves(const char *kernel, rf_gpu_trial_kind kind) {
         [RF_GPU_TRIAL_PRODUCTS] = {"rf_mm_", "rf_vec", "rf_batch", "rf_tile", "rf_wide"},
         [RF_GPU_TRIAL_EXPERTS] = {"rf_mm_", "rf_vec", "rf_batch", "rf_tile", "rf_wide", "rf_lists"},
         [RF_GPU_TRIAL_HEADS] = {"rf_heads", "rf_attend"},
+        [RF_GPU_TRIAL_STATES] = {"rf_conv", "rf_recur", "rf_delta", "rf_scan"},
     };
     for (size_t i = 0; i < RF_COUNT(starts[kind]) && starts[kind][i]; i++)
         if (starts_with(kernel, starts[kind][i])) return true;
@@ -88,7 +90,7 @@ static const rf_gpu_kernels *makers_of(const rf_exec *x, rf_gpu_item item) {
 }
 
 static const char *case_text(const rf_gpu_trial_case *c, char *out, size_t cap) {
-    static const char *const kinds[] = {"rows", "products", "experts", "attention"};
+    static const char *const kinds[] = {"rows", "products", "experts", "attention", "states"};
     snprintf(out, cap, "%s of %s%s%s", kinds[c->kind], rf_dtype_get(c->type)->name,
              c->kind == RF_GPU_TRIAL_HEADS ? " and " : "",
              c->kind == RF_GPU_TRIAL_HEADS ? rf_dtype_get(c->v_type)->name : "");
@@ -103,7 +105,8 @@ static void count_case(tester *t) {
         rf_kernel_verdict *v = &t->out->kernels[k];
         if (!t->launched[k]) continue;
         v->n_cases++;
-        if (t->c->kind != RF_GPU_TRIAL_ROWS) v->formats |= formats;
+        if (t->c->kind != RF_GPU_TRIAL_ROWS && t->c->kind != RF_GPU_TRIAL_STATES)
+            v->formats |= formats;
     }
 }
 
@@ -352,7 +355,7 @@ typedef struct trial_batch {
     rf_batch b;
     int32_t token[RF_GPU_TRIAL_POSITIONS];
     uint32_t pos[RF_GPU_TRIAL_POSITIONS], out_row[RF_GPU_TRIAL_POSITIONS];
-    uint32_t start[N_SEQS + 1], kv_len[N_SEQS], table[N_SEQS][SEQ_BLOCKS];
+    uint32_t start[N_SEQS + 1], kv_len[N_SEQS], state[N_SEQS], table[N_SEQS][SEQ_BLOCKS];
     float mask[RF_GPU_TRIAL_POSITIONS][RF_GPU_TRIAL_POSITIONS];
 } trial_batch;
 
@@ -366,6 +369,7 @@ static void fill_batch(trial_batch *f, const uint32_t *n, const uint32_t *done) 
                       .table = f->table[0],
                       .table_stride = SEQ_BLOCKS,
                       .out_row = f->out_row,
+                      .state = f->state,
                       .mask = f->mask[0],
                       .mask_stride = RF_GPU_TRIAL_POSITIONS};
     for (uint32_t i = 0; i < N_SEQS; i++) {
@@ -375,6 +379,7 @@ static void fill_batch(trial_batch *f, const uint32_t *n, const uint32_t *done) 
             f->pos[f->b.n_tokens++] = done[i] + k;
         f->start[q + 1] = f->b.n_tokens;
         f->kv_len[q] = done[i] + n[i];
+        f->state[q] = i;
         for (uint32_t k = 0; k < SEQ_BLOCKS; k++)
             f->table[q][k] = N_SEQS * (SEQ_BLOCKS - 1 - k) + i;
     }
@@ -505,12 +510,30 @@ static rf_status run_attention(tester *t, rf_error *e) {
     return RF_OK;
 }
 
+/* Matrices of any number of rows, and of that with a kernel of its own. */
+static rf_status run_states(tester *t, rf_error *e) {
+    static const uint32_t shapes[][4] = {/* head_dim, value_dim, n_heads, n_kv_heads */
+                                         {RF_GPU_RECUR_KEPT, 70, 4, 2},
+                                         {40, 9, 3, 1}};
+    for (size_t i = 0; i < RF_COUNT(shapes); i++) {
+        const rf_gpu_trial_case c = {.kind = RF_GPU_TRIAL_STATES,
+                                     .type = RF_DT_F32,
+                                     .head_dim = shapes[i][0],
+                                     .value_dim = shapes[i][1],
+                                     .n_heads = shapes[i][2],
+                                     .n_kv_heads = shapes[i][3]};
+        RF_TRY(run_case(t, &c, t->o->seed + 2000 + i, e));
+    }
+    return RF_OK;
+}
+
 static rf_status run_all(tester *t, rf_error *e) {
     const rf_gpu_trial_case rows = {.kind = RF_GPU_TRIAL_ROWS, .type = RF_DT_F32};
     uint32_t kinds = t->o->kinds ? t->o->kinds : ~0u;
     if (kinds >> RF_GPU_TRIAL_ROWS & 1) RF_TRY(run_case(t, &rows, t->o->seed, e));
     if (kinds >> RF_GPU_TRIAL_PRODUCTS & 1) RF_TRY(run_formats(t, RF_GPU_TRIAL_PRODUCTS, e));
     if (kinds >> RF_GPU_TRIAL_EXPERTS & 1) RF_TRY(run_formats(t, RF_GPU_TRIAL_EXPERTS, e));
+    if (kinds >> RF_GPU_TRIAL_STATES & 1) RF_TRY(run_states(t, e));
     return kinds >> RF_GPU_TRIAL_HEADS & 1 ? run_attention(t, e) : RF_OK;
 }
 

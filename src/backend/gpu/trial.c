@@ -159,7 +159,29 @@ static rf_val build_heads(rf_gpu_trial *t, rf_plan *p, rf_val x) {
     return rf_emit_pick(p, rf_emit_attend(p, 0, q, k, v, &at));
 }
 
+/* A convolution, whose columns are then the delta rule's and the scan's heads. */
+static rf_val build_states(rf_gpu_trial *t, rf_plan *p, rf_val x) {
+    const rf_gpu_trial_case *c = &t->c;
+    uint32_t n = c->n_heads, cols = 2 * c->n_kv_heads * c->head_dim + n * c->value_dim;
+    rf_val y = rf_emit_conv(p, x, tensor(t, RF_DT_F32, 1, p->vals[x].cols, 4), NULL);
+    y = rf_emit_conv(p, y, tensor(t, RF_DT_F32, 1, p->vals[x].cols, 2), vector(t, p->vals[x].cols));
+    rf_val gates = rf_emit_slice(p, x, 1, 3, 2 * n);
+    rf_delta d = {.n_heads = n,
+                  .n_kv_heads = c->n_kv_heads,
+                  .head_dim = c->head_dim,
+                  .value_dim = c->value_dim,
+                  .heads_in_turn = n % 2,
+                  .decay = vector(t, n),
+                  .bias = vector(t, n)};
+    rf_val delta = rf_emit_delta(p, rf_emit_slice(p, y, 1, 1, cols), gates, &d);
+    rf_val scan =
+        rf_emit_scan(p, rf_emit_slice(p, y, 1, 5, cols), rf_emit_slice(p, gates, 1, 0, n), &d);
+    return rf_emit_pick(p, rf_emit_concat(p, delta, scan, 1, 1));
+}
+
 static uint32_t width_of(const rf_gpu_trial_case *c) {
+    if (c->kind == RF_GPU_TRIAL_STATES)
+        return 2 * c->n_kv_heads * c->head_dim + c->n_heads * c->value_dim + 2 * c->n_heads + 5;
     if (c->kind == RF_GPU_TRIAL_ROWS) return N_WIDE;
     if (c->kind != RF_GPU_TRIAL_HEADS) return cols_of(c);
     return c->n_heads * (c->head_dim > c->value_dim ? c->head_dim : c->value_dim) + 23;
@@ -171,8 +193,8 @@ static rf_status build(const rf_model *m, rf_plan *p) {
     const rf_tensor *table = tensor(t, RF_DT_F32, 1, RF_GPU_TRIAL_POSITIONS, width_of(&t->c));
     if (!table) return rf_fail(&p->err, RF_ENOMEM, "self-test: no memory for its tensors");
     rf_val x = rf_emit_embed(p, table, RF_EMBED_POSITION);
-    rf_val (*const builders[])(rf_gpu_trial *, rf_plan *, rf_val) = {build_rows, build_products,
-                                                                     build_experts, build_heads};
+    rf_val (*const builders[])(rf_gpu_trial *, rf_plan *, rf_val) = {
+        build_rows, build_products, build_experts, build_heads, build_states};
     p->result = builders[t->c.kind](t, p, x);
     if (t->failed) return rf_fail(&p->err, RF_ENOMEM, "self-test: no memory for its tensors");
     t->m.n_vocab = p->n_result = p->vals[p->result].cols;

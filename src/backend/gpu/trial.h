@@ -20,6 +20,7 @@ typedef enum rf_gpu_trial_kind {
     RF_GPU_TRIAL_PRODUCTS, /* one weight format: plain, gated, per head, tall */
     RF_GPU_TRIAL_EXPERTS,  /* one weight format: route, experts, mix */
     RF_GPU_TRIAL_HEADS,    /* one pair of cache formats: norms, rotation, KV put, attention */
+    RF_GPU_TRIAL_STATES,   /* heads that keep a matrix of head_dim rows, and a convolution */
 } rf_gpu_trial_kind;
 
 typedef struct rf_gpu_trial_case {
@@ -27,7 +28,7 @@ typedef struct rf_gpu_trial_case {
     rf_dtype type;                                     /* of weights; HEADS: of keys */
     rf_dtype v_type;                                   /* HEADS */
     rf_attn_pattern pattern;                           /* HEADS */
-    uint32_t head_dim, value_dim, n_heads, n_kv_heads; /* HEADS; value_dim 0: latent */
+    uint32_t head_dim, value_dim, n_heads, n_kv_heads; /* HEADS, STATES; value_dim 0: latent */
     bool is_tall;                                      /* PRODUCTS */
     bool is_small;                                     /* PRODUCTS, EXPERTS: few columns */
 } rf_gpu_trial_case;

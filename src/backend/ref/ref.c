@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "backend/backend.h"
+#include "backend/slots.h"
 #include "base/fmath.h"
 
 struct rf_backend {
@@ -29,7 +30,7 @@ struct rf_exec {
     float *row, *bias; /* one decoded row each, [widest weight] */
     double *w, *in;    /* that row, and a matrix product's input, [max_tokens][widest weight] */
     double *score;     /* [n_kv_blocks * RF_KV_BLOCK] */
-    float *state;      /* [n_states][state_floats] */
+    rf_slots states;
     size_t bytes;
     const rf_batch *batch;      /* during a run */
     uint32_t n_rows, n_outputs; /* of the last run */
@@ -69,7 +70,7 @@ static void ref_exec_free(rf_exec *x) {
     rf_free(x->w);
     rf_free(x->in);
     rf_free(x->score);
-    rf_free(x->state);
+    rf_free(x->states.at);
     rf_free(x);
 }
 
@@ -108,7 +109,7 @@ static bool allocate(rf_exec *x) {
            (x->w = take(x, widest, 1, sizeof(double))) &&
            (x->in = take(x, widest, x->limits.max_tokens, sizeof(double))) &&
            (x->score = take(x, n_slots, 1, sizeof(double))) &&
-           (x->state = take(x, p->state_floats, x->limits.n_states, sizeof(float))) &&
+           (x->states.at = take(x, p->state_floats, x->limits.n_states, sizeof(float))) &&
            allocate_kv(x);
 }
 
@@ -126,6 +127,7 @@ static rf_status ref_compile(rf_exec **out, rf_backend *b, const rf_plan *p, con
     x->backend = b;
     x->plan = p;
     x->limits = *l;
+    x->states = (rf_slots){.n = l->n_states, .n_floats = p->state_floats};
     x->bytes = sizeof *x;
     b->n_execs++;
     if (!allocate(x)) {
@@ -444,7 +446,7 @@ static void run_attend(rf_exec *x, const rf_step *step) {
 /* A slot, as a step finds its part of it for the first row of sequence s. */
 static float *state_of(rf_exec *x, const rf_step *step, uint32_t s) {
     const rf_batch *b = x->batch;
-    float *state = x->state + b->state[s] * x->plan->state_floats + step->state_at;
+    float *state = rf_slot(&x->states, b->state[s]) + step->state_at;
     if (b->pos[b->seq_start[s]] == 0)
         memset(state, 0, rf_plan_state_of(x->plan, step) * sizeof *state);
     return state;
@@ -817,16 +819,16 @@ static rf_status ref_kv_write(rf_exec *x, uint32_t block, const void *src) {
     return RF_OK;
 }
 
-static float *slot_at(const rf_exec *x, uint32_t slot) {
-    return slot < x->limits.n_states ? x->state + slot * x->plan->state_floats : NULL;
+static rf_status ref_state_copy(rf_exec *x, uint32_t from_slot, uint32_t to_slot) {
+    return rf_slot_copy(&x->states, from_slot, to_slot);
 }
 
-static rf_status ref_state_copy(rf_exec *x, uint32_t from_slot, uint32_t to_slot) {
-    const float *from = slot_at(x, from_slot);
-    float *to = slot_at(x, to_slot);
-    if (!from || !to) return RF_EARG;
-    memmove(to, from, x->plan->state_floats * sizeof *to);
-    return RF_OK;
+static rf_status ref_state_read(rf_exec *x, uint32_t slot, float *out) {
+    return rf_slot_read(&x->states, slot, out);
+}
+
+static rf_status ref_state_write(rf_exec *x, uint32_t slot, const float *src) {
+    return rf_slot_write(&x->states, slot, src);
 }
 
 static rf_status ref_peek(rf_exec *x, rf_val v, float *out, size_t n) {
@@ -853,5 +855,7 @@ const rf_backend_ops rf_ref_ops = {
     .kv_read = ref_kv_read,
     .kv_write = ref_kv_write,
     .state_copy = ref_state_copy,
+    .state_read = ref_state_read,
+    .state_write = ref_state_write,
     .peek = ref_peek,
 };
