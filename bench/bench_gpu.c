@@ -1,10 +1,11 @@
 /* bench_gpu.c - how fast the GPU's kernels are, one at a time, at the shapes of an 8B Llama.
  *
- *   bench_gpu [products|rest|layers] [TYPE]
+ *   bench_gpu [products|rest|decode|layers] [TYPE]
  *
  * Each line is one kernel launched many times in one graph over buffers that no cache holds: the
  * median time of a launch over several replays, and what that makes of memory (weights and
- * activations read once) and of arithmetic (two operations per weight and row).  layers: a decoding
+ * activations read once) and of arithmetic (two operations per weight and row).  decode: what one row
+ * needs.  layers: a decoding
  * step's layers in one graph for 1 to 64 answers, as the backend queues them, then without one of
  * their kernels each.  Contents are noise; that results are right is test_gpu_kernels' business (ROCMFORGE_TEST_GPU=1). */
 #include <stdio.h>
@@ -17,7 +18,7 @@
 #include "backend/gpu/pack.h"
 #include "base/os.h"
 
-enum { MAX_T = 2048, MAX_COLS = 14336, MAX_ROWS = 128256, REPLAYS = 5 };
+enum { MAX_T = 2048, MAX_COLS = 14336, MAX_ROWS = 128256, REPLAYS = 9 };
 
 static rf_gpu_queue queue;
 static uint8_t *pool; /* weights of noise */
@@ -97,7 +98,8 @@ typedef struct product_run {
     const product *p;
     rf_dtype type;
     uint32_t T;
-    size_t bytes; /* of the weights */
+    size_t bytes;   /* of the weights */
+    bool in_floats; /* activations that are not in integers yet */
 } product_run;
 
 static rf_gpu_layout layout_of(const product *p, rf_dtype type, uint32_t part) {
@@ -112,18 +114,19 @@ static rf_gpu_layout layout_of(const product *p, rf_dtype type, uint32_t part) {
 static void launch_product(const void *what) {
     const product_run *r = what;
     rf_gpu_matmul_args a = {
-        .n_parts = r->p->n_parts, .n_rows = r->T, .x = x, .is_glu = r->p->glu, .act = RF_ACT_SILU};
+        .n_parts = r->p->n_parts, .n_rows = r->T, .is_glu = r->p->glu, .act = RF_ACT_SILU};
     for (uint32_t i = 0; i < r->p->n_parts; i++) {
         rf_gpu_layout l = layout_of(r->p, r->type, i);
         a.part[i] = (rf_gpu_product){
             .w = rf_gpu_weight_at(&l, next_bytes(l.bytes)), .dst = dst, .dst_stride = l.rows};
         a.xq = l.form == RF_GPU_INT_256 ? q256 : q32;
+        if (r->in_floats || l.form <= RF_GPU_BF16) a.x = x;
     }
     rf_gpu_op_matmul(&queue, &a);
 }
 
 static void bench_product(const product *p, rf_dtype type, uint32_t T) {
-    product_run r = {p, type, T, 0};
+    product_run r = {p, type, T, 0, false};
     double n_weights = 0;
     for (uint32_t i = 0; i < p->n_parts; i++) {
         r.bytes += layout_of(p, type, i).bytes;
@@ -301,6 +304,19 @@ static void bench_rest(void) {
     bench_attend(2048, 2048, true);
 }
 
+static void bench_decode(void) {
+    static const rf_dtype types[] = {RF_DT_Q4_K, RF_DT_Q6_K, RF_DT_Q8_0, RF_DT_BF16};
+    static const uint32_t lengths[] = {32, 128, 256, 1024, 4096, 32768};
+    static const uint32_t one = 1;
+    for (size_t t = 0; t < RF_COUNT(types); t++)
+        for (size_t p = 0; p < RF_COUNT(products); p++)
+            bench_product(&products[p], types[t], 1);
+    printf("norm+quant 4096  %9.2f us\n", time_launches(launch_norm, &one, 64));
+    printf("quant 14336      %9.2f us\n", time_launches(launch_quant, &one, 64));
+    for (size_t i = 0; i < RF_COUNT(lengths); i++)
+        bench_attend(1, lengths[i], true);
+}
+
 /* Layers ------------------------------------------------------------------------------------------*/
 
 enum { N_LAYERS = 32 };
@@ -318,19 +334,16 @@ static void launch_part(const step *s, const char *name, void (*launch)(const vo
 }
 
 static void launch_layer(const step *s) {
-    const bool is_float = rf_dtype_get(s->type)->view == RF_INT_NONE;
     product_run r[4];
     for (uint32_t i = 0; i < 4; i++)
-        r[i] = (product_run){&products[i], s->type, s->T, 0};
+        r[i] = (product_run){&products[i], s->type, s->T, 0, i % 2 == 1};
     launch_part(s, "norm", launch_norm, &s->T);
     launch_part(s, "qkv", launch_product, &r[0]);
     launch_part(s, "heads", launch_heads, &s->kv);
     launch_part(s, "attend", launch_attend, &s->kv);
-    if (!is_float) launch_part(s, "quant", launch_quant, &s->T);
     launch_part(s, "o", launch_product, &r[1]);
     launch_part(s, "norm", launch_norm, &s->T);
     launch_part(s, "gate+up", launch_product, &r[2]);
-    if (!is_float) launch_part(s, "quant", launch_quant, &s->T);
     launch_part(s, "down", launch_product, &r[3]);
 }
 
@@ -340,9 +353,9 @@ static void launch_step(const void *what) {
 }
 
 static void bench_layers_of(rf_dtype type, uint32_t T) {
-    static const char *const names[] = {"norm", "qkv",     "heads", "attend",
-                                        "o",    "gate+up", "quant", "down"};
+    static const char *const names[] = {"norm", "qkv", "heads", "attend", "o", "gate+up", "down"};
     step s = {type, T, attend_open(T, 256, T == 1), ""};
+    (void)time_launches(launch_step, &s, 1); /* until clocks have risen */
     double all = time_launches(launch_step, &s, 1) / N_LAYERS;
     printf("%-5s T %2u a layer %9.2f us; less without", rf_dtype_get(type)->name, T, all);
     for (size_t k = 0; k < RF_COUNT(names); k++) {
@@ -383,6 +396,7 @@ int main(int argc, char **argv) {
                           take(MAX_T * MAX_COLS / 4)};
     if (!*only || !strcmp(only, "products")) bench_products(type);
     if (!*only || !strcmp(only, "rest")) bench_rest();
+    if (!strcmp(only, "decode")) bench_decode();
     if (!*only || !strcmp(only, "layers")) bench_layers(type);
     rf_gpu_close(&queue);
     return 0;

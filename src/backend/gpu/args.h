@@ -116,8 +116,8 @@ typedef struct rf_gpu_matmul_args {
     rf_gpu_product part[RF_GPU_MAX_PRODUCTS];
     uint32_t n_parts;
     uint32_t n_rows; /* T */
-    const float *x;  /* forms F32, F16, BF16 */
-    rf_gpu_quant xq; /* forms INT_32, INT_256: x in that view */
+    const float *x;  /* forms F32, F16, BF16; others: NULL, or rows that are not in xq yet */
+    rf_gpu_quant xq; /* forms INT_32, INT_256: x in that view, or room for it */
     uint32_t mode;   /* rf_gpu_mm_mode */
     uint32_t is_glu, act;
     const float *route;  /* EXPERTS: [T][2 * n_used] weights, then numbers of the experts */

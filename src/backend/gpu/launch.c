@@ -36,10 +36,6 @@ static const uint32_t blocks[RF_GPU_KERNEL_COUNT] = {
 static uint32_t div_up(uint32_t a, uint32_t b) { return a / b + (a % b != 0); }
 static uint32_t min_u32(uint32_t a, uint32_t b) { return a < b ? a : b; }
 
-static bool can_run(const rf_gpu_queue *q, rf_gpu_kernel k) {
-    return q->function[k] && !q->left_out[k];
-}
-
 static void put_shared(rf_gpu_queue *q, rf_gpu_kernel k, rf_gpu_grid grid, uint32_t shared_bytes,
                        const void *args, size_t bytes) {
     if (grid.x == 0 || grid.y == 0 || grid.z == 0) return;
@@ -396,7 +392,8 @@ static shape shape_of(const rf_gpu_queue *q, const rf_gpu_matmul_args *a, uint32
     const rf_gpu_weight *w = &a->part[0].w;
     bool is_half = w->form == RF_GPU_F16 || w->form == RF_GPU_BF16;
     if (is_half && n_rows == 1 && w->cols % 8 == 0 && !q->left_out[RF_GPU_float_one])
-        return (shape){RF_GPU_float_one, FLOAT_ROWS, 1, 0, false};
+        return (shape){RF_GPU_float_one, RF_F1_ROWS, 1, is_nvidia(q) ? rf_f1_shared_bytes() : 0,
+                       false};
     if (w->form <= RF_GPU_BF16) return (shape){RF_GPU_mm_float, FLOAT_ROWS, FLOAT_NT, 0, false};
     shape s;
     if (batch_shape(q, a, n_rows, y, &s) || wide_shape(q, a, n_rows, y, &s)) return s;
@@ -413,17 +410,33 @@ static shape shape_of(const rf_gpu_queue *q, const rf_gpu_matmul_args *a, uint32
                    0, false};
 }
 
+/* Rows into integers, for kernels that do not make them themselves. */
+static void quantise_rows(rf_gpu_queue *q, rf_gpu_matmul_args *a) {
+    const rf_gpu_weight *w = &a->part[0].w;
+    rf_gpu_quant_args rows = {.x = a->x, .n_rows = a->n_rows, .cols = w->cols};
+    if (a->mode == RF_GPU_MM_HEADS) rows.cols *= w->planes;
+    if (a->mode == RF_GPU_MM_EXPERTS && a->x_per_used) rows.cols *= a->n_used;
+    if (w->form == RF_GPU_INT_32)
+        rows.q32 = a->xq;
+    else
+        rows.q256 = a->xq;
+    rf_gpu_op_quant(q, &rows);
+    a->x = NULL;
+}
+
 /* One launch; n_rows: how many activation rows a matrix may meet, and as a rule meets; y: matrices
  * or items. */
-static void launch_product(rf_gpu_queue *q, const rf_gpu_matmul_args *a, uint32_t n_rows,
-                           uint32_t usual, uint32_t y) {
+static void launch_product(rf_gpu_queue *q, rf_gpu_matmul_args *a, uint32_t n_rows, uint32_t usual,
+                           uint32_t y) {
     shape s = sound_shape(q, a, shape_of(q, a, usual, y));
+    bool is_int = a->part[0].w.form >= RF_GPU_INT_32;
+    if (is_int && a->x && s.kernel != int_kernels_of(&a->part[0].w)->one) quantise_rows(q, a);
     rf_gpu_grid grid = {tiles_of(a, s.rows), y, div_up(n_rows, s.cols)};
     if (s.stretches_first) grid = (rf_gpu_grid){grid.z, y, grid.x};
     put_shared(q, s.kernel, grid, is_amd(q) ? 0 : s.shared_bytes, a, sizeof *a);
 }
 
-static void launch_group(rf_gpu_queue *q, const rf_gpu_matmul_args *a) {
+static void launch_group(rf_gpu_queue *q, rf_gpu_matmul_args *a) {
     uint32_t planes = a->part[0].w.planes, n_items = a->n_rows * a->n_used;
     if (a->mode == RF_GPU_MM_PLAIN)
         launch_product(q, a, a->n_rows, a->n_rows, 1);

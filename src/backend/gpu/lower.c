@@ -2,8 +2,8 @@
  *
  * Fused are: products of one input with each other, a gate with its up product and the GLU behind
  * them, a residual sum into the product or mix before it, head norms, ropes and the KV put into one
- * task before attention, and quantising into the norm before it; rows in integers are made once for
- * all their readers.  A step is fused only when nothing else reads what then no longer exists, so
+ * task before attention, and quantising into the norm before it or its only reader; rows in integers
+ * are made once for all their readers.  A step is fused only when nothing else reads what then no longer exists, so
  * any plan is right.  With keep_values every value of the plan is made. */
 #include <string.h>
 
@@ -252,9 +252,11 @@ static void set_mode(lowering *l, rf_gpu_task *t, const rf_step *s) {
 static rf_status lower_product(lowering *l, uint32_t i) {
     const rf_step *s = &l->p->steps[i];
     rf_int_view view = view_of(l, s);
-    rf_gpu_item rows = rows_in(l, s->a, view);
+    bool alone = view != RF_INT_NONE && used_once(l, s->a) && !l->made_by[s->a];
+    rf_gpu_item rows = alone ? rf_gpu_quant_item(l->p, s->a, view) : rows_in(l, s->a, view);
     rf_gpu_task *t = new_task(l, RF_GPU_TASK_MATMUL, s->dst);
     set_mode(l, t, s);
+    if (alone) bind(t, &t->args.matmul.x, s->a);
     bind(t, view == RF_INT_NONE ? (const void *)&t->args.matmul.x : &t->args.matmul.xq, rows);
     uint32_t pair[2], glu;
     RF_TRY(glu_of(l, i, pair, &glu));

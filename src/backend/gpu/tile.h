@@ -172,3 +172,18 @@ RF_TILE_FN uint32_t rf_batch_slots(rf_batch_shape s, uint32_t slot_bytes, uint32
     const uint32_t n = bytes > before ? (bytes - before) / slot_bytes : 0;
     return n < RF_BATCH_MAX_SLOTS ? n : RF_BATCH_MAX_SLOTS;
 }
+
+/* The products of 16-bit floats with one activation row (mm_float_one.hip) on NVIDIA: stretches of so
+ * many columns of a block's rows in shared memory, all but one of them on their way: weights, then
+ * activations in f32, then the sixteen lanes of each row. */
+enum {
+    RF_F1_ROWS = 16,
+    RF_F1_PAD = 32, /* bytes behind a row of weights: four of them meet all banks */
+    RF_F1_NVIDIA_COLUMNS = 512,
+    RF_F1_NVIDIA_STAGES = 5,
+};
+RF_TILE_FN uint32_t rf_f1_shared_bytes(void) {
+    const uint32_t columns = RF_F1_NVIDIA_COLUMNS;
+    return RF_F1_NVIDIA_STAGES * (RF_F1_ROWS * (2 * columns + RF_F1_PAD) + 4 * columns) +
+           RF_F1_ROWS * 17 * 4;
+}

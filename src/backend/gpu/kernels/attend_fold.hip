@@ -5,7 +5,11 @@
  * its segment by itself. */
 #include "backend/gpu/kernels/span.h"
 
-enum { FOLD_MANY = RF_BLOCK_attend_fold, FOLD_COLUMNS = (int)RF_MAX_HEAD_DIM / (int)FOLD_MANY };
+enum {
+    FOLD_MANY = RF_BLOCK_attend_fold,
+    FOLD_COLUMNS = (int)RF_MAX_HEAD_DIM / (int)FOLD_MANY,
+    FOLD_AHEAD = 32, /* values of a thread on their way together */
+};
 
 typedef struct fold_shared {
     float m[FOLD_MANY], l[FOLD_MANY];
@@ -36,6 +40,7 @@ RF_DEVICE float fold_factors(fold_shared *sh, const float *ml, uint32_t first, u
 
 /* n_acc: columns of a thread. */
 RF_DEVICE void fold_columns(fold_shared *sh, const rf_gpu_attend_args *a, uint32_t n_acc) {
+    const uint32_t n_ahead = FOLD_AHEAD / n_acc;
     const uint32_t row = rf_bid_x(), head = rf_bid_y(), dim = a->value_dim, tid = rf_tid();
     const uint64_t item = (uint64_t)row * a->n_heads + head;
     const rf_span span = rf_span_of(a, row);
@@ -53,16 +58,23 @@ RF_DEVICE void fold_columns(fold_shared *sh, const rf_gpu_attend_args *a, uint32
     for (uint32_t first = begin; first < end; first += FOLD_MANY) {
         const uint32_t n = rf_min_u32(end - first, FOLD_MANY);
         m = fold_factors(sh, ml, first, n, m);
-        RF_UNROLL_8
-        for (uint32_t s = 0; s < n; s++) {
-            const rf_fold f = sh->fold[s];
-            const int is_seen = sh->l[s] != 0.0f;
-            l = is_seen ? rf_folded(&f, l, sh->l[s]) : l;
+        for (uint32_t s0 = 0; s0 < n; s0 += n_ahead) {
+            float v[FOLD_AHEAD];
             RF_UNROLL
-            for (uint32_t i = 0; i < n_acc; i++) {
-                const uint32_t d = rf_min_u32(tid + FOLD_MANY * i, dim - 1);
-                const float v = part[(uint64_t)(first + s) * dim + d];
-                acc[i] = is_seen ? rf_folded(&f, acc[i], v) : acc[i];
+            for (uint32_t k = 0; k < n_ahead * n_acc; k++) {
+                const uint32_t s = rf_min_u32(s0 + k / n_acc, n - 1);
+                const uint32_t d = rf_min_u32(tid + FOLD_MANY * (k % n_acc), dim - 1);
+                v[k] = part[(uint64_t)(first + s) * dim + d];
+            }
+            RF_UNROLL
+            for (uint32_t k = 0; k < n_ahead; k++) {
+                const uint32_t s = rf_min_u32(s0 + k, n - 1);
+                const rf_fold f = sh->fold[s];
+                const int is_seen = s0 + k < n && sh->l[s] != 0.0f;
+                l = is_seen ? rf_folded(&f, l, sh->l[s]) : l;
+                RF_UNROLL
+                for (uint32_t i = 0; i < n_acc; i++)
+                    acc[i] = is_seen ? rf_folded(&f, acc[i], v[k * n_acc + i]) : acc[i];
             }
         }
     }

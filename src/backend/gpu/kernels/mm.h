@@ -95,14 +95,14 @@ RF_DEVICE mm_raw load_chunk(const rf_gpu_weight *w, int lo_bits, int hi_bits, ui
     mm_raw r = {{0}, {0}};
     if (lo_bits == 8) {
         const rf_u4 *p = (const rf_u4 *)w->lo + chunk * 64 + row;
-        const rf_u4 first = p[0], second = p[32];
+        const rf_u4 first = rf_stream_16(p), second = rf_stream_16(p + 32);
         RF_UNROLL
         for (int i = 0; i < 4; i++) {
             r.lo[i] = first.v[i];
             r.lo[4 + i] = second.v[i];
         }
     } else if (lo_bits == 4) {
-        const rf_u4 v = ((const rf_u4 *)w->lo)[chunk * 32 + row];
+        const rf_u4 v = rf_stream_16((const rf_u4 *)w->lo + chunk * 32 + row);
         RF_UNROLL
         for (int i = 0; i < 4; i++)
             r.lo[i] = v.v[i];
@@ -112,7 +112,7 @@ RF_DEVICE mm_raw load_chunk(const rf_gpu_weight *w, int lo_bits, int hi_bits, ui
         r.lo[1] = v.v[1];
     }
     if (hi_bits == 2) {
-        const rf_u2 v = ((const rf_u2 *)w->hi)[chunk * 32 + row];
+        const rf_u2 v = rf_stream_8((const rf_u2 *)w->hi + chunk * 32 + row);
         r.hi[0] = v.v[0];
         r.hi[1] = v.v[1];
     } else if (hi_bits == 1) {

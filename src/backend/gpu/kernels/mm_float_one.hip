@@ -4,12 +4,17 @@
  * Weights and activations pass through shared memory in stretches of columns, all but one of them on their
  * way, the first weights before the kernel in front has ended. */
 #include "backend/gpu/kernels/mm.h"
+#include "backend/gpu/tile.h"
+
+#if defined(RF_NVIDIA)
+enum { F1_STEP = RF_F1_NVIDIA_COLUMNS, F1_STAGES = RF_F1_NVIDIA_STAGES };
+#else
+enum { F1_STEP = 256, F1_STAGES = 4 };
+#endif
 
 enum {
-    F1_ROWS = RF_BLOCK_float_one / 8,
-    F1_STEP = 256,                /* columns of a stretch */
-    F1_STRIDE = 2 * F1_STEP + 32, /* bytes of a row there: four rows meet all banks */
-    F1_STAGES = 4,
+    F1_ROWS = RF_F1_ROWS,
+    F1_STRIDE = 2 * F1_STEP + RF_F1_PAD,           /* bytes of a row there */
     F1_AT_ONCE = RF_BLOCK_float_one * 8 / F1_STEP, /* rows that all threads copy a piece of */
 };
 
@@ -125,8 +130,12 @@ RF_DEVICE void f1_run(f1_shared *sh, const rf_gpu_matmul_args *a, uint32_t form)
     if (rf_tid() < F1_ROWS && r < m.rows) put_output(a, &share, dst_row, r, gate, v);
 }
 
-RF_KERNEL_EARLY(float_one, rf_gpu_matmul_args, 5) {
+RF_KERNEL_EARLY(float_one, rf_gpu_matmul_args, 2) {
+#if defined(RF_NVIDIA)
+    f1_shared &sh = *(f1_shared *)(void *)rf_dynamic_shared;
+#else
     RF_SHARED f1_shared sh;
+#endif
     if (a.part[0].w.form == RF_GPU_F16)
         f1_run(&sh, &a, RF_GPU_F16);
     else

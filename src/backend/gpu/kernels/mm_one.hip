@@ -2,7 +2,8 @@
  *
  * A block has one tile of 32 weight rows, or with a GLU half a tile of either matrix, and 8 or 16 parts
  * of 32 threads, one per row; a part takes a stretch of the columns in each round.  All loads of a round are on their way before the first is
- * used, those of the first round before the kernel in front has ended.  A part leaves the exact
+ * used, those of the first round before the kernel in front has ended.  Activations come in integers,
+ * or in floats that each part makes integers of for itself.  A part leaves the exact
  * integers of its groups and their scales in shared memory, where one thread per row adds them in
  * order while the next round's loads are on their way. */
 #include "backend/gpu/kernels/mm.h"
@@ -100,6 +101,51 @@ RF_DEVICE void one_stage(one_rows *to, const rf_gpu_quant *x, uint64_t row, uint
     if (tid < n) rf_copy_4(to->d + tid, x->d + at + tid);
 }
 
+/* Activations that are not in integers yet: a thread's columns of its part's groups. */
+typedef struct one_floats {
+    rf_f4 v[2]; /* the second only of groups of 256 */
+} one_floats;
+
+RF_DEVICE void one_read(one_floats *f, const float *row, uint32_t cols, int view, uint32_t first) {
+    const uint32_t n = view == 256 ? 8 : 4, k = first * (uint32_t)view + rf_tid() % 32 * n;
+    const rf_f4 *from = (const rf_f4 *)(const void *)(row + rf_min_u32(k, cols - n));
+    f->v[0] = from[0];
+    if (view == 256) f->v[1] = from[1];
+}
+
+/* A part's own groups into integers, as canon.h does it. */
+RF_DEVICE void one_quantise(one_rows *to, const one_floats *f, int view, uint32_t part) {
+    const uint32_t lane = rf_tid() % 32, n = view == 256 ? 8 : 4, n_lanes = (uint32_t)view / n;
+    uint32_t most = 0, words[2] = {0, 0};
+    RF_UNROLL
+    for (uint32_t i = 0; i < n; i++) {
+        const uint32_t bits = rf_bits_of(f->v[i / 4].v[i % 4]) & 0x7fffffffu;
+        most = bits > most ? bits : most;
+    }
+    RF_UNROLL
+    for (uint32_t mask = 1; mask < n_lanes; mask *= 2) {
+        const uint32_t other = rf_lane_xor(most, mask);
+        most = other > most ? other : most;
+    }
+    const float amax = rf_float_of(most), id = amax > 0 ? 127.0f / amax : 0;
+    uint32_t sum = 0;
+    RF_UNROLL
+    for (uint32_t i = 0; i < n; i++) {
+        const uint32_t v = (uint32_t)rf_quantised(f->v[i / 4].v[i % 4], id);
+        sum += v;
+        words[i / 4] |= (v & 255u) << 8 * (i % 4);
+    }
+    const uint32_t n_sum = view == 256 ? 2 : 8, groups = part * (32 / n_lanes);
+    RF_UNROLL
+    for (uint32_t mask = 1; mask < n_sum; mask *= 2)
+        sum += rf_lane_xor(sum, mask);
+    uint32_t *q = (uint32_t *)to->q + (part * 32 + lane) * (n / 4);
+    q[0] = words[0];
+    if (view == 256) q[1] = words[1];
+    if (lane % n_sum == 0) ((uint32_t *)to->sum)[(part * 32 + lane) / n_sum] = sum;
+    if (lane % n_lanes == 0) to->d[groups + lane / n_lanes] = amax / 127.0f;
+}
+
 RF_DEVICE void one_dot(const mm_raw *raw, int lo_bits, int hi_bits, const rf_u4 *q, int32_t *first,
                        int32_t *second) {
     const rf_u4 x0 = q[0], x1 = q[1];
@@ -161,8 +207,9 @@ RF_DEVICE float one_fold(const one_term *terms, uint32_t n, float acc) {
     return acc;
 }
 
+/* takes_floats: the activations may come in floats. */
 RF_DEVICE void one_run(const rf_gpu_matmul_args *a, int view, int lo_bits, int hi_bits,
-                       uint32_t n_parts, one_rows *x, one_term *terms) {
+                       uint32_t n_parts, int takes_floats, one_rows *x, one_term *terms) {
     const uint32_t n_own = ONE_GROUPS(view), n_round = n_parts * n_own;
     if (a->mode == RF_GPU_MM_EXPERTS) rf_await_before(); /* the route */
     const uint32_t n_rows = a->is_glu ? RF_GPU_TILE_ROWS / 2 : RF_GPU_TILE_ROWS;
@@ -180,11 +227,18 @@ RF_DEVICE void one_run(const rf_gpu_matmul_args *a, int view, int lo_bits, int h
     one_load(&loads, &at, view, lo_bits, hi_bits, at.part * n_own);
     rf_await_before();
     const uint32_t dst_row = dst_row_of(a, &s, 0), x_row = x_row_of(a, dst_row);
-    one_stage(x, &a->xq, x_row, at.n_groups, view, n_round, 0);
+    const int in_floats = takes_floats && a->x;
+    const float *row = a->x + (uint64_t)x_row * s.p.w.cols;
+    one_floats floats = {{{{0}}}};
+    if (in_floats)
+        one_read(&floats, row, s.p.w.cols, view, at.part * n_own);
+    else
+        one_stage(x, &a->xq, x_row, at.n_groups, view, n_round, 0);
     uint32_t buffer = 0;
     float acc = 0.0f;
     for (uint32_t first = 0; first < at.n_groups; first += n_round) {
         one_term *mine = terms + (at.part * n_own * at.n_terms * 32 + lane);
+        if (in_floats) one_quantise(x + buffer, &floats, view, at.part);
         rf_copy_wait();
         rf_sync();
         if (view == 32)
@@ -195,7 +249,10 @@ RF_DEVICE void one_run(const rf_gpu_matmul_args *a, int view, int lo_bits, int h
         if (next < at.n_groups) {
             one_load(&loads, &at, view, lo_bits, hi_bits, next + at.part * n_own);
             buffer ^= 1;
-            one_stage(x + buffer, &a->xq, x_row, at.n_groups, view, n_round, next);
+            if (in_floats)
+                one_read(&floats, row, s.p.w.cols, view, next + at.part * n_own);
+            else
+                one_stage(x + buffer, &a->xq, x_row, at.n_groups, view, n_round, next);
         }
         rf_sync();
         if (at.part == 0) acc = one_fold(terms + lane, n * at.n_terms, acc);
@@ -212,21 +269,21 @@ RF_DEVICE void one_run(const rf_gpu_matmul_args *a, int view, int lo_bits, int h
 }
 
 /* n_blocks: as many as have registers for all loads. */
-#define ONE_KERNEL(name, view, lo_bits, hi_bits, n_blocks)           \
-    RF_KERNEL_EARLY(name, rf_gpu_matmul_args, n_blocks) {            \
-        enum { PARTS = RF_BLOCK_##name / 32 };                       \
-        RF_SHARED one_rows x[2];                                     \
-        RF_SHARED one_term terms[2 * PARTS * ONE_GROUPS(view) * 32]; \
-        one_run(&a, view, lo_bits, hi_bits, PARTS, x, terms);        \
+#define ONE_KERNEL(name, view, lo_bits, hi_bits, n_blocks, takes_floats)    \
+    RF_KERNEL_EARLY(name, rf_gpu_matmul_args, n_blocks) {                   \
+        enum { PARTS = RF_BLOCK_##name / 32 };                              \
+        RF_SHARED one_rows x[2];                                            \
+        RF_SHARED one_term terms[2 * PARTS * ONE_GROUPS(view) * 32];        \
+        one_run(&a, view, lo_bits, hi_bits, PARTS, takes_floats, x, terms); \
     }
-#define ONE_KERNELS(view, lo_bits, hi_bits, n_small, n_large)                        \
-    ONE_KERNEL(vec_##view##_##lo_bits##hi_bits##_1, view, lo_bits, hi_bits, n_small) \
-    ONE_KERNEL(one_##view##_##lo_bits##hi_bits, view, lo_bits, hi_bits, n_large)
+#define ONE_KERNELS(view, lo_bits, hi_bits, n_small, n_large)                           \
+    ONE_KERNEL(vec_##view##_##lo_bits##hi_bits##_1, view, lo_bits, hi_bits, n_small, 0) \
+    ONE_KERNEL(one_##view##_##lo_bits##hi_bits, view, lo_bits, hi_bits, n_large, 1)
 ONE_KERNELS(32, 4, 0, 4, 2)
 ONE_KERNELS(32, 4, 1, 4, 2)
 ONE_KERNELS(32, 8, 0, 4, 1)
-ONE_KERNELS(256, 2, 0, 3, 2)
-ONE_KERNELS(256, 2, 1, 3, 2)
+ONE_KERNELS(256, 2, 0, 3, 1)
+ONE_KERNELS(256, 2, 1, 3, 1)
 ONE_KERNELS(256, 4, 0, 3, 1)
 ONE_KERNELS(256, 4, 1, 2, 1)
 ONE_KERNELS(256, 4, 2, 2, 1)

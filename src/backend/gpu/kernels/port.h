@@ -242,6 +242,26 @@ RF_DEVICE float rf_quad_xor(float f, uint32_t mask) {
 #endif
 }
 
+/* The word that thread tid ^ mask of the same 32 has; all threads of a block call. */
+RF_DEVICE uint32_t rf_lane_xor(uint32_t v, uint32_t mask) {
+#if defined(RF_NVIDIA)
+    return (uint32_t)__nvvm_shfl_sync_bfly_i32(-1, (int)v, (int)mask, 0x1f);
+#elif defined(RF_AMD)
+    const int i = (int)v; /* which lane: its number and 31, or 0, xor the mask */
+    if (mask == 1) return (uint32_t)__builtin_amdgcn_ds_swizzle(i, 1 << 10 | 31);
+    if (mask == 2) return (uint32_t)__builtin_amdgcn_ds_swizzle(i, 2 << 10 | 31);
+    if (mask == 4) return (uint32_t)__builtin_amdgcn_ds_swizzle(i, 4 << 10 | 31);
+    if (mask == 8) return (uint32_t)__builtin_amdgcn_ds_swizzle(i, 8 << 10 | 31);
+    return (uint32_t)__builtin_amdgcn_ds_swizzle(i, 16 << 10 | 31);
+#else
+    rf_host_word[rf_host_now.tid] = v;
+    rf_host_sync();
+    const uint32_t other = rf_host_word[rf_host_now.tid ^ mask];
+    rf_host_sync();
+    return other;
+#endif
+}
+
 /* Bytes from global to shared memory, there after rf_copy_wait and rf_sync. */
 #if defined(RF_NVIDIA)
 RF_DEVICE void rf_copy_16(void *to, const void *from) {
@@ -277,6 +297,30 @@ RF_DEVICE void rf_copy_wait_but(uint32_t n) { (void)n; }
 extern _Thread_local uint8_t rf_dynamic_shared[];
 #endif
 #endif
+
+/* What no kernel writes and a block reads once: past the first-level cache, neighbours into the second. */
+RF_DEVICE rf_u4 rf_stream_16(const rf_u4 *p) {
+#if defined(RF_NVIDIA) && __CUDA_ARCH__ >= 900
+    rf_u4 r;
+    asm("ld.global.nc.L1::no_allocate.L2::256B.v4.u32 {%0, %1, %2, %3}, [%4];"
+        : "=r"(r.v[0]), "=r"(r.v[1]), "=r"(r.v[2]), "=r"(r.v[3])
+        : "l"(p));
+    return r;
+#else
+    return *p;
+#endif
+}
+RF_DEVICE rf_u2 rf_stream_8(const rf_u2 *p) {
+#if defined(RF_NVIDIA) && __CUDA_ARCH__ >= 900
+    rf_u2 r;
+    asm("ld.global.nc.L1::no_allocate.L2::256B.v2.u32 {%0, %1}, [%2];"
+        : "=r"(r.v[0]), "=r"(r.v[1])
+        : "l"(p));
+    return r;
+#else
+    return *p;
+#endif
+}
 
 /* Fetches the 64 bytes that lie there nearer, for a later load. */
 RF_DEVICE void rf_expect(const void *p) {
