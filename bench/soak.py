@@ -34,7 +34,7 @@ import sys
 import time
 
 SERVER_FLAGS = ["--ctx", "512", "--kv-tokens", "1024", "--parallel", "8", "--queue", "16", "--max-body", "65536",
-                "--request-seconds", "2", "--idle-seconds", "20", "--ping-seconds", "1", "--drain-seconds", "20",
+                "--request-seconds", "2", "--ping-seconds", "1", "--drain-seconds", "20",
                 "--log", "error"]
 PROMPTS = ["Once upon a time", "The fox", "A long time ago there was a king", "Two and two", "In the deep sea"]
 
@@ -399,7 +399,8 @@ class Soak:
             raise Wrong(f"two answers to {q}: {self.known[json.dumps(q)]!r} and {text!r}")
 
     def start_server(self):
-        command = [self.args.program, "serve", "--addr", "127.0.0.1:0", *SERVER_FLAGS]
+        command = [self.args.program, "serve", "--addr", "127.0.0.1:0", *SERVER_FLAGS,
+                   "--idle-seconds", str(max(20, int(self.args.patience / 6)))]
         if self.args.model:
             command += ["-m", self.args.model]
         self.server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
