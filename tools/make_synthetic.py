@@ -15,11 +15,15 @@ import numpy as np
 # name: arch, layers, embd, heads, kv heads, head_dim, ff, vocab, rope base, biases, tied
 SHAPES = {
     "qwen2-0.5b": ("qwen2", 24, 896, 14, 2, 64, 4864, 151936, 1e6, True, True),
+    "qwen2-1.5b": ("qwen2", 28, 1536, 12, 2, 128, 8960, 151936, 1e6, True, True),
     "llama-8b": ("llama", 32, 4096, 32, 8, 128, 14336, 128256, 5e5, False, False),
     "llama-1b": ("llama", 16, 2048, 32, 8, 64, 8192, 128256, 5e5, False, True),
     "qwen3-0.6b": ("qwen3", 28, 1024, 16, 8, 128, 3072, 151936, 1e6, False, True),
+    "qwen3-30b-a3b": ("qwen3moe", 48, 2048, 32, 4, 128, 768, 151936, 1e6, False, False),
     "tiny": ("llama", 2, 256, 4, 2, 64, 512, 512, 1e4, False, True),
 }
+
+EXPERTS, EXPERTS_USED = 128, 8  # of qwen3moe
 
 # Where a block's f16 scales lie (byte offsets); all other bytes may be anything.
 SCALES = {
@@ -43,6 +47,9 @@ def random_blocks(rng, qtype, rows, cols, scale):
 
 def weight(rng, qtype, rows, cols):
     """One matrix in the wanted format, random."""
+    if qtype == gguf.GGMLQuantizationType.BF16:
+        values = rng.standard_normal((rows, cols), dtype=np.float32) * np.float32(0.02)
+        return (values.view(np.uint32) >> 16).astype(np.uint16).view(np.uint8)
     if qtype in (gguf.GGMLQuantizationType.F16, gguf.GGMLQuantizationType.F32):
         dtype = np.float16 if qtype == gguf.GGMLQuantizationType.F16 else np.float32
         return (rng.standard_normal((rows, cols), dtype=np.float32) * 0.02).astype(dtype)
@@ -105,12 +112,18 @@ def main():
     writer.add_rope_dimension_count(head_dim)
     writer.add_rope_freq_base(base)
     writer.add_layer_norm_rms_eps(1e-6)
+    is_moe = arch == "qwen3moe"
+    if is_moe:
+        writer.add_expert_count(EXPERTS)
+        writer.add_expert_used_count(EXPERTS_USED)
+        writer.add_expert_feed_forward_length(ff)
     add_vocabulary(writer, vocab)
 
-    def put(name, rows, cols, more_bits=False):
+    def put(name, rows, cols, more_bits=False, planes=1):
         mixed = args.type.upper() == "Q4_K_M" and more_bits
         kind = fallback(gguf.GGMLQuantizationType.Q6_K if mixed else qtype, cols)
-        writer.add_tensor(name, weight(rng, kind, rows, cols), raw_dtype=kind)
+        data = weight(rng, kind, planes * rows, cols)
+        writer.add_tensor(name, data.reshape(planes, rows, -1) if planes > 1 else data, raw_dtype=kind)
 
     def vector(name, n, value):
         writer.add_tensor(name, np.full(n, value, np.float32))
@@ -124,10 +137,15 @@ def main():
                                  ("attn_v", kv_heads * head_dim, embd), ("attn_output", embd, heads * head_dim),
                                  ("ffn_gate", ff, embd), ("ffn_up", ff, embd), ("ffn_down", embd, ff)):
             outer = il < layers // 8 or il >= 7 * layers // 8 or (il - layers // 8) % 3 == 2
-            put(f"{p}{name}.weight", rows, cols, outer and name in ("attn_v", "ffn_down"))
+            stacked = is_moe and name.startswith("ffn")
+            put(f"{p}{name}{'_exps' if stacked else ''}.weight", rows, cols,
+                outer and name in ("attn_v", "ffn_down"), EXPERTS if stacked else 1)
             if biases and name in ("attn_q", "attn_k", "attn_v"):
                 vector(f"{p}{name}.bias", rows, 0.01)
-        if arch == "qwen3":
+        if is_moe:
+            router = rng.standard_normal((EXPERTS, embd), dtype=np.float32) * np.float32(0.02)
+            writer.add_tensor(p + "ffn_gate_inp.weight", router)
+        if arch.startswith("qwen3"):
             vector(p + "attn_q_norm.weight", head_dim, 1)
             vector(p + "attn_k_norm.weight", head_dim, 1)
     vector("output_norm.weight", embd, 1)
