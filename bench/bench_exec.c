@@ -79,7 +79,8 @@ static void open_all(bench *s, const char *path, int threads) {
                    .max_seqs = 1,
                    .max_outputs = 1,
                    .n_kv_blocks = n_blocks,
-                   .kv_type = RF_DT_F16};
+                   .k_type = RF_DT_F16,
+                   .v_type = RF_DT_F16};
     if (rf_model_open(&s->m, path, &e) != RF_OK) die(&e);
     if (rf_plan_build(&s->p, s->m, NULL, &e) != RF_OK) die(&e);
     if (rf_cpu_ops.open(&s->b, &o, &e) != RF_OK) die(&e);

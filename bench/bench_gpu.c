@@ -379,12 +379,11 @@ static void bench_layers(const char *only) {
 int main(int argc, char **argv) {
     const char *only = argc > 1 ? argv[1] : "", *type = argc > 2 ? argv[2] : "";
     const rf_gpu_driver *driver;
-    const char *target;
     rf_error e = {RF_OK, ""};
     stop_on(rf_gpu_driver_get(&driver, &e), &e);
     stop_on(rf_gpu_open(&queue, driver, 0, &e), &e);
-    stop_on(rf_gpu_code_load(&queue, &target, &e), &e);
-    printf("%s, %s, kernels for %s, driver %d\n", queue.info.name, queue.info.arch, target,
+    stop_on(rf_gpu_code_load(&queue, &e), &e);
+    printf("%s, %s, kernels for %s, driver %d\n", queue.info.name, queue.info.arch, queue.target,
            driver->version);
     pool_bytes = (size_t)5 << 30;
     pool = take(pool_bytes);
