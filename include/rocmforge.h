@@ -63,7 +63,7 @@ typedef struct rf_engine_opts {
     bool vocab_only;       /* tokenizer only: no weights, no requests */
     bool keep_activations; /* for rf_engine_activations: slower, more memory per row */
     uint32_t device;       /* which GPU, counted from 0 */
-    uint64_t swap_bytes;   /* host memory for KV and states of preempted requests; 0: computed anew */
+    uint64_t swap_bytes;   /* host memory for preempted requests; 0: they are computed anew */
     /* Guesses of the next tokens, checked in one step: tokens stay the same and come faster where guesses
      * are good.  Made where they pay, from the request's own text ("ngram"; "off", also NULL) and by a
      * small model with the same vocabulary (a GGUF file, or NULL). */

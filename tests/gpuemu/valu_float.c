@@ -176,10 +176,11 @@ static void pk_add_f(rf_emu_lanes *x) {
     for (uint32_t l = RF_EMU_ROW; l < RF_EMU_ROW + x->n; l++)
         x->d[l] = rf_emu_u32(FA + FB);
 }
-static void pk_mov(rf_emu_lanes *x) { /* the chosen word of each source */
+/* The word of each source that op_sel chooses; op_sel_hi has no say. */
+static void pk_mov(rf_emu_lanes *x) {
     for (uint32_t l = 0; l < x->n; l++) {
         x->d[l] = x->s[0][l];
-        x->d[RF_EMU_ROW + l] = x->s[1][RF_EMU_ROW + l];
+        x->d[RF_EMU_ROW + l] = x->s[1][l];
     }
 }
 

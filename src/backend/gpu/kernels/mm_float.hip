@@ -2,7 +2,11 @@
  * sixteen weight rows and up to four activation rows. */
 #include "backend/gpu/kernels/mm.h"
 
-enum { FLOAT_ROWS = RF_BLOCK_mm_float / 16, FLOAT_NT = 4 };
+enum {
+    FLOAT_ROWS = RF_BLOCK_mm_float / 16,
+    FLOAT_NT = 4,
+    FLOAT_AHEAD = 8, /* elements of a lane that are loaded before the first is used */
+};
 
 RF_DEVICE float float_at(const void *p, uint64_t i, uint32_t form) {
     if (form == RF_GPU_F32) return ((const float *)p)[i];
@@ -13,7 +17,22 @@ RF_DEVICE float float_at(const void *p, uint64_t i, uint32_t form) {
 /* This thread's lane of FLOAT_NT outputs; at: the weight row's first element. */
 RF_DEVICE void float_lanes(const rf_gpu_weight *w, uint32_t form, uint64_t at,
                            const float *const x[FLOAT_NT], float s[FLOAT_NT]) {
-    for (uint32_t k = rf_tid() % 16; k < w->cols; k += 16) {
+    uint32_t k = rf_tid() % 16;
+    for (; k + 16 * (FLOAT_AHEAD - 1) < w->cols; k += 16 * FLOAT_AHEAD) {
+        float wk[FLOAT_AHEAD], xk[FLOAT_AHEAD][FLOAT_NT];
+        RF_UNROLL
+        for (uint32_t j = 0; j < FLOAT_AHEAD; j++) {
+            wk[j] = float_at(w->lo, at + k + 16 * j, form);
+            RF_UNROLL
+            for (int i = 0; i < FLOAT_NT; i++)
+                xk[j][i] = x[i][k + 16 * j];
+        }
+        RF_UNROLL
+        for (int i = 0; i < FLOAT_NT * FLOAT_AHEAD; i++)
+            s[i % FLOAT_NT] =
+                rf_fma(wk[i / FLOAT_NT], xk[i / FLOAT_NT][i % FLOAT_NT], s[i % FLOAT_NT]);
+    }
+    for (; k < w->cols; k += 16) {
         const float wk = float_at(w->lo, at + k, form);
         RF_UNROLL
         for (int i = 0; i < FLOAT_NT; i++)

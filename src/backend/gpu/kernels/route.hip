@@ -5,20 +5,24 @@
 typedef struct route_shared {
     float p[RF_MAX_EXPERTS], choice[RF_MAX_EXPERTS], claim[RF_MAX_EXPERTS];
     uint32_t taken[RF_MAX_EXPERTS], is_open[RF_MAX_EXPERTS];
-    float best[RF_BLOCK_route];
-    uint32_t best_at[RF_BLOCK_route];
     float weight[RF_MAX_EXPERTS_USED];
 } route_shared;
 
 /* In place: exp(x[i] - most) / sum of them. */
 RF_DEVICE void softmax(float *x, uint32_t n) {
     float most = x[0], sum = 0.0f;
-    for (uint32_t i = 1; i < n; i++)
+    for (uint32_t i = rf_tid(); i < n; i += RF_BLOCK_route)
         most = x[i] > most ? x[i] : most;
+    RF_UNROLL
+    for (uint32_t mask = 1; mask < RF_BLOCK_route; mask *= 2) {
+        const float other = rf_float_of(rf_lane_xor(rf_bits_of(most), mask));
+        most = other > most ? other : most;
+    }
     rf_sync();
     for (uint32_t i = rf_tid(); i < n; i += RF_BLOCK_route)
         x[i] = rf_exp32(x[i] - most);
     rf_sync();
+    RF_UNROLL_8
     for (uint32_t i = 0; i < n; i++)
         sum += x[i];
     rf_sync();
@@ -28,25 +32,22 @@ RF_DEVICE void softmax(float *x, uint32_t n) {
 }
 
 /* The index of the highest x[i] not yet taken, the lowest such index. */
-RF_DEVICE uint32_t best_of(route_shared *s, const float *x, const uint32_t *taken, uint32_t n) {
-    const uint32_t tid = rf_tid();
+RF_DEVICE uint32_t best_of(const float *x, const uint32_t *taken, uint32_t n) {
     uint32_t best = n;
-    for (uint32_t i = tid; i < n; i += RF_BLOCK_route)
-        if (!taken[i] && (best == n || x[i] > x[best])) best = i;
-    s->best_at[tid] = best;
-    s->best[tid] = best < n ? x[best] : 0.0f;
-    rf_sync();
-    best = n;
     float value = 0.0f;
-    for (uint32_t t = 0; t < RF_BLOCK_route; t++) {
-        const uint32_t at = s->best_at[t];
-        const float v = s->best[t];
-        if (at < n && (best == n || v > value || (v == value && at < best))) {
-            best = at;
-            value = v;
-        }
+    for (uint32_t i = rf_tid(); i < n; i += RF_BLOCK_route) {
+        if (taken[i] || (best != n && !(x[i] > value))) continue;
+        best = i;
+        value = x[i];
     }
-    rf_sync();
+    RF_UNROLL
+    for (uint32_t mask = 1; mask < RF_BLOCK_route; mask *= 2) {
+        const uint32_t at = rf_lane_xor(best, mask);
+        const float v = rf_float_of(rf_lane_xor(rf_bits_of(value), mask));
+        if (at == n || (best != n && !(v > value || (v == value && at < best)))) continue;
+        best = at;
+        value = v;
+    }
     return best;
 }
 
@@ -69,7 +70,8 @@ RF_DEVICE void close_groups(route_shared *s, const rf_gpu_route_args *a) {
     }
     rf_sync();
     for (uint32_t i = 0; i < a->n_groups_used; i++) {
-        const uint32_t best = best_of(s, s->claim, s->is_open, a->n_groups);
+        const uint32_t best = best_of(s->claim, s->is_open, a->n_groups);
+        rf_sync();
         if (tid == 0) s->is_open[best] = 1;
         rf_sync();
     }
@@ -94,7 +96,8 @@ RF_KERNEL(route, rf_gpu_route_args) {
     rf_sync();
     if (a.n_groups > 1) close_groups(&s, &a);
     for (uint32_t i = 0; i < a.n_used; i++) {
-        const uint32_t best = rf_min_u32(best_of(&s, s.choice, s.taken, n), n - 1);
+        const uint32_t best = rf_min_u32(best_of(s.choice, s.taken, n), n - 1);
+        rf_sync();
         if (tid == 0) {
             s.taken[best] = 1;
             s.weight[i] = s.p[best];
