@@ -279,7 +279,7 @@ static rf_status add_header(rf_otlp *x, rf_str name, rf_str value) {
     return s;
 }
 
-/* Names alone are told of in errors: values are secrets. */
+/* Errors tell the place alone: values are secrets. */
 static rf_status add_headers(rf_otlp *x, const char *list, rf_error *e) {
     for (const char *p = list, *end; *p; p = *end ? end + 1 : end) {
         end = p + strcspn(p, ",");
@@ -292,11 +292,10 @@ static rf_status add_headers(rf_otlp *x, const char *list, rf_error *e) {
         rf_status s = add_header(x, name, value);
         if (s == RF_ENOMEM) return rf_fail(e, s, "no memory for the headers of --otlp-headers");
         if (s != RF_OK)
-            return rf_fail(
-                e, s,
-                "--otlp-headers: '%.*s' at byte %zu is not a header: it takes name=value "
-                "with a percent-encoded value, and commas between several",
-                (int)(name.len < 40 ? name.len : 40), name.p, (size_t)(one.p - list));
+            return rf_fail(e, s,
+                           "--otlp-headers: what begins at byte %zu is not a header: it takes "
+                           "name=value with a percent-encoded value, and commas between several",
+                           (size_t)(one.p - list));
     }
     return RF_OK;
 }
