@@ -162,18 +162,35 @@ static row_pieces pieces_of(const rf_gpu_layout *l, uint8_t *block, size_t chunk
     return p;
 }
 
+/* n bits of each element, from bit `from` on, into n words: the place of each as place_of has it.
+ * w: bytes are elements. */
+static void put_bits(uint8_t *to, const uint32_t w[CHUNK / 4], uint32_t from, uint32_t n) {
+    const uint32_t mask = 0x01010101u * ((1u << n) - 1), n_together = 8 / n;
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t out = 0;
+        for (uint32_t m = 0; m < n_together; m++)
+            out |= (w[n == 4 ? i + 4 * m : n_together * i + m] >> from & mask) << n * m;
+        memcpy(to + sizeof out * i, &out, sizeof out);
+    }
+}
+
 static void put_chunk(const rf_gpu_layout *l, row_pieces to, const int8_t *q) {
     if (l->lo_bits == 8) {
         memcpy(to.lo[0], q, 16);
         memcpy(to.lo[1], q + 16, 16);
         return;
     }
-    for (uint32_t k = 0; k < CHUNK; k++) {
-        uint32_t u = (uint32_t)(q[k] + l->off);
-        bit_place lo = place_of(l->lo_bits, k), hi = place_of(l->hi_bits, k);
-        to.lo[0][lo.byte] |= (uint8_t)((u & ((1u << l->lo_bits) - 1)) << lo.shift);
-        if (l->hi_bits) to.hi[hi.byte] |= (uint8_t)(u >> l->lo_bits << hi.shift);
-    }
+    uint8_t u[CHUNK];
+    uint32_t w[CHUNK / 4];
+    for (uint32_t k = 0; k < CHUNK; k++)
+        u[k] = (uint8_t)(q[k] + l->off);
+    memcpy(w, u, sizeof w);
+    if (l->lo_bits == 4)
+        put_bits(to.lo[0], w, 0, 4);
+    else
+        put_bits(to.lo[0], w, 0, 2);
+    if (l->hi_bits == 1) put_bits(to.hi, w, l->lo_bits, 1);
+    if (l->hi_bits == 2) put_bits(to.hi, w, l->lo_bits, 2);
 }
 
 static void get_chunk(const rf_gpu_layout *l, row_pieces from, int8_t *q) {
