@@ -8,6 +8,18 @@
 #include "gpuemu/host/host.h"
 #include "lib/run.h"
 
+/* The host device runs kernels as fibres, which ThreadSanitizer does not know. */
+#if defined(__SANITIZE_THREAD__)
+#define NO_FIBRES 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define NO_FIBRES 1
+#endif
+#endif
+#if !defined(NO_FIBRES)
+#define NO_FIBRES 0
+#endif
+
 enum { N_VOCAB = 128, N_REQUESTS = 8 };
 
 static const char *const models[] = {"qwen3next", "nemotron_h"};
@@ -208,9 +220,9 @@ static void saved_states_go_on(void **state) {
         {"cpu", "gpu"}, {"gpu", "split"}, {"split", "cpu"}, {"ref", "ref"}};
     char path[4096];
     snprintf(path, sizeof path, "%s", rf_test_tmp("recurrent.state"));
-    rf_gpu_driver_set(rf_host_gpu());
     for (size_t k = 0; k < RF_COUNT(models) * RF_COUNT(ways); k++) {
         const char *name = models[k / RF_COUNT(ways)], *const *way = ways[k % RF_COUNT(ways)];
+        if (NO_FIBRES && strcmp(way[0], "ref") != 0) continue;
         int32_t text[74], restored[74];
         uint64_t noise = 21;
         size_t n, n_saved, n_tokens;
@@ -275,7 +287,7 @@ static void gpus_answer_alike(void **state) {
     (void)state;
     static record alone[4], crowd[4];
     int32_t prompt[4][40];
-    rf_gpu_driver_set(rf_host_gpu());
+    if (NO_FIBRES) skip();
     for (size_t k = 0; k < 2 * RF_COUNT(models); k++) {
         uint64_t noise = 31;
         rf_engine_opts o = {.backend = "gpu",
@@ -356,5 +368,6 @@ int main(void) {
         cmocka_unit_test(what_cannot_be_is_refused),
         cmocka_unit_test(states_are_counted),
     };
+    rf_gpu_driver_set(rf_host_gpu());
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
