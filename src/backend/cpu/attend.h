@@ -77,19 +77,15 @@ enum {
 
 /* One query head within a group. */
 typedef struct rf_attend_head {
-    float *p;   /* [32] scores in, probabilities out (0 where hidden) */
-    float *m;   /* running maximum of the segment */
-    float *l;   /* running sum */
-    float *acc; /* [value_dim] running weighted values */
-    uint32_t value_dim;
+    float *p; /* [32] scores in, probabilities out (0 where hidden) */
+    float *m; /* their maximum */
+    float *l; /* their sum */
 } rf_attend_head;
 
 typedef struct rf_attend_parts {
     /* n values of any type but F32, from the start of a block, to f32; src needs no alignment */
     void (*widen)(float *dst, const uint8_t *src, uint32_t n, rf_dtype type);
-    /* dst[j] = q . k[j] in canonical lanes; k: [8][stride], n columns of each row used */
-    void (*dot8)(float dst[8], const float *q, const float *k, size_t stride, uint32_t n);
-    /* scale, softcap, mask ([32] or NULL), running maximum with its rescaling, exponentials, sum */
+    /* scale, softcap, mask ([32] or NULL), maximum, exponentials, sum */
     void (*soften)(const rf_attend_head *h, uint32_t bits, float scale, float softcap,
                    const float *mask);
     /* acc[h][d] = fma(p[h][j], v[j][d], acc[h][d]) for the visible j ascending; acc:
@@ -106,6 +102,8 @@ typedef struct rf_attend_group {
     float total_m[RF_ATTEND_GROUP], total_l[RF_ATTEND_GROUP];
     float m[RF_ATTEND_GROUP], l[RF_ATTEND_GROUP]; /* of the segment */
     float acc[RF_ATTEND_GROUP][RF_MAX_HEAD_DIM];
+    float block_m[RF_ATTEND_GROUP], block_l[RF_ATTEND_GROUP]; /* of one block */
+    float block_acc[RF_ATTEND_GROUP][RF_MAX_HEAD_DIM];
     float p[RF_ATTEND_GROUP][RF_KV_BLOCK];
     union {
         float k[8][RF_MAX_HEAD_DIM];
@@ -126,7 +124,7 @@ static inline uint32_t rf_attend_segment_end(uint32_t b, uint32_t end) {
     return end - stop > RF_KV_SEGMENT ? stop + RF_KV_SEGMENT : end;
 }
 
-/* A segment's maximum, sum and weighted values onto the total. */
+/* The maximum, sum and weighted values of a block or segment onto those of a segment or the total. */
 RF_ATTEND_INLINE void rf_attend_fold(float *total_m, float *total_l, float *total, float m, float l,
                                      const float *acc, uint32_t n, const rf_attend_parts *parts) {
     if (*total_m == -INFINITY) { /* the first one */
@@ -140,6 +138,16 @@ RF_ATTEND_INLINE void rf_attend_fold(float *total_m, float *total_l, float *tota
     *total_m = top;
     *total_l = fmaf(l, c_acc, *total_l * c_total);
     parts->fold(total, acc, c_total, c_acc, n);
+}
+
+/* dst[j] = q . k[j], one product after the other; k: [8][stride], n columns of each row used */
+RF_ATTEND_INLINE void rf_attend_dot8(float dst[8], const float *q, const float *k, size_t stride,
+                                     uint32_t n) {
+    float s[8] = {0};
+    for (uint32_t d = 0; d < n; d++)
+        for (uint32_t j = 0; j < 8; j++)
+            s[j] = fmaf(q[d], k[j * stride + d], s[j]);
+    memcpy(dst, s, sizeof s);
 }
 
 RF_ATTEND_INLINE void rf_attend_scores(const rf_attend *a, rf_attend_group *g, const uint8_t *k,
@@ -162,7 +170,7 @@ RF_ATTEND_INLINE void rf_attend_scores(const rf_attend *a, rf_attend_group *g, c
         }
         for (uint32_t h = 0; h < g->n; h++) {
             const float *q = a->q + (size_t)(g->first + h) * a->head_dim;
-            parts->dot8(g->p[h] + j, q, rows, stride, a->head_dim);
+            rf_attend_dot8(g->p[h] + j, q, rows, stride, a->head_dim);
         }
     }
 }
@@ -185,7 +193,7 @@ RF_ATTEND_INLINE void rf_attend_values(const rf_attend *a, rf_attend_group *g, c
             rows = g->wide.v[0];
             stride = RF_ATTEND_WIDE;
         }
-        parts->accumulate(g->acc[0] + d, g->p[0], g->n, bits, rows, stride, n);
+        parts->accumulate(g->block_acc[0] + d, g->p[0], g->n, bits, rows, stride, n);
     }
 }
 
@@ -194,23 +202,25 @@ RF_ATTEND_INLINE void rf_attend_segment(const rf_attend *a, rf_attend_group *g,
                                         const rf_attend_span *span, uint32_t b, uint32_t end,
                                         const rf_attend_parts *parts) {
     bool is_seen = false;
+    for (uint32_t h = 0; h < g->n; h++)
+        g->m[h] = -INFINITY;
     for (; b < end; b++) {
         uint32_t bits = rf_attend_bits(a, span, b);
         if (!bits) continue;
-        for (uint32_t h = 0; h < g->n && !is_seen; h++) {
-            g->m[h] = -INFINITY;
-            g->l[h] = 0.0f;
-            memset(g->acc[h], 0, a->value_dim * sizeof g->acc[h][0]);
-        }
         is_seen = true;
         float mask[RF_KV_BLOCK];
         if (a->mask) rf_attend_mask(a, b, bits, mask);
         rf_attend_scores(a, g, a->k + a->table[b] * a->k_block, bits, parts);
         for (uint32_t h = 0; h < g->n; h++) {
-            rf_attend_head head = {g->p[h], &g->m[h], &g->l[h], g->acc[h], a->value_dim};
+            rf_attend_head head = {g->p[h], &g->block_m[h], &g->block_l[h]};
             parts->soften(&head, bits, a->scale, a->softcap, a->mask ? mask : NULL);
+            memset(g->block_acc[h], 0, a->value_dim * sizeof g->block_acc[h][0]);
         }
         rf_attend_values(a, g, a->v + a->table[b] * a->v_block, bits, parts);
+        for (uint32_t h = 0; h < g->n; h++) {
+            rf_attend_fold(&g->m[h], &g->l[h], g->acc[h], g->block_m[h], g->block_l[h],
+                           g->block_acc[h], a->value_dim, parts);
+        }
     }
     for (uint32_t h = 0; h < g->n && is_seen; h++) {
         rf_attend_fold(&g->total_m[h], &g->total_l[h],

@@ -60,45 +60,6 @@ static void f32_to_f16_avx2(uint16_t *dst, const float *x, size_t n) {
         dst[i] = rf_f32_to_f16(x[i]);
 }
 
-static void dot8_avx2(float dst[8], const float *q, const float *k, size_t stride, uint32_t n) {
-    __m256 sum[8];
-    for (uint32_t j = 0; j < 8; j += 4, k += 4 * stride) {
-        __m256 lo[4], hi[4];
-        uint32_t i = 0;
-        for (uint32_t r = 0; r < 4; r++)
-            lo[r] = hi[r] = _mm256_setzero_ps();
-        for (; i + 16 <= n; i += 16) {
-            __m256 q0 = _mm256_loadu_ps(q + i), q1 = _mm256_loadu_ps(q + i + 8);
-            for (uint32_t r = 0; r < 4; r++) {
-                lo[r] = _mm256_fmadd_ps(q0, _mm256_loadu_ps(k + r * stride + i), lo[r]);
-                hi[r] = _mm256_fmadd_ps(q1, _mm256_loadu_ps(k + r * stride + i + 8), hi[r]);
-            }
-        }
-        if (i < n) {
-            __m256i m0 = lanes_below(n - i), m1 = lanes_below(n - i > 8 ? n - i - 8 : 0);
-            __m256 q0 = _mm256_maskload_ps(q + i, m0), q1 = _mm256_maskload_ps(q + i + 8, m1);
-            for (uint32_t r = 0; r < 4; r++) {
-                const float *p = k + r * stride + i;
-                lo[r] = _mm256_fmadd_ps(q0, _mm256_maskload_ps(p, m0), lo[r]);
-                hi[r] = _mm256_fmadd_ps(q1, _mm256_maskload_ps(p + 8, m1), hi[r]);
-            }
-        }
-        for (uint32_t r = 0; r < 4; r++)
-            sum[j + r] = _mm256_add_ps(lo[r], hi[r]);
-    }
-    _mm256_storeu_ps(dst, rf_tree8x8(sum));
-}
-
-static void scale_by(float *x, uint32_t n, float c) {
-    __m256 cc = _mm256_set1_ps(c);
-    uint32_t i = 0;
-    for (; i + 8 <= n; i += 8) {
-        _mm256_storeu_ps(x + i, _mm256_mul_ps(_mm256_loadu_ps(x + i), cc));
-    }
-    for (; i < n; i++)
-        x[i] *= c;
-}
-
 static __m256 seen_lanes(uint32_t bits8) {
     const __m256i bit = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
     __m256i b = _mm256_and_si256(_mm256_set1_epi32((int)bits8), bit);
@@ -133,21 +94,14 @@ static void soften_avx2(const rf_attend_head *h, uint32_t bits, float scale, flo
         best = _mm256_max_ps(best, _mm256_blendv_ps(none, s[i], seen[i]));
     }
     float top = max8(best);
-    if (top > *h->m) {
-        if (*h->m > -INFINITY) {
-            float c = rf_expf(*h->m - top);
-            *h->l *= c;
-            scale_by(h->acc, h->value_dim, c);
-        }
-        *h->m = top;
-    }
-    __m256 m = _mm256_set1_ps(*h->m);
+    *h->m = top;
+    __m256 m = _mm256_set1_ps(top);
     for (uint32_t i = 0; i < 4; i++) {
         s[i] = _mm256_and_ps(rf_expf8(_mm256_sub_ps(s[i], m)), seen[i]);
         _mm256_storeu_ps(h->p + 8 * i, s[i]);
     }
     __m256 lo = _mm256_add_ps(s[0], s[2]), hi = _mm256_add_ps(s[1], s[3]);
-    *h->l += rf_tree8(_mm256_add_ps(lo, hi));
+    *h->l = rf_tree8(_mm256_add_ps(lo, hi));
 }
 
 static void accumulate_head(float *acc, const float *p, uint32_t bits, const float *v,
@@ -187,8 +141,7 @@ static void accumulate_avx2(float *acc, const float *p, uint32_t n_heads, uint32
 }
 
 static void attend_avx2(const rf_attend *a) {
-    static const rf_attend_parts parts = {widen, dot8_avx2, soften_avx2, accumulate_avx2,
-                                          fold_lanes};
+    static const rf_attend_parts parts = {widen, soften_avx2, accumulate_avx2, fold_lanes};
     rf_attend_walk(a, &parts);
 }
 

@@ -52,38 +52,6 @@ static void f32_to_f16_avx512(uint16_t *dst, const float *x, size_t n) {
     }
 }
 
-static void dot8_avx512(float dst[8], const float *q, const float *k, size_t stride, uint32_t n) {
-    __m512 s[8];
-    __m256 folded[8];
-    for (uint32_t r = 0; r < 8; r++)
-        s[r] = _mm512_setzero_ps();
-    uint32_t i = 0;
-    for (; i + 16 <= n; i += 16) {
-        __m512 x = _mm512_loadu_ps(q + i);
-        for (uint32_t r = 0; r < 8; r++) {
-            s[r] = _mm512_fmadd_ps(x, _mm512_loadu_ps(k + r * stride + i), s[r]);
-        }
-    }
-    if (i < n) {
-        __mmask16 m = lanes_below(n - i);
-        __m512 x = _mm512_maskz_loadu_ps(m, q + i);
-        for (uint32_t r = 0; r < 8; r++) {
-            s[r] = _mm512_fmadd_ps(x, _mm512_maskz_loadu_ps(m, k + r * stride + i), s[r]);
-        }
-    }
-    for (uint32_t r = 0; r < 8; r++)
-        folded[r] = fold16(s[r]);
-    _mm256_storeu_ps(dst, rf_tree8x8(folded));
-}
-
-static void scale_by(float *x, uint32_t n, float c) {
-    for (uint32_t i = 0; i < n; i += 16) {
-        __mmask16 m = lanes_below(n - i);
-        __m512 v = _mm512_mul_ps(_mm512_maskz_loadu_ps(m, x + i), _mm512_set1_ps(c));
-        _mm512_mask_storeu_ps(x + i, m, v);
-    }
-}
-
 static void soften_avx512(const rf_attend_head *h, uint32_t bits, float scale, float softcap,
                           const float *mask) {
     const __m512 none = _mm512_set1_ps(-INFINITY), factor = _mm512_set1_ps(scale);
@@ -96,20 +64,13 @@ static void soften_avx512(const rf_attend_head *h, uint32_t bits, float scale, f
         best = _mm512_max_ps(best, _mm512_mask_blend_ps(seen[i], none, s[i]));
     }
     float top = _mm512_reduce_max_ps(best);
-    if (top > *h->m) {
-        if (*h->m > -INFINITY) {
-            float c = rf_expf(*h->m - top);
-            *h->l *= c;
-            scale_by(h->acc, h->value_dim, c);
-        }
-        *h->m = top;
-    }
-    __m512 m = _mm512_set1_ps(*h->m);
+    *h->m = top;
+    __m512 m = _mm512_set1_ps(top);
     for (uint32_t i = 0; i < 2; i++) {
         s[i] = _mm512_maskz_mov_ps(seen[i], lanes_exp(_mm512_sub_ps(s[i], m)));
         _mm512_storeu_ps(h->p + 16 * i, s[i]);
     }
-    *h->l += rf_tree8(fold16(_mm512_add_ps(s[0], s[1])));
+    *h->l = rf_tree8(fold16(_mm512_add_ps(s[0], s[1])));
 }
 
 /* n_heads is constant: up to four heads share the values that are loaded. */
@@ -150,8 +111,7 @@ static void accumulate_avx512(float *acc, const float *p, uint32_t n_heads, uint
 }
 
 static void attend_avx512(const rf_attend *a) {
-    static const rf_attend_parts parts = {widen, dot8_avx512, soften_avx512, accumulate_avx512,
-                                          fold_lanes};
+    static const rf_attend_parts parts = {widen, soften_avx512, accumulate_avx512, fold_lanes};
     rf_attend_walk(a, &parts);
 }
 

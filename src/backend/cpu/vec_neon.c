@@ -69,42 +69,6 @@ static void f32_to_f16_neon(uint16_t *dst, const float *x, size_t n) {
 
 /* ---- attention ---- */
 
-static void dot8_neon(float dst[8], const float *q, const float *k, size_t stride, uint32_t n) {
-    for (uint32_t j = 0; j < 8; j += 2, k += 2 * stride) {
-        f32x4 a[4], b[4];
-        uint32_t i = 0;
-        for (int l = 0; l < 4; l++)
-            a[l] = b[l] = vdupq_n_f32(0);
-        for (; i + 16 <= n; i += 16) {
-            for (uint32_t l = 0; l < 4; l++) {
-                f32x4 ql = vld1q_f32(q + i + 4 * l);
-                a[l] = vfmaq_f32(a[l], ql, vld1q_f32(k + i + 4 * l));
-                b[l] = vfmaq_f32(b[l], ql, vld1q_f32(k + stride + i + 4 * l));
-            }
-        }
-        if (i < n) {
-            f32x4 qe[4], ae[4], be[4];
-            load_end(qe, q + i, n - i);
-            load_end(ae, k + i, n - i);
-            load_end(be, k + stride + i, n - i);
-            for (int l = 0; l < 4; l++) {
-                a[l] = vfmaq_f32(a[l], qe[l], ae[l]);
-                b[l] = vfmaq_f32(b[l], qe[l], be[l]);
-            }
-        }
-        dst[j] = tree16(a);
-        dst[j + 1] = tree16(b);
-    }
-}
-
-static void scale_by(float *x, uint32_t n, float c) {
-    uint32_t i = 0;
-    for (; i + 4 <= n; i += 4)
-        vst1q_f32(x + i, vmulq_n_f32(vld1q_f32(x + i), c));
-    for (; i < n; i++)
-        x[i] *= c;
-}
-
 static inline uint32x4_t lanes_of(uint32_t bits4) {
     static const uint32_t bit[4] = {1, 2, 4, 8};
     return vtstq_u32(vdupq_n_u32(bits4), vld1q_u32(bit));
@@ -136,15 +100,8 @@ static void soften_neon(const rf_attend_head *h, uint32_t bits, float scale, flo
     vst1q_f32(lane, best);
     for (int i = 0; i < 4; i++)
         top = lane[i] > top ? lane[i] : top;
-    if (top > *h->m) {
-        if (*h->m > -INFINITY) {
-            float c = rf_expf(*h->m - top);
-            *h->l *= c;
-            scale_by(h->acc, h->value_dim, c);
-        }
-        *h->m = top;
-    }
-    f32x4 m = vdupq_n_f32(*h->m);
+    *h->m = top;
+    f32x4 m = vdupq_n_f32(top);
     for (uint32_t i = 0; i < 8; i++) {
         uint32x4_t p = vreinterpretq_u32_f32(expf4(vsubq_f32(s[i], m)));
         s[i] = vreinterpretq_f32_u32(vandq_u32(p, seen[i]));
@@ -152,7 +109,7 @@ static void soften_neon(const rf_attend_head *h, uint32_t bits, float scale, flo
     }
     for (int i = 0; i < 4; i++)
         s[i] = vaddq_f32(s[i], s[i + 4]);
-    *h->l += tree16(s);
+    *h->l = tree16(s);
 }
 
 static void accumulate_head(float *acc, const float *p, uint32_t bits, const float *v,
@@ -193,8 +150,7 @@ static void accumulate_neon(float *acc, const float *p, uint32_t n_heads, uint32
 }
 
 static void attend_neon(const rf_attend *a) {
-    static const rf_attend_parts parts = {widen, dot8_neon, soften_neon, accumulate_neon,
-                                          fold_lanes};
+    static const rf_attend_parts parts = {widen, soften_neon, accumulate_neon, fold_lanes};
     rf_attend_walk(a, &parts);
 }
 

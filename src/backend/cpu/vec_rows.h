@@ -210,32 +210,43 @@ LANES_INLINE void normed(float *dst, const float *x, float mean, float r, const 
     }
 }
 
-static void rms_norm_lanes(float *dst, const float *x, const float *w, size_t n, float eps) {
-    lanes s = lanes_set(0.0f);
-    for (size_t k = 0; k < n; k += 16) {
-        lanes v = lanes_load_n(x + k, n - k);
-        s = lanes_fma(v, v, s);
+enum { NORM_STRETCH = 256 }; /* elements whose lanes are added up by themselves */
+
+/* The canonical sum of x (is_square 0) or of (x - mean)^2 over n elements. */
+LANES_INLINE float norm_sum(const float *x, size_t n, int is_square, float mean) {
+    lanes total = lanes_set(0.0f);
+    for (size_t first = 0; first < n; first += NORM_STRETCH) {
+        size_t end = n - first < NORM_STRETCH ? n : first + NORM_STRETCH;
+        lanes s = lanes_set(0.0f);
+        for (size_t k = first; k < end; k += 16) {
+            lanes v = lanes_load_n(x + k, n - k);
+            if (!is_square) {
+                s = lanes_add(s, v);
+                continue;
+            }
+            v = lanes_sub(v, lanes_set(mean));
+            if (n - k < 16) { /* no x, no distance from the mean */
+                float part[16];
+                lanes_store_n(part, v, 16);
+                v = lanes_load_n(part, n - k);
+            }
+            s = lanes_fma(v, v, s);
+        }
+        total = lanes_add(total, s);
     }
-    normed(dst, x, 0.0f, 1.0f / sqrtf(lanes_tree16(s) / (float)n + eps), w, NULL, n);
+    return lanes_tree16(total);
+}
+
+static void rms_norm_lanes(float *dst, const float *x, const float *w, size_t n, float eps) {
+    float ss = norm_sum(x, n, 1, 0.0f);
+    normed(dst, x, 0.0f, 1.0f / sqrtf(ss / (float)n + eps), w, NULL, n);
 }
 
 static void layer_norm_lanes(float *dst, const float *x, const float *w, const float *b, size_t n,
                              float eps) {
-    lanes s = lanes_set(0.0f);
-    for (size_t k = 0; k < n; k += 16)
-        s = lanes_add(s, lanes_load_n(x + k, n - k));
-    float mean = lanes_tree16(s) / (float)n;
-    s = lanes_set(0.0f);
-    for (size_t k = 0; k < n; k += 16) {
-        lanes v = lanes_sub(lanes_load_n(x + k, n - k), lanes_set(mean));
-        if (n - k < 16) { /* no x, no distance from the mean */
-            float part[16];
-            lanes_store_n(part, v, 16);
-            v = lanes_load_n(part, n - k);
-        }
-        s = lanes_fma(v, v, s);
-    }
-    normed(dst, x, mean, 1.0f / sqrtf(lanes_tree16(s) / (float)n + eps), w, b, n);
+    float mean = norm_sum(x, n, 0, 0.0f) / (float)n;
+    float ss = norm_sum(x, n, 1, mean);
+    normed(dst, x, mean, 1.0f / sqrtf(ss / (float)n + eps), w, b, n);
 }
 
 static void set_row_kernels(rf_cpu_kernels *k) {

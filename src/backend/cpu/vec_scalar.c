@@ -44,101 +44,97 @@ static float kv_at(const uint8_t *row, uint32_t i, rf_dtype type) {
     return f;
 }
 
-/* q . k over lanes; a head_dim that is no multiple of 16 is continued with zeros. */
+/* q . k, one product after the other. */
 static float score(const float *q, const uint8_t *k, uint32_t n, rf_dtype type) {
-    lanes s = lanes_set(0.0f);
-    for (uint32_t i = 0; i < n; i += 16) {
-        lanes x = {{0}};
-        for (uint32_t j = 0; j < 16 && i + j < n; j++)
-            x.v[j] = kv_at(k, i + j, type);
-        s = lanes_fma(lanes_load_n(q + i, n - i), x, s);
-    }
-    return lanes_tree16(s);
+    float s = 0.0f;
+    for (uint32_t i = 0; i < n; i++)
+        s = fmaf(q[i], kv_at(k, i, type), s);
+    return s;
 }
 
 static float tree32(const float p[32]) {
     return lanes_tree16(lanes_add(lanes_load_n(p, 16), lanes_load_n(p + 16, 16)));
 }
 
-/* The running softmax of one query head. */
-typedef struct head_state {
+/* Maximum, sum and weighted values of some keys of one query head. */
+typedef struct head_part {
     float m, l;
-} head_state;
+    float acc[RF_MAX_HEAD_DIM];
+} head_part;
 
-static void attend_block(const rf_attend *a, const float *q, float *acc, head_state *st,
-                         uint32_t block, uint32_t bits) {
+/* One block by itself. */
+static void attend_block(const rf_attend *a, const float *q, head_part *part, uint32_t block,
+                         uint32_t bits) {
     const uint8_t *k = a->k + a->table[block] * a->k_block;
     const uint8_t *v = a->v + a->table[block] * a->v_block;
     float s[RF_KV_BLOCK] = {0}, p[RF_KV_BLOCK] = {0};
-    float m_new = st->m;
+    part->m = -INFINITY;
+    memset(part->acc, 0, a->value_dim * sizeof part->acc[0]);
     for (uint32_t left = bits; left; left &= left - 1) {
         uint32_t j = (uint32_t)__builtin_ctz(left);
         s[j] = score(q, k + j * a->k_row, a->head_dim, a->k_type) * a->scale;
         if (a->softcap > 0) s[j] = a->softcap * rf_tanhf(s[j] / a->softcap);
         if (a->mask) s[j] += a->mask[block * RF_KV_BLOCK + j];
-        if (s[j] > m_new) m_new = s[j];
-    }
-    if (m_new > st->m) {
-        float c = st->m == -INFINITY ? 0.0f : rf_expf(st->m - m_new);
-        st->l *= c;
-        for (uint32_t d = 0; d < a->value_dim; d++)
-            acc[d] *= c;
-        st->m = m_new;
+        if (s[j] > part->m) part->m = s[j];
     }
     for (uint32_t left = bits; left; left &= left - 1) {
         uint32_t j = (uint32_t)__builtin_ctz(left);
-        p[j] = rf_expf(s[j] - m_new);
+        p[j] = rf_expf(s[j] - part->m);
         for (uint32_t d = 0; d < a->value_dim; d++)
-            acc[d] = fmaf(p[j], kv_at(v + j * a->v_row, d, a->v_type), acc[d]);
+            part->acc[d] = fmaf(p[j], kv_at(v + j * a->v_row, d, a->v_type), part->acc[d]);
     }
-    st->l += tree32(p);
+    part->l = tree32(p);
 }
 
-/* One segment's blocks [b, end); false when none of its keys is visible. */
-static bool attend_segment(const rf_attend *a, const rf_attend_span *span, const float *q,
-                           float *acc, head_state *st, uint32_t b, uint32_t end) {
-    bool is_seen = false;
-    *st = (head_state){-INFINITY, 0.0f};
-    memset(acc, 0, a->value_dim * sizeof *acc);
-    for (; b < end; b++) {
-        uint32_t bits = rf_attend_bits(a, span, b);
-        if (bits) attend_block(a, q, acc, st, b, bits);
-        is_seen = is_seen || bits;
-    }
-    return is_seen;
-}
-
-static void fold_segment(float *total, head_state *t, const float *acc, const head_state *st,
-                         uint32_t n) {
-    float m = st->m > t->m ? st->m : t->m;
+static void fold(head_part *t, const head_part *part, uint32_t n) {
+    float m = part->m > t->m ? part->m : t->m;
     if (t->m == -INFINITY) { /* the first one */
-        *t = *st;
-        memcpy(total, acc, n * sizeof *total);
+        t->m = part->m;
+        t->l = part->l;
+        memcpy(t->acc, part->acc, n * sizeof t->acc[0]);
         return;
     }
-    float c_total = rf_expf(t->m - m), c_acc = rf_expf(st->m - m);
+    float c_total = rf_expf(t->m - m), c_part = rf_expf(part->m - m);
     t->m = m;
-    t->l = fmaf(st->l, c_acc, t->l * c_total);
-    fold_lanes(total, acc, c_total, c_acc, n);
+    t->l = fmaf(part->l, c_part, t->l * c_total);
+    fold_lanes(t->acc, part->acc, c_total, c_part, n);
+}
+
+static void start(head_part *t, float m, uint32_t n) {
+    t->m = m;
+    t->l = m == -INFINITY ? 0.0f : 1.0f;
+    memset(t->acc, 0, n * sizeof t->acc[0]);
+}
+
+/* One segment's blocks [b, end) onto the total. */
+static void attend_segment(const rf_attend *a, const rf_attend_span *span, const float *q,
+                           head_part *total, uint32_t b, uint32_t end) {
+    head_part segment, part;
+    bool is_seen = false;
+    start(&segment, -INFINITY, a->value_dim);
+    for (; b < end; b++) {
+        uint32_t bits = rf_attend_bits(a, span, b);
+        if (!bits) continue;
+        attend_block(a, q, &part, b, bits);
+        fold(&segment, &part, a->value_dim);
+        is_seen = true;
+    }
+    if (is_seen) fold(total, &segment, a->value_dim);
 }
 
 static void attend_scalar(const rf_attend *a) {
     rf_attend_span span = rf_attend_span_of(a);
     uint32_t end = rf_attend_end_block(&span), next;
-    float acc[RF_MAX_HEAD_DIM];
+    head_part t;
     for (uint32_t h = 0; h < a->n_q; h++) {
-        const float *q = a->q + (size_t)h * a->head_dim;
-        float *total = a->dst + (size_t)h * a->value_dim, sink = rf_attend_sink(a, h);
-        head_state t = {sink, sink == -INFINITY ? 0.0f : 1.0f}, st;
-        memset(total, 0, a->value_dim * sizeof *total);
+        float *dst = a->dst + (size_t)h * a->value_dim;
+        start(&t, rf_attend_sink(a, h), a->value_dim);
         for (uint32_t b = rf_attend_first_block(&span); b < end; b = next) {
             next = rf_attend_segment_end(b, end);
-            if (attend_segment(a, &span, q, acc, &st, b, next))
-                fold_segment(total, &t, acc, &st, a->value_dim);
+            attend_segment(a, &span, a->q + (size_t)h * a->head_dim, &t, b, next);
         }
-        if (t.l == 0.0f) continue; /* no key is visible */
-        for (uint32_t d = 0; d < a->value_dim; d++)
-            total[d] /= t.l;
+        for (uint32_t d = 0; d < a->value_dim; d++) /* with no key visible all is 0 */
+            dst[d] = t.l == 0.0f ? t.acc[d] : t.acc[d] / t.l;
     }
 }
 

@@ -245,7 +245,7 @@ RF_DEVICE float rf_quad_xor(float f, uint32_t mask) {
 /* The word that thread tid ^ mask of the same 32 has; all threads of a block call. */
 RF_DEVICE uint32_t rf_lane_xor(uint32_t v, uint32_t mask) {
 #if defined(RF_NVIDIA)
-    return (uint32_t)__nvvm_shfl_sync_bfly_i32(-1, (int)v, (int)mask, 0x1f);
+    return (uint32_t)rf_shuffle_xor((int)v, mask);
 #elif defined(RF_AMD)
     const int i = (int)v; /* which lane: its number and 31, or 0, xor the mask */
     if (mask == 1) return (uint32_t)__builtin_amdgcn_ds_swizzle(i, 1 << 10 | 31);
