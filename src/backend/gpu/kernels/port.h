@@ -162,6 +162,9 @@ RF_DEVICE uint32_t rf_shared_at(const void *p) {
 #define __builtin_sqrtf(x)      __fsqrt_rn(x)
 #define __builtin_rintf(x)      rintf(x)
 #define __builtin_fmaf(a, b, c) __fmaf_rn(a, b, c)
+#define __builtin_fma(a, b, c)  __fma_rn(a, b, c)
+#define __builtin_rint(x)       rint(x)
+#define __builtin_memcpy        memcpy
 RF_DEVICE uint32_t rf_tid(void) { return threadIdx.x; }
 RF_DEVICE uint32_t rf_bid_x(void) { return blockIdx.x; }
 RF_DEVICE uint32_t rf_bid_y(void) { return blockIdx.y; }
