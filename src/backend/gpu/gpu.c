@@ -210,6 +210,24 @@ static size_t gpu_exec_bytes(const rf_exec *x) {
     return x->device_bytes + x->host_bytes + rf_arena_bytes(x->arena);
 }
 
+/* From here to leave this thread alone has the device's queue. */
+static rf_gpu_queue *enter(const rf_exec *x) {
+    pthread_mutex_lock(&x->backend->lock);
+    rf_gpu_enter(&x->backend->queue);
+    return &x->backend->queue;
+}
+
+static rf_status leave(const rf_exec *x, rf_error *e) {
+    rf_status s = rf_gpu_status(&x->backend->queue, e);
+    pthread_mutex_unlock(&x->backend->lock);
+    return s;
+}
+
+static rf_status leave_when_done(const rf_exec *x) {
+    rf_gpu_wait(&x->backend->queue);
+    return leave(x, NULL);
+}
+
 static rf_status check_positions(const rf_exec *x, const rf_batch *b, rf_error *e) {
     for (uint32_t s = 0; s < b->n_seqs; s++)
         if (b->kv_len[s] > x->n_positions)
@@ -221,33 +239,23 @@ static rf_status check_positions(const rf_exec *x, const rf_batch *b, rf_error *
 }
 
 static rf_status gpu_run(rf_exec *x, const rf_batch *batch, rf_error *e) {
-    rf_gpu_queue *q = &x->backend->queue;
     RF_TRY(rf_batch_check(batch, x->plan, &x->limits, e));
     RF_TRY(check_positions(x, batch, e));
-    pthread_mutex_lock(&x->backend->lock);
-    rf_gpu_enter(q);
+    rf_gpu_queue *q = enter(x);
     if (x->ran && !x->waited) rf_gpu_wait(q); /* the staging block is still on its way */
-    rf_status s = rf_gpu_status(q, e);
-    if (s == RF_OK) {
-        rf_gpu_forward(x, batch);
-        s = rf_gpu_status(q, e);
-    }
-    x->ran = s == RF_OK;
+    if (rf_gpu_status(q, NULL) == RF_OK) rf_gpu_forward(x, batch);
+    x->ran = rf_gpu_status(q, NULL) == RF_OK;
     x->waited = false;
-    pthread_mutex_unlock(&x->backend->lock);
-    return s;
+    return leave(x, e);
 }
 
 static rf_status gpu_wait(rf_exec *x, const float **result) {
-    rf_gpu_queue *q = &x->backend->queue;
     *result = NULL;
     if (!x->ran) return RF_EARG;
-    pthread_mutex_lock(&x->backend->lock);
-    rf_gpu_enter(q);
+    rf_gpu_queue *q = enter(x);
     if (!x->waited) rf_gpu_wait(q);
-    rf_status s = rf_gpu_status(q, NULL);
     x->waited = true;
-    pthread_mutex_unlock(&x->backend->lock);
+    rf_status s = leave(x, NULL);
     if (s == RF_OK) *result = x->result;
     return s;
 }
@@ -258,37 +266,28 @@ static const rf_best *gpu_best(const rf_exec *x, uint32_t output) {
 }
 
 static rf_status gpu_row(rf_exec *x, uint32_t output, const float **row) {
-    rf_gpu_queue *q = &x->backend->queue;
-    rf_status s = RF_OK;
     *row = NULL;
     if (!x->ran || !x->waited || output >= x->shape.n_outputs) return RF_EARG;
     if (x->is_missing[output]) {
-        pthread_mutex_lock(&x->backend->lock);
-        rf_gpu_enter(q);
+        enter(x);
         rf_gpu_fetch_rows(x, output, 1);
-        rf_gpu_wait(q);
-        s = rf_gpu_status(q, NULL);
-        pthread_mutex_unlock(&x->backend->lock);
+        RF_TRY(leave_when_done(x));
     }
-    if (s == RF_OK) *row = x->result + (size_t)output * x->plan->n_result;
-    return s;
+    *row = x->result + (size_t)output * x->plan->n_result;
+    return RF_OK;
 }
 
 static rf_status gpu_kv_copy(rf_exec *x, uint32_t from_block, uint32_t to_block) {
-    rf_gpu_queue *q = &x->backend->queue;
     if (from_block >= x->limits.n_kv_blocks || to_block >= x->limits.n_kv_blocks) return RF_EARG;
     if (from_block == to_block) return RF_OK;
-    pthread_mutex_lock(&x->backend->lock);
-    rf_gpu_enter(q);
+    rf_gpu_queue *q = enter(x);
     for (uint32_t il = 0; il < x->plan->model->n_layers; il++) {
         const rf_gpu_kv *kv = &x->kv[il];
         uint8_t *k = x->memory + x->kv_at + kv->k_at, *v = x->memory + x->kv_at + kv->v_at;
         rf_gpu_copy(q, k + to_block * kv->k_block, k + from_block * kv->k_block, kv->k_block);
         rf_gpu_copy(q, v + to_block * kv->v_block, v + from_block * kv->v_block, kv->v_block);
     }
-    rf_status s = rf_gpu_status(q, NULL);
-    pthread_mutex_unlock(&x->backend->lock);
-    return s;
+    return leave(x, NULL);
 }
 
 static size_t gpu_kv_block_bytes(const rf_exec *x) {
@@ -300,10 +299,8 @@ static size_t gpu_kv_block_bytes(const rf_exec *x) {
 
 /* One block between the device and out or src, one of which is NULL. */
 static rf_status move_block(rf_exec *x, uint32_t block, uint8_t *out, const uint8_t *src) {
-    rf_gpu_queue *q = &x->backend->queue;
     if (block >= x->limits.n_kv_blocks) return RF_EARG;
-    pthread_mutex_lock(&x->backend->lock);
-    rf_gpu_enter(q);
+    rf_gpu_queue *q = enter(x);
     size_t at = 0;
     for (uint32_t il = 0; il < x->plan->model->n_layers; il++) {
         const rf_gpu_kv *kv = &x->kv[il];
@@ -321,10 +318,7 @@ static rf_status move_block(rf_exec *x, uint32_t block, uint8_t *out, const uint
                 rf_gpu_upload(q, part[i].p, src + at, part[i].n);
         }
     }
-    rf_gpu_wait(q);
-    rf_status s = rf_gpu_status(q, NULL);
-    pthread_mutex_unlock(&x->backend->lock);
-    return s;
+    return leave_when_done(x);
 }
 
 static rf_status gpu_kv_read(rf_exec *x, uint32_t block, void *out) {
@@ -342,33 +336,24 @@ static uint8_t *slot_at(const rf_exec *x, uint32_t slot) {
 }
 
 static rf_status gpu_state_copy(rf_exec *x, uint32_t from_slot, uint32_t to_slot) {
-    rf_gpu_queue *q = &x->backend->queue;
     if (!slot_at(x, from_slot) || !slot_at(x, to_slot)) return RF_EARG;
     if (from_slot == to_slot) return RF_OK;
-    pthread_mutex_lock(&x->backend->lock);
-    rf_gpu_enter(q);
+    rf_gpu_queue *q = enter(x);
     rf_gpu_copy(q, slot_at(x, to_slot), slot_at(x, from_slot),
                 x->plan->state_floats * sizeof(float));
-    rf_status s = rf_gpu_status(q, NULL);
-    pthread_mutex_unlock(&x->backend->lock);
-    return s;
+    return leave(x, NULL);
 }
 
 /* One slot between the device and out or src, one of which is NULL. */
 static rf_status move_slot(rf_exec *x, uint32_t slot, float *out, const float *src) {
-    rf_gpu_queue *q = &x->backend->queue;
     size_t bytes = x->plan->state_floats * sizeof(float);
     if (!slot_at(x, slot)) return RF_EARG;
-    pthread_mutex_lock(&x->backend->lock);
-    rf_gpu_enter(q);
+    rf_gpu_queue *q = enter(x);
     if (out)
         rf_gpu_download(q, out, slot_at(x, slot), bytes);
     else
         rf_gpu_upload(q, slot_at(x, slot), src, bytes);
-    rf_gpu_wait(q);
-    rf_status s = rf_gpu_status(q, NULL);
-    pthread_mutex_unlock(&x->backend->lock);
-    return s;
+    return leave_when_done(x);
 }
 
 static rf_status gpu_state_read(rf_exec *x, uint32_t slot, float *out) {
@@ -380,20 +365,15 @@ static rf_status gpu_state_write(rf_exec *x, uint32_t slot, const float *src) {
 }
 
 static rf_status gpu_peek(rf_exec *x, rf_val v, float *out, size_t n) {
-    rf_gpu_queue *q = &x->backend->queue;
     if (!x->ran || !x->plan->opts.keep_values || v == 0 || v >= x->plan->n_vals ||
         !x->places[v].used)
         return RF_EARG;
     const rf_value *value = &x->plan->vals[v];
     size_t rows = value->per_output ? x->shape.n_outputs : x->shape.n_tokens;
     if (n != rows * value->cols) return RF_EARG;
-    pthread_mutex_lock(&x->backend->lock);
-    rf_gpu_enter(q);
+    rf_gpu_queue *q = enter(x);
     rf_gpu_download(q, out, rf_gpu_address(x, v), n * sizeof *out);
-    rf_gpu_wait(q);
-    rf_status s = rf_gpu_status(q, NULL);
-    pthread_mutex_unlock(&x->backend->lock);
-    return s;
+    return leave_when_done(x);
 }
 
 const rf_backend_ops rf_gpu_ops = {
