@@ -542,6 +542,18 @@ static void check_experts(rf_dtype type, uint32_t T, bool per_used, bool with_li
     give_all();
 }
 
+/* So many rows of each expert that Hopper's kernel of very many rows has them. */
+static void test_wide_experts(void **state) {
+    (void)state;
+    static const rf_dtype types[] = {RF_DT_Q4_K, RF_DT_Q5_K, RF_DT_Q6_K};
+    uint32_t n_units = queue.info.n_units;
+    queue.info.n_units = 1; /* few blocks are enough */
+    for (size_t i = 0; i < RF_COUNT(types); i++)
+        for (int k = 0; k < 4; k++)
+            check_experts(types[i], 300 + 150 * (uint32_t)i, k & 1, true, k & 2);
+    queue.info.n_units = n_units;
+}
+
 static void test_experts(void **state) {
     (void)state;
     static const rf_dtype types[] = {RF_DT_F16, RF_DT_Q5_1, RF_DT_Q4_K, RF_DT_Q6_K, RF_DT_MXFP4};
@@ -1429,16 +1441,17 @@ static int close_device(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_quant),          cmocka_unit_test(test_norm),
-        cmocka_unit_test(test_products),       cmocka_unit_test(test_product_specials),
-        cmocka_unit_test(test_tall_products),  cmocka_unit_test(test_wide_products),
-        cmocka_unit_test(test_batch_products), cmocka_unit_test(test_head_products),
-        cmocka_unit_test(test_experts),        cmocka_unit_test(test_heads),
-        cmocka_unit_test(test_attend),         cmocka_unit_test(test_attend_rows),
-        cmocka_unit_test(test_each),           cmocka_unit_test(test_copy),
-        cmocka_unit_test(test_route),          cmocka_unit_test(test_mix),
-        cmocka_unit_test(test_conv),           cmocka_unit_test(test_recur),
-        cmocka_unit_test(test_gates),          cmocka_unit_test(test_best),
+        cmocka_unit_test(test_quant),         cmocka_unit_test(test_norm),
+        cmocka_unit_test(test_products),      cmocka_unit_test(test_product_specials),
+        cmocka_unit_test(test_tall_products), cmocka_unit_test(test_wide_products),
+        cmocka_unit_test(test_wide_experts),  cmocka_unit_test(test_batch_products),
+        cmocka_unit_test(test_head_products), cmocka_unit_test(test_experts),
+        cmocka_unit_test(test_heads),         cmocka_unit_test(test_attend),
+        cmocka_unit_test(test_attend_rows),   cmocka_unit_test(test_each),
+        cmocka_unit_test(test_copy),          cmocka_unit_test(test_route),
+        cmocka_unit_test(test_mix),           cmocka_unit_test(test_conv),
+        cmocka_unit_test(test_recur),         cmocka_unit_test(test_gates),
+        cmocka_unit_test(test_best),
     };
     return cmocka_run_group_tests(tests, open_device, close_device);
 }

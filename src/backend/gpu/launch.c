@@ -290,7 +290,7 @@ static uint32_t tiles_of(const rf_gpu_matmul_args *a, uint32_t rows) {
 typedef struct shape {
     rf_gpu_kernel kernel;
     uint32_t rows, cols, shared_bytes;
-    bool stretches_first; /* grid x counts stretches of activation rows, z the tiles */
+    bool goes_on; /* a block goes through many tiles, so that a block per unit is enough */
 } shape;
 
 static bool is_amd(const rf_gpu_queue *q) { return strncmp(q->info.arch, "gfx", 3) == 0; }
@@ -347,10 +347,10 @@ static bool wide_shape(const rf_gpu_queue *q, const rf_gpu_matmul_args *a, uint3
     const matrix_kernels *k = matrix_kernels_of(&a->part[0].w);
     if (!k || k->wide == NO_KERNEL || n_rows < WIDE_MIN_ROWS) return false;
     *out = (shape){k->wide, a->is_glu ? RF_WIDE_ROWS / 2 : RF_WIDE_ROWS, RF_WIDE_COLS,
-                   rf_wide_shared_bytes(k->hi_bits, k->n_scales, k->with_m), true};
+                   rf_wide_shared_bytes(k->with_m), true};
     uint32_t n_tiles = tiles_of(a, out->rows);
     uint64_t n_blocks = (uint64_t)n_tiles * div_up(n_rows, out->cols) * y;
-    return can_run(q, k->wide) && n_tiles <= MAX_GRID_Y && 4 * n_blocks >= q->info.n_units &&
+    return can_run(q, k->wide) && 4 * n_blocks >= q->info.n_units &&
            out->shared_bytes <= q->info.lds_bytes;
 }
 
@@ -432,7 +432,7 @@ static void launch_product(rf_gpu_queue *q, rf_gpu_matmul_args *a, uint32_t n_ro
     bool is_int = a->part[0].w.form >= RF_GPU_INT_32;
     if (is_int && a->x && s.kernel != int_kernels_of(&a->part[0].w)->one) quantise_rows(q, a);
     rf_gpu_grid grid = {tiles_of(a, s.rows), y, div_up(n_rows, s.cols)};
-    if (s.stretches_first) grid = (rf_gpu_grid){grid.z, y, grid.x};
+    if (s.goes_on) grid = (rf_gpu_grid){min_u32(grid.x * grid.z, q->info.n_units), y, 1};
     put_shared(q, s.kernel, grid, is_amd(q) ? 0 : s.shared_bytes, a, sizeof *a);
 }
 

@@ -74,43 +74,51 @@ RF_TILE_FN uint32_t rf_tile_shared_bytes(rf_tile_shape s, uint32_t view, uint32_
     return RF_TILE_MAX_COLS * 4 + s.n_stages * rf_tile_parts_of(s, view, lo_bits, hi_bits).bytes;
 }
 
-/* The products with many activation rows on Hopper (mm_wide.hip): a block's weight rows and activation
- * rows, stages of 256 columns in shared memory, and what lies before them with room to align them. */
+/* The products with very many activation rows on Hopper (mm_wide.hip): a tile's weight rows and
+ * activation rows, stages of 256 columns in shared memory, what lies before them with room to align
+ * them, and behind them each warp's room for outputs of 32 activation rows. */
 enum {
     RF_WIDE_ROWS = 128,
     RF_WIDE_COLS = 128,
-    RF_WIDE_STAGES = 3,
+    RF_WIDE_STAGES = 2,
     RF_WIDE_ALIGN = 1024,
-    RF_WIDE_HEAD = 2048
+    RF_WIDE_HEAD = 2048,
+    RF_WIDE_WARPS = 8,       /* that multiply */
+    RF_WIDE_OUT_STRIDE = 20, /* floats between sixteen outputs each: no bank twice */
+    RF_WIDE_OUT_BYTES = 32 * RF_WIDE_OUT_STRIDE * 4
 };
 
-/* Where the parts of a stage are, in bytes. */
+/* Where the parts of a stage are, in bytes: within each half (hopper.h has the order there) and behind
+ * the two halves. */
 typedef struct rf_wide_parts {
-    uint32_t q;      /* hopper.h has the order */
-    uint32_t sum;    /* [cols][8 high and 8 low parts] f16 */
-    uint32_t xd;     /* [cols] */
-    uint32_t lo, hi; /* these and the others as they lie in global memory, tiles of 32 rows */
-    uint32_t d, m, scale, min;
+    uint32_t q;            /* [cols][128] */
+    uint32_t upper, lower; /* digits, [rows][128] */
+    uint32_t half;         /* bytes of one */
+    uint32_t sum;          /* [cols][8 high and 8 low parts] f16 */
+    uint32_t xd;           /* [cols] */
+    uint32_t d, m;         /* [rows] f16 */
+    uint32_t min;          /* [rows][8] */
     uint32_t bytes;
 } rf_wide_parts;
 
-RF_TILE_FN rf_wide_parts rf_wide_parts_of(uint32_t hi_bits, uint32_t n_scales, uint32_t with_m) {
+RF_TILE_FN rf_wide_parts rf_wide_parts_of(uint32_t with_m) {
     const uint32_t rows = RF_WIDE_ROWS, cols = RF_WIDE_COLS;
     rf_wide_parts p = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0};
-    p.sum = p.q + cols * 256;
+    p.upper = p.q + cols * 128;
+    p.lower = p.upper + rows * 128;
+    p.half = p.lower + rows * 128;
+    p.sum = 2 * p.half;
     p.xd = p.sum + with_m * cols * 32;
-    p.lo = p.xd + cols * 4;
-    p.hi = p.lo + rows * 128;
-    p.d = p.hi + rows * 32 * hi_bits;
+    p.d = p.xd + cols * 4;
     p.m = p.d + rows * 2;
-    p.scale = p.m + with_m * rows * 2;
-    p.min = p.scale + rows * n_scales;
-    p.bytes = p.min + with_m * rows * n_scales;
+    p.min = p.m + with_m * rows * 2;
+    p.bytes = p.min + with_m * rows * 8;
     p.bytes = (p.bytes + RF_WIDE_ALIGN - 1) / RF_WIDE_ALIGN * RF_WIDE_ALIGN;
     return p;
 }
-RF_TILE_FN uint32_t rf_wide_shared_bytes(uint32_t hi_bits, uint32_t n_scales, uint32_t with_m) {
-    return RF_WIDE_HEAD + RF_WIDE_STAGES * rf_wide_parts_of(hi_bits, n_scales, with_m).bytes;
+RF_TILE_FN uint32_t rf_wide_shared_bytes(uint32_t with_m) {
+    return RF_WIDE_HEAD + RF_WIDE_STAGES * rf_wide_parts_of(with_m).bytes +
+           RF_WIDE_WARPS * RF_WIDE_OUT_BYTES;
 }
 
 /* The products with 3 to 64 activation rows on NVIDIA (mm_batch.hip): nt eights of activation rows;

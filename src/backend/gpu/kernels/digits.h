@@ -66,11 +66,10 @@ RF_DEVICE uint32_t digit_of(uint32_t w, uint32_t scale, int hi_bits, int is_uppe
     return w * ((is_upper ? scale >> 3 : scale) & 7);
 }
 
-/* What the sum of the upper digits is multiplied by, as a power of two, before the lower ones join it;
- * and the group's integer, of which that is once or twice. */
-#define DIGIT_SHIFT(hi_bits) (DIGIT_OF_PRODUCT(hi_bits) ? 8 : 3)
-RF_DEVICE int32_t digit_total(int32_t sum, int hi_bits) {
-    return DIGIT_OF_PRODUCT(hi_bits) ? sum >> 1 : sum;
+/* The group's integer from the sums of either digit. */
+RF_DEVICE int32_t digit_total(int32_t upper, int32_t lower, int hi_bits) {
+    if (DIGIT_OF_PRODUCT(hi_bits)) return (int32_t)(((uint32_t)upper << 8) + (uint32_t)lower) >> 1;
+    return (int32_t)(((uint32_t)upper << 3) + (uint32_t)lower);
 }
 
 /* Number number of the scales, which are one per 32 columns (8 bytes) or per 16. */

@@ -1,52 +1,31 @@
 /* hopper.h - what only Hopper's matrix units have (sm_90a): products of whole groups of four warps,
- * which run while the threads go on, and barriers in shared memory.
+ * which run while the threads go on.
  *
- * A product's left side is 64 rows by 32 bytes in registers: the words of mma.sync's squares, sixteen
- * rows per warp.  Its right side is 128 rows in shared memory, [2 panels][128 rows][128 bytes], whose
- * pieces of 16 bytes lie at their number xor the row's (mod 8).  Results are as mma.sync's. */
+ * Both sides lie in shared memory in panels of 128 bytes a row, at multiples of 1024 bytes, whose
+ * pieces of 16 bytes lie at their number xor the row's (mod 8): 64 rows on the left, 128 on the right.
+ * Results are as those of mma.sync's squares, sixteen rows of the left side per warp. */
 #pragma once
 #include "backend/gpu/kernels/port.h"
 
 #if defined(RF_HOPPER)
-/* Barriers: complete when n threads have arrived; parity: of the number of times before. */
-RF_DEVICE void hopper_barrier_init(uint64_t *b, uint32_t n) {
-    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(rf_shared_at(b)), "r"(n)
-                 : "memory");
-}
-RF_DEVICE void hopper_arrive(uint64_t *b) {
-    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(rf_shared_at(b)) : "memory");
-}
-/* Arrives when what the thread has copied so far (rf_copy_16) is there. */
-RF_DEVICE void hopper_arrive_copied(uint64_t *b) {
-    asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(rf_shared_at(b))
-                 : "memory");
-}
-RF_DEVICE void hopper_await(uint64_t *b, uint32_t parity) {
-    asm volatile("{\n"
-                 ".reg .pred p;\n"
-                 "AGAIN:\n"
-                 "mbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1;\n"
-                 "@!p bra AGAIN;\n"
-                 "}" ::"r"(rf_shared_at(b)),
-                 "r"(parity)
-                 : "memory");
-}
-
-/* Waits for the first n threads of the block. */
-RF_DEVICE void hopper_sync_some(uint32_t n) { asm volatile("bar.sync 1, %0;" ::"r"(n) : "memory"); }
-
 /* What is in shared memory for this thread may be read by the matrix units. */
 RF_DEVICE void hopper_publish(void) { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
 /* Registers of a thread from here on, which the four warps of a group give back or take. */
-RF_DEVICE void hopper_40_registers(void) { asm volatile("setmaxnreg.dec.sync.aligned.u32 40;"); }
-RF_DEVICE void hopper_232_registers(void) { asm volatile("setmaxnreg.inc.sync.aligned.u32 232;"); }
+RF_DEVICE void hopper_88_registers(void) { asm volatile("setmaxnreg.dec.sync.aligned.u32 88;"); }
+RF_DEVICE void hopper_208_registers(void) { asm volatile("setmaxnreg.inc.sync.aligned.u32 208;"); }
 
-/* The right side: a chunk of 32 bytes of all rows. */
-RF_DEVICE uint64_t hopper_chunk(uint32_t shared_at, uint32_t chunk) {
-    const uint32_t at = shared_at + chunk / 4 * 128 * 128 + chunk % 4 * 32;
+/* Blocks of the grid, along x. */
+RF_DEVICE uint32_t hopper_grid_x(void) {
+    uint32_t n;
+    asm("mov.u32 %0, %%nctaid.x;" : "=r"(n));
+    return n;
+}
+
+/* 32 bytes of each row of a panel, from byte 0, 32, 64 or 96 on. */
+RF_DEVICE uint64_t hopper_chunk(uint32_t shared_at) {
     return (uint64_t)1 << 62 | (uint64_t)(1024 / 16) << 32 | (uint64_t)1 << 16 |
-           (at & 0x3ffffu) >> 4;
+           (shared_at & 0x3ffffu) >> 4;
 }
 
 #define HOPPER_8(c, i)                                                                          \
@@ -58,13 +37,13 @@ RF_DEVICE uint64_t hopper_chunk(uint32_t shared_at, uint32_t chunk) {
 #define HOPPER_MULTIPLY(kind)                                                           \
     "{\n"                                                                               \
     ".reg .pred p;\n"                                                                   \
-    "setp.ne.b32 p, %69, 0;\n"                                                          \
+    "setp.ne.b32 p, %66, 0;\n"                                                          \
     "wgmma.mma_async.sync.aligned.m64n128k32.s32." kind ".s8 "                          \
     "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "           \
     "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "  \
     "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "  \
     "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, " \
-    "{%64, %65, %66, %67}, %68, p;\n"                                                   \
+    "%64, %65, p;\n"                                                                    \
     "}"
 /* Keeps the compiler from moving what it does with c across this place. */
 RF_DEVICE void hopper_hold(int32_t c[64]) { asm volatile("" : HOPPER_64(c)::"memory"); }
@@ -72,11 +51,9 @@ RF_DEVICE void hopper_hold(int32_t c[64]) { asm volatile("" : HOPPER_64(c)::"mem
 /* What the threads did with their registers is seen by products begun afterwards. */
 RF_DEVICE void hopper_begin(void) { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 /* Begins c = w x, or with is_more c += w x; w is of unsigned or signed bytes. */
-#define HOPPER_BEGIN(text, results)                                                 \
-    asm volatile(text:results                                                       \
-                 : "r"(w[0]), "r"(w[1]), "r"(w[2]), "r"(w[3]), "l"(x), "r"(is_more) \
-                 : "memory")
-RF_DEVICE void hopper_multiply(int32_t c[64], const uint32_t w[4], uint64_t x, int is_unsigned,
+#define HOPPER_BEGIN(text, results) \
+    asm volatile(text:results : "l"(w), "l"(x), "r"(is_more) : "memory")
+RF_DEVICE void hopper_multiply(int32_t c[64], uint64_t w, uint64_t x, int is_unsigned,
                                int is_more) {
     if (is_unsigned)
         HOPPER_BEGIN(HOPPER_MULTIPLY("u8"), HOPPER_64(c));

@@ -279,9 +279,8 @@ RF_DEVICE void batch_add(float v[BATCH_NT][4], const batch_sums *p, const uint8_
         }
         RF_UNROLL
         for (uint32_t i = 0; i < 4; i++) {
-            const uint32_t upper = (uint32_t)p->upper[n][i] << DIGIT_SHIFT(k.hi_bits);
-            const int32_t sum = (int32_t)(upper + (uint32_t)p->lower[n][i]);
-            v[n][i] = rf_fma((float)digit_total(sum, k.hi_bits), d[i / 2] * xd.v[i % 2], v[n][i]);
+            const int32_t exact = digit_total(p->upper[n][i], p->lower[n][i], k.hi_bits);
+            v[n][i] = rf_fma((float)exact, d[i / 2] * xd.v[i % 2], v[n][i]);
             if (k.with_m) v[n][i] = rf_fma(of_mins[i], m[i / 2] * xd.v[i % 2], v[n][i]);
         }
     }

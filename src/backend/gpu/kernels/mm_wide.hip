@@ -1,95 +1,158 @@
 /* mm_wide.hip - products of K formats' weights with very many activation rows, on Hopper's matrix
  * units; elsewhere mm_tile.hip has the work.
  *
- * A block has 128 weight rows by 128 activation rows.  Each four warps have 64 of the weight
- * rows; four more warps bring weights and activations into a ring of stages of 256 columns.  The
- * products of all columns of a stage with the upper digits of the weights (digits.h), moved up, then
- * those with the lower digits onto them, are the group's exact integer. */
+ * A block goes through tiles of 128 weight rows by 128 activation rows.  Four warps make the digits of
+ * the weights (digits.h) and bring the activations, into a ring of stages of 256 columns in shared
+ * memory.  Two teams of four warps have 64 of the weight rows each: a team's products of all columns
+ * with the upper digits and with the lower ones make the group's exact integer.  Teams take turns:
+ * while one has the matrix units, the other adds its integers to its sums. */
 #include "backend/gpu/kernels/digits.h"
 #include "backend/gpu/kernels/hopper.h"
+#include "backend/gpu/kernels/ring.h"
 #include "backend/gpu/tile.h"
 
 #if defined(RF_HOPPER)
 enum {
-    WIDE_FETCHERS = 128, /* threads, behind those that multiply */
-    WIDE_CHUNKS = 8,
+    WIDE_MAKERS = 128, /* threads, behind the teams */
+    WIDE_TEAM = 128,
+    WIDE_CHUNKS = 4, /* of 32 columns, in half of a stage */
 };
 
 /* What is constant in a kernel. */
 typedef struct wide_kind {
     int hi_bits;
     uint32_t n_scales, with_m;
-    uint32_t rows, cols; /* of a block: weight rows, activation rows */
     rf_wide_parts at;
 } wide_kind;
 
-/* Threads that multiply. */
-RF_DEVICE uint32_t wide_workers(wide_kind k) { return 2 * k.rows; }
-
 typedef struct wide_shared {
-    uint64_t full[RF_WIDE_STAGES], empty[RF_WIDE_STAGES];
-    uint32_t row[RF_WIDE_COLS]; /* where each activation row starts, in 16 columns */
+    uint64_t full[RF_WIDE_STAGES][2], empty[RF_WIDE_STAGES][2]; /* halves of stages */
+    uint64_t turn[2];                                           /* of the teams */
 } wide_shared;
 
-/* Fetching --------------------------------------------------------------------------------------*/
+/* The tiles of a plane, of which a block takes every so many. */
+typedef struct wide_list {
+    uint32_t n_tiles, n_stretches, rows; /* rows: of the output in a tile */
+} wide_list;
 
-/* A tile of 32 weight rows: the part of a stage that a warp fetches besides activation rows. */
+RF_DEVICE wide_list wide_list_of(const rf_gpu_matmul_args *a) {
+    wide_list l = {0, 0, (uint32_t)RF_WIDE_ROWS};
+    if (a->is_glu) l.rows /= 2;
+    uint32_t n_rows = a->n_rows;
+    if (a->mode == RF_GPU_MM_EXPERTS)
+        n_rows = a->lists ? a->lists[rf_bid_y() + 1] - a->lists[rf_bid_y()] : 1;
+    for (uint32_t i = 0; i < (a->is_glu ? 1 : a->n_parts); i++)
+        l.n_tiles += rf_div_up(a->part[i].w.rows, l.rows);
+    l.n_stretches = rf_div_up(n_rows, RF_WIDE_COLS);
+    return l;
+}
+
+RF_DEVICE mm_share wide_share(const rf_gpu_matmul_args *a, const wide_list *l, uint32_t i) {
+    return share_at(a, l->rows, RF_WIDE_COLS, i / l->n_stretches, i % l->n_stretches);
+}
+
+/* Making ----------------------------------------------------------------------------------------*/
+
+/* A thread's weight row: where it lies, and its number in the tile. */
 typedef struct wide_source {
     const uint8_t *lo, *hi, *d, *m, *scale, *min;
+    uint32_t row;
 } wide_source;
 
-/* Tile number i of the block; with is_glu the second half of them is of the second matrix. */
+/* With is_glu sixteen rows of the tile are eight of either matrix. */
 RF_DEVICE wide_source wide_source_of(const rf_gpu_matmul_args *a, const mm_share *share,
-                                     wide_kind k, uint32_t i) {
-    const rf_gpu_weight *w = a->is_glu && 2 * i >= k.rows / 32 ? &a->part[1].w : &share->p.w;
-    const uint32_t n_tiles = rf_div_up(w->rows, RF_GPU_TILE_ROWS),
-                   per_block = k.rows / (a->is_glu ? 64 : 32);
-    const uint32_t tile = rf_min_u32(share->tile * per_block + i % per_block, n_tiles - 1);
-    const uint64_t n_groups = w->cols / 256;
-    const uint64_t first = ((uint64_t)share->plane * n_tiles + tile) * n_groups;
+                                     wide_kind k, uint32_t tid) {
+    const uint32_t i = a->is_glu ? tid % 64 : tid, part = a->is_glu ? tid / 64 : 0;
+    const rf_gpu_weight *w = part ? &a->part[1].w : &share->p.w;
+    const uint32_t n_tiles = rf_div_up(w->rows, RF_GPU_TILE_ROWS);
+    const uint32_t per_block = (a->is_glu ? 64 : 128) / RF_GPU_TILE_ROWS;
+    const uint32_t tile = rf_min_u32(share->tile * per_block + i / 32, n_tiles - 1), row = i % 32;
+    const uint64_t first = ((uint64_t)share->plane * n_tiles + tile) * (w->cols / 256);
     wide_source s;
-    s.lo = (const uint8_t *)w->lo + first * 4096;
-    s.hi = (const uint8_t *)w->hi + first * 1024 * (uint32_t)k.hi_bits;
-    s.d = (const uint8_t *)w->d + first * 64;
-    s.m = (const uint8_t *)w->m + first * 64;
-    s.scale = (const uint8_t *)w->scale + first * 32 * k.n_scales;
-    s.min = (const uint8_t *)w->min + first * 32 * k.n_scales;
+    s.lo = (const uint8_t *)w->lo + first * 4096 + row * 16;
+    s.hi = (const uint8_t *)w->hi + (first * 1024 + row * 4) * (uint32_t)k.hi_bits;
+    s.d = (const uint8_t *)w->d + first * 64 + row * 2;
+    s.m = (const uint8_t *)w->m + first * 64 + row * 2;
+    s.scale = (const uint8_t *)w->scale + (first * 32 + row) * k.n_scales;
+    s.min = (const uint8_t *)w->min + (first * 32 + row) * k.n_scales;
+    s.row = a->is_glu ? i / 8 * 16 + part * 8 + i % 8 : tid;
     return s;
 }
 
-/* n pieces of 16 bytes by one warp. */
-RF_DEVICE void wide_copy(uint8_t *to, const uint8_t *from, uint32_t lane, uint32_t n) {
-    RF_UNROLL
-    for (uint32_t i = 0; i < n; i += 32)
-        if (n - i >= 32 || lane < n - i) rf_copy_16(to + (i + lane) * 16, from + (i + lane) * 16);
+/* The row's integers in half of a group. */
+typedef struct wide_raw {
+    rf_u4 lo[WIDE_CHUNKS];
+    rf_u2 hi[WIDE_CHUNKS];
+} wide_raw;
+
+/* Chunk c of half number h of all. */
+RF_DEVICE void wide_load(wide_raw *r, const wide_source *s, wide_kind k, uint32_t c, uint64_t h) {
+    const uint64_t n = h * WIDE_CHUNKS + c;
+    r->lo[c] = rf_stream_16((const rf_u4 *)(const void *)(s->lo + n * 512));
+    if (k.hi_bits == 2) r->hi[c] = rf_stream_8((const rf_u2 *)(const void *)(s->hi + n * 256));
+    if (k.hi_bits == 1) r->hi[c].v[0] = *(const uint32_t *)(const void *)(s->hi + n * 128);
 }
 
-/* The warp's tile of group g. */
-RF_DEVICE void wide_fetch_weights(uint8_t *stage, const wide_source *s, wide_kind k, uint32_t i,
-                                  uint32_t lane, uint64_t g) {
-    const uint32_t lo = 4096, hi = 1024 * (uint32_t)k.hi_bits, scales = 32 * k.n_scales;
-    wide_copy(stage + k.at.lo + i * lo, s->lo + g * lo, lane, lo / 16);
-    if (k.hi_bits) wide_copy(stage + k.at.hi + i * hi, s->hi + g * hi, lane, hi / 16);
-    wide_copy(stage + k.at.scale + i * scales, s->scale + g * scales, lane, scales / 16);
-    wide_copy(stage + k.at.d + i * 64, s->d + g * 64, lane, 4);
-    if (!k.with_m) return;
-    wide_copy(stage + k.at.min + i * scales, s->min + g * scales, lane, scales / 16);
-    wide_copy(stage + k.at.m + i * 64, s->m + g * 64, lane, 4);
+RF_DEVICE rf_u4 wide_load_scales(const wide_source *s, wide_kind k, uint64_t g) {
+    rf_u4 out = {{0, 0, 0, 0}};
+    if (k.n_scales == 16) return *(const rf_u4 *)(const void *)(s->scale + g * 32 * 16);
+    const rf_u2 v = *(const rf_u2 *)(const void *)(s->scale + g * 32 * 8);
+    out.v[0] = v.v[0];
+    out.v[1] = v.v[1];
+    return out;
 }
 
-/* A quarter of the activation rows of group g. */
-RF_DEVICE void wide_fetch_rows(uint8_t *stage, const wide_shared *sh, const rf_gpu_quant *x,
-                               wide_kind k, uint32_t i, uint32_t lane, uint32_t g) {
-    const uint32_t piece = lane % 16, panel = piece / 8 * 128 * k.cols;
-    const uint8_t *q = (const uint8_t *)x->q + g * 256 + piece * 16;
+/* Digits of chunk c of a half: two pieces of sixteen bytes of either. */
+RF_DEVICE void wide_put_digits(uint8_t *at, const wide_raw *raw, const rf_u4 *scales, wide_kind k,
+                               uint32_t row, uint32_t half, uint32_t c) {
+    const uint32_t chunk = half * WIDE_CHUNKS + c, twice = k.n_scales == 16;
+    const uint32_t first_scale = digit_byte(scales, twice ? 2 * chunk : chunk),
+                   second_scale = digit_byte(scales, twice ? 2 * chunk + 1 : chunk);
+    rf_u4 upper[2], lower[2];
     RF_UNROLL
-    for (uint32_t j = 0; j < k.cols / 4; j += 2) {
-        const uint32_t col = k.cols / 4 * i + j + lane / 16;
-        rf_copy_16(stage + k.at.q + panel + col * 128 + ((piece ^ col) & 7) * 16,
-                   q + sh->row[col] * 16ull);
+    for (uint32_t j = 0; j < 4; j++) {
+        uint32_t first, second;
+        digit_words(raw->lo[c].v[j], raw->hi[c], k.hi_bits, j, &first, &second);
+        upper[0].v[j] = digit_of(first, first_scale, k.hi_bits, 1);
+        lower[0].v[j] = digit_of(first, first_scale, k.hi_bits, 0);
+        upper[1].v[j] = digit_of(second, second_scale, k.hi_bits, 1);
+        lower[1].v[j] = digit_of(second, second_scale, k.hi_bits, 0);
     }
-    const uint32_t col = k.cols / 4 * i + lane;
-    if (lane < k.cols / 4) rf_copy_4(stage + k.at.xd + col * 4, x->d + (sh->row[col] / 16 + g));
+    RF_UNROLL
+    for (uint32_t i = 0; i < 2; i++) {
+        const uint32_t piece = row * 128 + ((2 * c + i) ^ row % 8) * 16;
+        *(rf_u4 *)(void *)(at + k.at.upper + piece) = upper[i];
+        *(rf_u4 *)(void *)(at + k.at.lower + piece) = lower[i];
+    }
+}
+
+/* Where eight activation rows start that a thread brings, and one whose factor it does, in 16 columns. */
+typedef struct wide_rows {
+    uint32_t q[8], own;
+} wide_rows;
+
+RF_DEVICE uint32_t wide_row_at(const rf_gpu_matmul_args *a, const mm_share *share, uint32_t i) {
+    return (uint32_t)((uint64_t)x_row_of(a, dst_row_of(a, share, i)) * (share->p.w.cols / 16));
+}
+
+RF_DEVICE wide_rows wide_rows_of(const rf_gpu_matmul_args *a, const mm_share *share, uint32_t tid) {
+    wide_rows r;
+    RF_UNROLL
+    for (uint32_t i = 0; i < 8; i++)
+        r.q[i] = wide_row_at(a, share, tid / 8 + 16 * i);
+    r.own = wide_row_at(a, share, tid);
+    return r;
+}
+
+/* Half number h of all of the activation rows. */
+RF_DEVICE void wide_bring_rows(uint8_t *at, const rf_gpu_quant *x, const wide_rows *rows,
+                               wide_kind k, uint32_t tid, uint32_t h) {
+    const uint32_t piece = tid % 8, first = tid / 8;
+    const uint8_t *q = (const uint8_t *)x->q + h * 128ull + piece * 16;
+    uint8_t *to = at + k.at.q + first * 128 + ((piece ^ first) & 7) * 16;
+    RF_UNROLL
+    for (uint32_t i = 0; i < 8; i++)
+        rf_copy_16(to + i * 16 * 128, q + rows->q[i] * 16ull);
 }
 
 /* The sums of 32 of an activation row: four times two of them (digits.h). */
@@ -102,33 +165,91 @@ RF_DEVICE void wide_put_sums(uint8_t *to, const rf_u4 sum[4]) {
     }
 }
 
-/* All groups, by the fetching threads. */
-RF_DEVICE void wide_fetch(uint8_t *stages, wide_shared *sh, const rf_gpu_matmul_args *a,
-                          const mm_share *share, wide_kind k) {
-    const uint32_t tid = rf_tid() - wide_workers(k), warp = tid / 32, lane = tid % 32;
-    const uint32_t n_groups = share->p.w.cols / 256;
-    const int has_tile = warp < k.rows / 32, has_sums = k.with_m && tid < k.cols;
-    const wide_source from = wide_source_of(a, share, k, has_tile ? warp : 0);
-    const rf_u4 *sums = (const rf_u4 *)(const void *)(a->xq.sum + sh->row[has_sums ? tid : 0]);
+/* What is one per group, of a weight row and of an activation row. */
+typedef struct wide_factors {
+    rf_u4 sum[4];
+    rf_u2 min;
+    uint16_t d, m;
+} wide_factors;
+
+RF_DEVICE wide_factors wide_load_factors(const wide_source *s, const rf_gpu_quant *x,
+                                         const wide_rows *rows, wide_kind k, uint32_t g) {
+    wide_factors f;
+    f.d = *(const uint16_t *)(const void *)(s->d + g * 64ull);
+    if (!k.with_m) return f;
+    f.m = *(const uint16_t *)(const void *)(s->m + g * 64ull);
+    f.min = *(const rf_u2 *)(const void *)(s->min + g * 256ull);
+    RF_UNROLL
+    for (uint32_t i = 0; i < 4; i++)
+        f.sum[i] = ((const rf_u4 *)(const void *)(x->sum + rows->own))[4 * g + i];
+    return f;
+}
+
+RF_DEVICE void wide_put_factors(uint8_t *stage, const wide_factors *f, wide_kind k, uint32_t row,
+                                uint32_t tid) {
+    ((uint16_t *)(void *)(stage + k.at.d))[row] = f->d;
+    if (!k.with_m) return;
+    ((uint16_t *)(void *)(stage + k.at.m))[row] = f->m;
+    ((rf_u2 *)(void *)(stage + k.at.min))[row] = f->min;
+    wide_put_sums(stage + k.at.sum + tid * 32, f->sum);
+}
+
+/* A thread that makes: what it has of a tile, and what of the next half is on its way. */
+typedef struct wide_maker {
+    wide_source from;
+    wide_rows rows;
+    wide_raw raw;
+    rf_u4 scales;
+    uint32_t tid, n_groups;
+} wide_maker;
+
+/* One half of group g, once it is free. */
+RF_DEVICE void wide_make_half(wide_maker *t, uint8_t *stage, wide_shared *sh,
+                              const rf_gpu_matmul_args *a, wide_kind k, uint32_t g, uint32_t half,
+                              uint32_t now, uint32_t parity) {
+    const uint32_t h = 2 * g + half;
+    uint8_t *at = stage + half * k.at.half;
+    wide_factors factors;
+    if (half) factors = wide_load_factors(&t->from, &a->xq, &t->rows, k, g);
+    ring_await(&sh->empty[now][half], parity);
+    wide_bring_rows(at, &a->xq, &t->rows, k, t->tid, h);
+    if (half) rf_copy_4(stage + k.at.xd + t->tid * 4, a->xq.d + (t->rows.own / 16 + g));
+    ring_arrive_after_copies(&sh->full[now][half]);
+    RF_UNROLL
+    for (uint32_t c = 0; c < WIDE_CHUNKS; c++) {
+        wide_put_digits(at, &t->raw, &t->scales, k, t->from.row, half, c);
+        if (h + 1 < 2 * t->n_groups) wide_load(&t->raw, &t->from, k, c, h + 1);
+    }
+    if (half) wide_put_factors(stage, &factors, k, t->from.row, t->tid);
+    ring_arrive(&sh->full[now][half]);
+}
+
+RF_DEVICE void wide_make(uint8_t *stages, wide_shared *sh, const rf_gpu_matmul_args *a,
+                         const wide_list *list, wide_kind k) {
     uint32_t now = 0, parity = 1;
+    wide_maker t;
+    t.tid = rf_tid() - 2 * WIDE_TEAM;
     RF_NO_UNROLL
-    for (uint32_t g = 0; g < n_groups; g++) {
-        rf_u4 sum[4];
-        uint8_t *stage = stages + now * k.at.bytes;
-        if (has_sums) {
-            RF_UNROLL
-            for (int i = 0; i < 4; i++)
-                sum[i] = sums[4 * g + (uint32_t)i];
-        }
-        hopper_await(&sh->empty[now], parity);
-        if (has_tile) wide_fetch_weights(stage, &from, k, warp, lane, g);
-        wide_fetch_rows(stage, sh, &a->xq, k, warp, lane, g);
-        hopper_arrive_copied(&sh->full[now]);
-        if (has_sums) wide_put_sums(stage + k.at.sum + tid * 32, sum);
-        hopper_arrive(&sh->full[now]);
-        if (++now == RF_WIDE_STAGES) {
-            now = 0;
-            parity ^= 1;
+    for (uint32_t i = rf_bid_x(); i < list->n_tiles * list->n_stretches; i += hopper_grid_x()) {
+        const mm_share share = wide_share(a, list, i);
+        t.from = wide_source_of(a, &share, k, t.tid);
+        t.rows = wide_rows_of(a, &share, t.tid);
+        t.n_groups = share.p.w.cols / 256;
+        RF_UNROLL
+        for (uint32_t c = 0; c < WIDE_CHUNKS; c++)
+            wide_load(&t.raw, &t.from, k, c, 0);
+        t.scales = wide_load_scales(&t.from, k, 0);
+        RF_NO_UNROLL
+        for (uint32_t g = 0; g < t.n_groups; g++) {
+            uint8_t *stage = stages + now * k.at.bytes;
+            wide_make_half(&t, stage, sh, a, k, g, 0, now, parity);
+            const rf_u4 next = wide_load_scales(&t.from, k, rf_min_u32(g + 1, t.n_groups - 1));
+            wide_make_half(&t, stage, sh, a, k, g, 1, now, parity);
+            t.scales = next;
+            if (++now == RF_WIDE_STAGES) {
+                now = 0;
+                parity ^= 1;
+            }
         }
     }
     rf_copy_wait();
@@ -136,82 +257,42 @@ RF_DEVICE void wide_fetch(uint8_t *stages, wide_shared *sh, const rf_gpu_matmul_
 
 /* Multiplying -----------------------------------------------------------------------------------*/
 
-/* A thread's place: rows g and g + 8 of sixteen of a tile, word t of four. */
+/* A thread's place: rows row and row + 8 of the tile, word t of four. */
 typedef struct wide_place {
-    uint32_t tile, row; /* of four; of 32, its first */
-    uint32_t g, t;
+    uint32_t team, row, g, t;
 } wide_place;
 
-/* The scales of a thread's two rows. */
-typedef struct wide_scales {
-    rf_u4 v[2];
-} wide_scales;
-
-RF_DEVICE rf_u4 wide_bytes(const uint8_t *part, const wide_place *at, wide_kind k, uint32_t i) {
-    const uint8_t *p = part + (at->tile * 32 + at->row + 8 * i) * k.n_scales;
-    if (k.n_scales == 16) return *(const rf_u4 *)(const void *)p;
-    const rf_u2 v = *(const rf_u2 *)(const void *)p;
-    const rf_u4 out = {{v.v[0], v.v[1], 0, 0}};
-    return out;
-}
-
-/* The left sides of four products: one digit of half of a stage's columns. */
-typedef struct wide_left {
-    uint32_t v[WIDE_CHUNKS / 2][4];
-} wide_left;
-
-RF_DEVICE void wide_unpack(wide_left *out, const uint8_t *stage, const wide_place *at, wide_kind k,
-                           const wide_scales *s, uint32_t half, int is_upper) {
+/* Begins the products of half of a stage; is_more: onto what is there. */
+RF_DEVICE void wide_begin(int32_t upper[64], int32_t lower[64], const uint8_t *half,
+                          const wide_place *at, wide_kind k, int is_more) {
+    const uint32_t x = rf_shared_at(half + k.at.q), w = at->team * 64 * 128;
+    const uint32_t up = rf_shared_at(half + k.at.upper) + w,
+                   low = rf_shared_at(half + k.at.lower) + w;
+    const int is_product = DIGIT_OF_PRODUCT(k.hi_bits);
     RF_UNROLL
-    for (uint32_t c = 0; c < WIDE_CHUNKS / 2; c++) {
-        const uint32_t chunk = WIDE_CHUNKS / 2 * half + c;
-        RF_UNROLL
-        for (uint32_t i = 0; i < 2; i++) {
-            const uint32_t n = (at->tile * WIDE_CHUNKS + chunk) * 32 + at->row + 8 * i;
-            const uint32_t lo = ((const uint32_t *)(const void *)(stage + k.at.lo))[n * 4 + at->t];
-            const rf_u2 hi = digit_high_bits(stage + k.at.hi, k.hi_bits, n);
-            uint32_t first, second, number = k.n_scales == 16 ? 2 * chunk : chunk;
-            digit_words(lo, hi, k.hi_bits, at->t, &first, &second);
-            out->v[c][i] = digit_of(first, digit_byte(&s->v[i], number), k.hi_bits, is_upper);
-            number += k.n_scales == 16;
-            out->v[c][2 + i] = digit_of(second, digit_byte(&s->v[i], number), k.hi_bits, is_upper);
-        }
+    for (uint32_t c = 0; c < WIDE_CHUNKS; c++) {
+        const uint64_t side = hopper_chunk(x + 32 * c);
+        hopper_multiply(upper, hopper_chunk(up + 32 * c), side, !is_product, is_more || c);
+        hopper_multiply(lower, hopper_chunk(low + 32 * c), side, 1, is_more || c);
     }
-}
-
-/* Begins their products, onto p or, the first ones of a stage, as p. */
-RF_DEVICE void wide_begin(int32_t p[64], const wide_left *w, const uint8_t *stage, wide_kind k,
-                          uint32_t half, int is_upper) {
-    const uint32_t x = rf_shared_at(stage + k.at.q);
-    hopper_hold(p);
-    hopper_begin();
-    RF_UNROLL
-    for (uint32_t c = 0; c < WIDE_CHUNKS / 2; c++)
-        hopper_multiply(p, w->v[c], hopper_chunk(x, WIDE_CHUNKS / 2 * half + c),
-                        !DIGIT_OF_PRODUCT(k.hi_bits) || !is_upper, !is_upper || half || c);
     hopper_end();
 }
 
-RF_DEVICE void wide_end(int32_t p[64]) {
-    hopper_wait_but(0);
-    hopper_hold(p);
-}
-
 /* A group's integers onto the sums. */
-RF_DEVICE void wide_add(float v[64], const int32_t p[64], const uint8_t *stage,
-                        const wide_place *at, wide_kind k) {
+RF_DEVICE void wide_add(float v[64], const int32_t upper[64], const int32_t lower[64],
+                        const uint8_t *stage, const wide_place *at, wide_kind k) {
     float d[2], m[2] = {0.0f, 0.0f};
     uint32_t mins[2] = {0, 0};
     RF_UNROLL
     for (uint32_t i = 0; i < 2; i++) {
-        const uint32_t n = at->tile * 32 + at->row + 8 * i;
+        const uint32_t n = at->row + 8 * i;
         d[i] = rf_f16_at(((const uint16_t *)(const void *)(stage + k.at.d))[n]);
         if (!k.with_m) continue;
         m[i] = rf_f16_at(((const uint16_t *)(const void *)(stage + k.at.m))[n]);
         mins[i] = digit_two_mins((const int8_t *)stage + k.at.min + n * 8 + 2 * at->t);
     }
     RF_UNROLL
-    for (uint32_t n = 0; n < k.cols / 8; n++) {
+    for (uint32_t n = 0; n < RF_WIDE_COLS / 8; n++) {
         const rf_f2 xd = ((const rf_f2 *)(const void *)(stage + k.at.xd))[4 * n + at->t];
         float of_mins[4];
         if (k.with_m)
@@ -221,90 +302,103 @@ RF_DEVICE void wide_add(float v[64], const int32_t p[64], const uint8_t *stage,
         RF_UNROLL
         for (uint32_t i = 0; i < 4; i++) {
             float *sum = &v[4 * n + i];
-            const int32_t exact = digit_total(p[4 * n + i], k.hi_bits);
+            const int32_t exact = digit_total(upper[4 * n + i], lower[4 * n + i], k.hi_bits);
             *sum = rf_fma((float)exact, d[i / 2] * xd.v[i % 2], *sum);
             if (k.with_m) *sum = rf_fma(of_mins[i], m[i / 2] * xd.v[i % 2], *sum);
         }
     }
 }
 
-/* Waits for a stage and makes its first left sides. */
-RF_DEVICE void wide_enter(wide_left *w, wide_scales *scales, const uint8_t *stage, uint64_t *full,
-                          uint32_t parity, const wide_place *at, wide_kind k) {
-    hopper_await(full, parity);
-    hopper_publish();
+/* The tile's outputs, 32 activation rows at a time through shared memory of the warp, so that one loop
+ * writes them. */
+RF_DEVICE void wide_put(float *out, const float v[64], const wide_place *at,
+                        const rf_gpu_matmul_args *a, const mm_share *share, uint32_t rows) {
+    const uint32_t lane = rf_tid() % 32, per_warp = a->is_glu ? 8 : 16,
+                   first = share->tile * rows + (at->row - at->g) / 16 * per_warp;
+    const uint32_t r = lane % per_warp;
     RF_UNROLL
-    for (uint32_t i = 0; i < 2; i++)
-        scales->v[i] = wide_bytes(stage + k.at.scale, at, k, i);
-    wide_unpack(w, stage, at, k, scales, 0, 1);
+    for (uint32_t part = 0; part < 4; part++) {
+        ring_sync_warp();
+        RF_UNROLL
+        for (uint32_t i = 0; i < 16; i++)
+            out[(i / 4 * 8 + at->t * 2 + i % 2) * RF_WIDE_OUT_STRIDE + at->g + i % 4 / 2 * 8] =
+                v[16 * part + i];
+        ring_sync_warp();
+        RF_NO_UNROLL
+        for (uint32_t i = lane / per_warp; i < 32; i += 32 / per_warp) {
+            const float *of_row = out + i * RF_WIDE_OUT_STRIDE + r;
+            if (32 * part + i >= share->n || first + r >= share->p.w.rows) break;
+            const uint32_t dst_row = dst_row_of(a, share, 32 * part + i);
+            if (a->is_glu)
+                put_output(a, share, dst_row, first + r, of_row[0], of_row[8]);
+            else
+                put_output(a, share, dst_row, first + r, 0.0f, of_row[0]);
+        }
+    }
 }
 
-/* All groups, by the multiplying threads: left sides are made while the products before them run. */
-RF_DEVICE void wide_work(float v[64], const uint8_t *stages, wide_shared *sh, wide_kind k,
-                         const wide_place *at, uint32_t n_groups) {
-    uint32_t now = 0, parity = 0;
-    int32_t p[64];
-    wide_left w;
-    wide_scales scales;
+/* A team's place in the ring and among the turns, from tile to tile. */
+typedef struct wide_count {
+    uint32_t now, parity, turn;
+} wide_count;
+
+/* One tile's sums. */
+RF_DEVICE void wide_work(float v[64], wide_count *c, const uint8_t *stages, wide_shared *sh,
+                         wide_kind k, const wide_place *at, uint32_t n_groups) {
+    int32_t upper[64], lower[64];
     RF_UNROLL
     for (uint32_t i = 0; i < 64; i++) {
         v[i] = 0.0f;
-        p[i] = 0;
+        upper[i] = lower[i] = 0;
     }
-    wide_enter(&w, &scales, stages, &sh->full[0], 0, at, k);
+    const int is_first_lane = rf_tid() % 32 == 0;
     RF_NO_UNROLL
     for (uint32_t g = 0; g < n_groups; g++) {
-        const uint8_t *stage = stages + now * k.at.bytes;
-        const uint32_t next = now + 1 == RF_WIDE_STAGES ? 0 : now + 1;
-        wide_left other;
-        wide_begin(p, &w, stage, k, 0, 1);
-        wide_unpack(&other, stage, at, k, &scales, 1, 1);
-        wide_begin(p, &other, stage, k, 1, 1);
+        const uint8_t *stage = stages + c->now * k.at.bytes;
+        ring_await(&sh->turn[at->team], c->turn);
+        c->turn ^= 1;
+        hopper_hold(upper);
+        hopper_hold(lower);
+        ring_await(&sh->full[c->now][0], c->parity);
+        hopper_publish();
+        hopper_begin();
+        wide_begin(upper, lower, stage, at, k, 0);
+        ring_await(&sh->full[c->now][1], c->parity);
+        hopper_publish();
+        hopper_begin();
+        wide_begin(upper, lower, stage + k.at.half, at, k, 1);
+        if (is_first_lane) ring_arrive(&sh->turn[1 - at->team]);
         hopper_wait_but(1);
-        wide_unpack(&w, stage, at, k, &scales, 0, 0);
-        wide_end(p);
-        RF_UNROLL
-        for (uint32_t i = 0; i < k.cols / 2; i++)
-            p[i] = (int32_t)((uint32_t)p[i] << DIGIT_SHIFT(k.hi_bits));
-        wide_begin(p, &w, stage, k, 0, 0);
-        wide_unpack(&other, stage, at, k, &scales, 1, 0);
-        wide_begin(p, &other, stage, k, 1, 0);
-        hopper_wait_but(1);
-        parity ^= next == 0;
-        if (g + 1 < n_groups)
-            wide_enter(&w, &scales, stages + next * k.at.bytes, &sh->full[next], parity, at, k);
-        wide_end(p);
-        wide_add(v, p, stage, at, k);
-        hopper_arrive(&sh->empty[now]);
-        now = next;
+        if (is_first_lane) ring_arrive(&sh->empty[c->now][0]);
+        hopper_wait_but(0);
+        hopper_hold(upper);
+        hopper_hold(lower);
+        wide_add(v, upper, lower, stage, at, k);
+        ring_sync_warp();
+        if (is_first_lane) ring_arrive(&sh->empty[c->now][1]);
+        if (++c->now == RF_WIDE_STAGES) {
+            c->now = 0;
+            c->parity ^= 1;
+        }
     }
 }
 
-/* The block's outputs, through shared memory so that neighbouring threads write neighbours. */
-RF_DEVICE void wide_put(float *out, const float v[64], const wide_place *at,
-                        const rf_gpu_matmul_args *a, const mm_share *share, wide_kind k,
-                        uint32_t rows) {
-    const uint32_t stride = k.rows + 4;
-    hopper_sync_some(wide_workers(k));
-    RF_UNROLL
-    for (uint32_t i = 0; i < k.cols / 2; i++) {
-        const uint32_t col = i / 4 * 8 + at->t * 2 + i % 2;
-        out[col * stride + at->tile * 32 + at->row + i % 4 / 2 * 8] = v[i];
-    }
-    hopper_sync_some(wide_workers(k));
-    const uint32_t first = share->tile * rows, lane = rf_tid() % 32;
+RF_DEVICE void wide_multiply(uint8_t *stages, wide_shared *sh, const rf_gpu_matmul_args *a,
+                             const wide_list *list, wide_kind k) {
+    const uint32_t tid = rf_tid(), warp = tid / 32;
+    wide_place at;
+    at.team = tid / WIDE_TEAM;
+    at.g = tid % 32 / 4;
+    at.row = warp * 16 + at.g;
+    at.t = tid % 4;
+    wide_count c = {0, 0, !at.team};
+    float *out = (float *)(void *)(stages + RF_WIDE_STAGES * k.at.bytes + warp * RF_WIDE_OUT_BYTES);
     RF_NO_UNROLL
-    for (uint32_t t = rf_tid() / 32; t < share->n; t += wide_workers(k) / 32) {
-        const uint32_t dst_row = dst_row_of(a, share, t);
-        const float *of_row = out + t * stride;
-        RF_UNROLL_4
-        for (uint32_t i = lane; i < rows; i += 32) {
-            if (first + i >= share->p.w.rows) break;
-            if (a->is_glu)
-                put_output(a, share, dst_row, first + i, of_row[i], of_row[rows + i]);
-            else
-                put_output(a, share, dst_row, first + i, 0.0f, of_row[i]);
-        }
+    for (uint32_t i = rf_bid_x(); i < list->n_tiles * list->n_stretches; i += hopper_grid_x()) {
+        const mm_share share = wide_share(a, list, i);
+        float v[64];
+        wide_work(v, &c, stages, sh, k, &at, share.p.w.cols / 256);
+        wide_put(out, v, &at, a, &share, list->rows);
     }
 }
 
@@ -312,39 +406,27 @@ RF_DEVICE void wide_run(const rf_gpu_matmul_args *a, wide_kind k) {
     wide_shared *sh = (wide_shared *)(void *)rf_dynamic_shared;
     uint8_t *stages =
         rf_dynamic_shared + RF_WIDE_HEAD - (rf_shared_at(rf_dynamic_shared) & (RF_WIDE_ALIGN - 1));
-    const uint32_t rows = a->is_glu ? k.rows / 2 : k.rows, tid = rf_tid();
-    const mm_share share = share_at(a, rows, k.cols, rf_bid_z(), rf_bid_x());
-    if (share.n == 0) return;
-    if (tid < k.cols)
-        sh->row[tid] =
-            (uint32_t)((uint64_t)x_row_of(a, dst_row_of(a, &share, tid)) * share.p.w.cols / 16);
-    if (tid < RF_WIDE_STAGES) {
-        hopper_barrier_init(&sh->full[tid], 2 * WIDE_FETCHERS); /* copies and sums */
-        hopper_barrier_init(&sh->empty[tid], wide_workers(k));
+    const uint32_t tid = rf_tid();
+    if (tid < 2 * RF_WIDE_STAGES) {
+        ring_init(&sh->full[tid / 2][tid % 2], 2 * WIDE_MAKERS); /* copies and digits */
+        ring_init(&sh->empty[tid / 2][tid % 2], 2 * WIDE_TEAM / 32);
     }
+    if (tid < 2) ring_init(&sh->turn[tid], WIDE_TEAM / 32);
     rf_sync();
-    if (tid >= wide_workers(k)) {
-        hopper_40_registers();
-        wide_fetch(stages, sh, a, &share, k);
+    const wide_list list = wide_list_of(a);
+    if (tid >= 2 * WIDE_TEAM) {
+        hopper_88_registers();
+        wide_make(stages, sh, a, &list, k);
         return;
     }
-    hopper_232_registers(); /* of 168 that all threads had */
-    wide_place at;
-    at.tile = tid / 64;
-    at.g = tid % 32 / 4;
-    at.row = tid / 32 % 2 * 16 + at.g;
-    at.t = tid % 4;
-    float v[64];
-    wide_work(v, stages, sh, k, &at, share.p.w.cols / 256);
-    wide_put((float *)(void *)stages, v, &at, a, &share, k, rows);
+    hopper_208_registers(); /* of 168 that all threads had */
+    wide_multiply(stages, sh, a, &list, k);
 }
 
-#define WIDE_KERNEL(hi_bits, n_scales, with_m)                                              \
-    RF_KERNEL_ALONE(wide_256_4##hi_bits, rf_gpu_matmul_args) {                              \
-        const wide_kind kind = {hi_bits,      n_scales,                                     \
-                                with_m,       RF_WIDE_ROWS,                                 \
-                                RF_WIDE_COLS, rf_wide_parts_of(hi_bits, n_scales, with_m)}; \
-        wide_run(&a, kind);                                                                 \
+#define WIDE_KERNEL(hi_bits, n_scales, with_m)                                        \
+    RF_KERNEL_ALONE(wide_256_4##hi_bits, rf_gpu_matmul_args) {                        \
+        const wide_kind kind = {hi_bits, n_scales, with_m, rf_wide_parts_of(with_m)}; \
+        wide_run(&a, kind);                                                           \
     }
 WIDE_KERNEL(0, 8, 1)
 WIDE_KERNEL(1, 8, 1)
