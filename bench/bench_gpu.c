@@ -1,6 +1,6 @@
 /* bench_gpu.c - how fast the GPU's kernels are, one at a time, at the shapes of an 8B Llama.
  *
- *   bench_gpu [products|rest|decode|layers] [TYPE]
+ *   bench_gpu [products|norms|attention|decode|layers] [TYPE]
  *
  * Each line is one kernel launched many times in one graph over buffers that no cache holds: the
  * median time of a launch over several replays, and what that makes of memory (weights and
@@ -160,7 +160,6 @@ static void launch_norm(const void *what) {
     rf_gpu_norm_args a = {.dst = dst,
                           .x = x,
                           .w = x,
-                          .q32 = q32,
                           .q256 = q256,
                           .n_items = *(const uint32_t *)what,
                           .n = 4096,
@@ -286,13 +285,16 @@ static void bench_attend(uint32_t T, uint32_t kv_len, bool one_sequence) {
     attend_close(&r);
 }
 
-static void bench_rest(void) {
-    static const uint32_t Ts[] = {1, 8, 64, 512, 2048};
+static void bench_norms(void) {
+    static const uint32_t Ts[] = {1, 16, 64, 512, 2048};
     for (size_t i = 0; i < RF_COUNT(Ts); i++) {
-        printf("norm+quant 4096  T %4u  %9.2f us\n", Ts[i], time_launches(launch_norm, &Ts[i], 16));
+        printf("norm+quant 4096  T %4u  %9.2f us\n", Ts[i], time_launches(launch_norm, &Ts[i], 64));
         printf("quant 14336      T %4u  %9.2f us\n", Ts[i],
-               time_launches(launch_quant, &Ts[i], 16));
+               time_launches(launch_quant, &Ts[i], 64));
     }
+}
+
+static void bench_attention(void) {
     bench_attend(1, 128, true);
     bench_attend(1, 1024, true);
     bench_attend(1, 4096, true);
@@ -394,7 +396,8 @@ int main(int argc, char **argv) {
     q256 = (rf_gpu_quant){take(MAX_T * MAX_COLS), take(MAX_T * MAX_COLS / 64),
                           take(MAX_T * MAX_COLS / 4)};
     if (!*only || !strcmp(only, "products")) bench_products(type);
-    if (!*only || !strcmp(only, "rest")) bench_rest();
+    if (!*only || !strcmp(only, "norms")) bench_norms();
+    if (!*only || !strcmp(only, "attention")) bench_attention();
     if (!strcmp(only, "decode")) bench_decode();
     if (!*only || !strcmp(only, "layers")) bench_layers(type);
     rf_gpu_close(&queue);

@@ -418,15 +418,20 @@ static void test_batch_products(void **state) {
     uint32_t n_units = queue.info.n_units;
     for (size_t i = 0; i < RF_COUNT(types) * RF_COUNT(Ts); i++) {
         product_case c = {.type = types[i / RF_COUNT(Ts)], .T = Ts[i % RF_COUNT(Ts)], .n_parts = 1};
-        c.rows = 37;
+        c.rows = 37; /* low blocks, then middle and tall ones */
         c.cols = 4352;
         check_product(&c);
         queue.info.n_units = 1; /* few blocks are enough */
         c.bias = c.add = true;
+        c.rows = 60;
         c.cols = 2304;
         check_product(&c);
-        c = (product_case){.type = c.type, .rows = 70, .cols = 768, .T = c.T, .n_parts = 2};
+        c.rows = 210;
+        check_product(&c);
+        c = (product_case){.type = c.type, .rows = 100, .cols = 1280, .T = c.T, .n_parts = 2};
         c.glu = true;
+        check_product(&c);
+        c.rows = 30;
         check_product(&c);
         queue.info.n_units = n_units;
         c.n_parts = 3;

@@ -226,16 +226,16 @@ typedef struct matrix_kernels {
     rf_gpu_kernel wide;
 } matrix_kernels;
 
-#define K_KERNELS(hi, n_scales, with_m)                                           \
-    {                                                                             \
-        256, 4, hi, n_scales, with_m,                                             \
-            {RF_GPU_batch_256_4##hi##_low_8, RF_GPU_batch_256_4##hi##_low_16,     \
-             RF_GPU_batch_256_4##hi##_low_32, RF_GPU_batch_256_4##hi##_low_64},   \
-            {NO_KERNEL, NO_KERNEL, RF_GPU_batch_256_4##hi##_middle_32,            \
-             RF_GPU_batch_256_4##hi##_middle_64},                                 \
-            {RF_GPU_batch_256_4##hi##_tall_8, RF_GPU_batch_256_4##hi##_tall_16,   \
-             RF_GPU_batch_256_4##hi##_tall_32, RF_GPU_batch_256_4##hi##_tall_64}, \
-            RF_GPU_wide_256_4##hi,                                                \
+#define K_KERNELS(hi, n_scales, with_m)                                               \
+    {                                                                                 \
+        256, 4, hi, n_scales, with_m,                                                 \
+            {RF_GPU_batch_256_4##hi##_low_8, RF_GPU_batch_256_4##hi##_low_16,         \
+             RF_GPU_batch_256_4##hi##_low_32, RF_GPU_batch_256_4##hi##_low_64},       \
+            {RF_GPU_batch_256_4##hi##_middle_8, RF_GPU_batch_256_4##hi##_middle_16,   \
+             RF_GPU_batch_256_4##hi##_middle_32, RF_GPU_batch_256_4##hi##_middle_64}, \
+            {RF_GPU_batch_256_4##hi##_tall_8, RF_GPU_batch_256_4##hi##_tall_16,       \
+             RF_GPU_batch_256_4##hi##_tall_32, RF_GPU_batch_256_4##hi##_tall_64},     \
+            RF_GPU_wide_256_4##hi,                                                    \
     }
 static const matrix_kernels matrix_layouts[] = {
     K_KERNELS(0, 8, 1),
@@ -318,27 +318,34 @@ static const matrix_kernels *matrix_kernels_of(const rf_gpu_weight *w) {
     return NULL;
 }
 
-/* Some rows on matrix units: the lowest blocks that are at work all at once, else tall ones. */
+/* What a multiprocessor with the most blocks reads, about, in weight rows: their own, and activation
+ * rows from the second-level cache, each as much as two, at twice the rate. */
+static uint64_t batch_cost(const rf_gpu_queue *q, rf_batch_shape s, uint64_t n_blocks) {
+    uint64_t most = (n_blocks + q->info.n_units - 1) / q->info.n_units;
+    return most * (16 * s.wm + 8 * s.nt);
+}
+
+/* Some rows on matrix units: the height that costs least. */
 static bool batch_shape(const rf_gpu_queue *q, const rf_gpu_matmul_args *a, uint32_t n_rows,
                         uint32_t y, shape *out) {
     const matrix_kernels *k = matrix_kernels_of(&a->part[0].w);
     if (!k || n_rows < BATCH_MIN_ROWS || n_rows > BATCH_MAX_ROWS) return false;
     uint32_t width = n_rows > 32 ? 3 : n_rows > 16 ? 2 : n_rows > 8;
     const rf_gpu_kernel kernels[] = {k->low[width], k->middle[width], k->tall[width]};
-    bool found = false;
+    uint64_t least = UINT64_MAX;
     for (uint32_t height = RF_BATCH_LOW; height <= RF_BATCH_TALL; height++) {
         rf_batch_shape s = rf_batch_shape_of(k->view, height, 1u << width);
         uint32_t slot =
             rf_batch_parts_of(s, k->view, k->lo_bits, k->hi_bits, k->n_scales, k->with_m).bytes;
         uint32_t room = (q->info.lds_bytes + BLOCK_RESERVE) / s.blocks - BLOCK_RESERVE;
         uint32_t n_slots = rf_batch_slots(s, slot, room), rows = 16 * s.wm / (1 + a->is_glu);
-        if (!can_run(q, kernels[height]) || n_slots <= s.wk) continue;
+        uint64_t cost = batch_cost(q, s, (uint64_t)tiles_of(a, rows) * y);
+        if (!can_run(q, kernels[height]) || n_slots <= s.wk || cost >= least) continue;
         *out = (shape){kernels[height], rows, 8 * s.nt,
                        RF_BATCH_HEAD + rf_batch_relay_bytes(s) + n_slots * slot, false};
-        found = true;
-        if ((uint64_t)tiles_of(a, rows) * y <= (uint64_t)s.blocks * q->info.n_units) break;
+        least = cost;
     }
-    return found;
+    return least < UINT64_MAX;
 }
 
 /* Hopper's own kernel, where it has blocks for a quarter of the device. */

@@ -124,8 +124,7 @@ RF_TILE_FN uint32_t rf_wide_shared_bytes(uint32_t with_m) {
 /* The products with 3 to 64 activation rows on NVIDIA (mm_batch.hip): nt eights of activation rows;
  * wm warps lie along the weight rows, wn along the activation rows, wk share the columns. */
 enum {
-    RF_BATCH_FETCHERS = 4, /* warps besides, which bring what is multiplied */
-    RF_BATCH_WIDTHS = 4,   /* 8, 16, 32, 64 activation rows */
+    RF_BATCH_WIDTHS = 4, /* 8, 16, 32, 64 activation rows */
     RF_BATCH_MAX_SLOTS = 24,
     RF_BATCH_HEAD = 1024,
     RF_BATCH_STRIDE = 256 + 16,    /* bytes between activation rows: no bank twice; */
@@ -135,13 +134,22 @@ enum {
 typedef enum rf_batch_height { RF_BATCH_LOW, RF_BATCH_MIDDLE, RF_BATCH_TALL } rf_batch_height;
 typedef struct rf_batch_shape {
     uint32_t nt, wm, wn, wk;
-    uint32_t blocks; /* of a multiprocessor, side by side */
+    uint32_t fetchers; /* warps besides, which bring what is multiplied */
+    uint32_t blocks;   /* of a multiprocessor, side by side */
 } rf_batch_shape;
 
-/* Groups of 32 have low ones alone. */
+/* Groups of 32 have low ones alone.  The tall ones of 224 weight rows, whose 16 warps have 128 registers
+ * each, are as many as a large device has multiprocessors where matrices have 14336 rows. */
 RF_TILE_FN rf_batch_shape rf_batch_shape_of(uint32_t view, uint32_t height, uint32_t nt) {
-    rf_batch_shape s = {nt, 2u << height, 1, 4u >> height, nt <= 2 ? 2u : 1u};
+    rf_batch_shape s = {nt, 2u << height, nt == 8 ? 2u : 1u, 8u >> height, 4, 1};
+    s.wk /= s.wn;
+    if (height == RF_BATCH_TALL) {
+        s.wm = 14;
+        s.wn = s.wk = 1;
+        s.fetchers = 2;
+    }
     if (view == 32) {
+        s.wm = 2;
         s.wn = nt <= 2 ? 1 : nt / 2; /* so that a warp has registers for two eights */
         s.wk = nt <= 2 ? 4 : 2;
         s.blocks = nt == 1 ? 2 : 1;

@@ -75,79 +75,11 @@ RF_DEVICE float rf_tree16(const float *s) {
     return v[0];
 }
 
-/* A stretch of a row in shared memory, padded so that neither walking it in order nor in sixteens
- * meets the same bank twice. */
-enum { RF_PIECE = 4096, RF_PIECE_PADDED = RF_PIECE + RF_PIECE / 16, RF_PIECE_THREADS = 256 };
-RF_DEVICE uint32_t rf_padded(uint32_t k) { return k + (k >> 4); }
+enum { RF_NORM_STRETCH = 256 }; /* elements of a norm whose lanes are added up by themselves */
 
 RF_DEVICE int32_t rf_quantised(float x, float id) {
     float v = x * id;
     v = v > -127.0f ? v : -127.0f; /* also catches a NaN */
     v = v < 127.0f ? v : 127.0f;
     return (int32_t)__builtin_rintf(v);
-}
-
-typedef struct rf_quant_scratch {
-    uint32_t most[RF_PIECE_THREADS]; /* bits of the largest |x| per sixteen */
-    int32_t sum[RF_PIECE_THREADS];
-} rf_quant_scratch;
-
-/* Sixteen elements of one view: thread number tid of the piece holds them in x, the group's largest
- * |x| is amax.  at: their first column; row: 0 based. */
-RF_DEVICE int32_t rf_quant_sixteen(int8_t *q, const float x[16], float amax) {
-    float id = amax > 0 ? 127.0f / amax : 0;
-    int32_t sum = 0;
-    rf_u4 out;
-    RF_UNROLL
-    for (int w = 0; w < 4; w++) {
-        out.v[w] = 0;
-        RF_UNROLL
-        for (int b = 0; b < 4; b++) {
-            int32_t v = rf_quantised(x[4 * w + b], id);
-            sum += v;
-            out.v[w] |= ((uint32_t)v & 255u) << 8 * b;
-        }
-    }
-    *(rf_u4 *)(void *)q = out;
-    return sum;
-}
-
-/* Columns [first, first + n) of a row, which lie in piece (padded), into integers.  All 256 threads
- * take part; n is a multiple of the group (of 32 for q32, of 256 for q256). */
-RF_DEVICE void rf_quant_piece(const float *piece, rf_quant_scratch *s, uint32_t row, uint32_t cols,
-                              uint32_t first, uint32_t n, const rf_gpu_quant *q32,
-                              const rf_gpu_quant *q256) {
-    const uint32_t tid = rf_tid();
-    const int here = 16 * tid < n;
-    float x[16];
-    uint32_t most = 0;
-    RF_UNROLL
-    for (uint32_t i = 0; i < 16; i++) {
-        x[i] = here ? piece[17 * tid + i] : 0.0f;
-        uint32_t bits = rf_bits_of(x[i]) & 0x7fffffffu;
-        most = bits > most ? bits : most;
-    }
-    s->most[tid] = most;
-    rf_sync();
-    const uint64_t at = (uint64_t)row * cols + first + 16 * tid;
-    if (q32->q) {
-        uint32_t other = s->most[tid ^ 1];
-        float amax = rf_float_of(other > most ? other : most);
-        s->sum[tid] = here ? rf_quant_sixteen(q32->q + at, x, amax) : 0;
-        rf_sync();
-        if (here && tid % 2 == 0) {
-            q32->d[at / 32] = amax / 127.0f;
-            q32->sum[at / 32] = s->sum[tid] + s->sum[tid + 1];
-        }
-    }
-    if (q256->q && here) {
-        RF_UNROLL
-        for (uint32_t i = 0; i < 16; i++) {
-            uint32_t other = s->most[(tid & ~15u) + i];
-            most = other > most ? other : most;
-        }
-        float amax = rf_float_of(most);
-        q256->sum[at / 16] = rf_quant_sixteen(q256->q + at, x, amax);
-        if (tid % 16 == 0) q256->d[at / 256] = amax / 127.0f;
-    }
 }

@@ -11,12 +11,17 @@ typedef struct heads_shared {
 RF_DEVICE float head_sum(heads_shared *s, uint32_t n, int is_sum, float mean) {
     const uint32_t tid = rf_tid();
     if (tid < 16) {
-        float acc = 0.0f;
-        for (uint32_t k = tid; k < n; k += 16) {
-            float v = s->x[k] - mean;
-            acc = is_sum ? acc + s->x[k] : rf_fma(v, v, acc);
+        float total = 0.0f;
+        for (uint32_t first = 0; first < n; first += RF_NORM_STRETCH) {
+            const uint32_t end = rf_min_u32(first + RF_NORM_STRETCH, n);
+            float acc = 0.0f;
+            for (uint32_t k = first + tid; k < end; k += 16) {
+                float v = s->x[k] - mean;
+                acc = is_sum ? acc + s->x[k] : rf_fma(v, v, acc);
+            }
+            total += acc;
         }
-        s->lanes[tid] = acc;
+        s->lanes[tid] = total;
     }
     rf_sync();
     float sum = rf_tree16(s->lanes);

@@ -1,11 +1,10 @@
 /* mm_batch.hip - products of K formats' weights, and of weights of 8 bits in groups of 32, with 3 to 64
  * activation rows on NVIDIA's matrix units.
  *
- * A block has 16 weight rows for each of wm warps (tile.h), by all activation rows.  Four more warps
+ * A block has 16 weight rows for each of wm warps (tile.h), by all activation rows.  Some more warps
  * bring weights as they are packed, and activations, into a ring of slots of 256 columns, several of
- * which are on their way.  A warp multiplies every wk-th slot, by K formats in two digits (digits.h);
- * its sums it takes over from the warp that had the slot before, and hands them on, so that groups
- * are added in order. */
+ * which are on their way.  A warp multiplies every wk-th slot; its sums it takes over from the warp that
+ * had the slot before, and hands them on, so that groups are added in order. */
 #include "backend/gpu/kernels/digits.h"
 #include "backend/gpu/kernels/ring.h"
 #include "backend/gpu/tile.h"
@@ -101,22 +100,22 @@ RF_DEVICE void batch_fetch_weights(uint8_t *to, const batch_source *s, batch_kin
 /* The thread's pieces of the activation rows of group g. */
 RF_DEVICE void batch_fetch_rows(uint8_t *slot, const batch_shared *sh, const rf_gpu_quant *x,
                                 batch_kind k, uint32_t tid, uint32_t g) {
-    enum { PER_TURN = 2 * RF_BATCH_FETCHERS };
+    const uint32_t per_turn = 2 * k.s.fetchers;
     const uint32_t n = 8 * k.s.nt, piece = tid % 16;
     const uint8_t *q = (const uint8_t *)x->q + g * 256 + piece * 16;
     RF_UNROLL
-    for (uint32_t j = 0; j < rf_div_up(n, PER_TURN); j++) {
-        const uint32_t col = PER_TURN * j + tid / 16;
-        if (n % PER_TURN == 0 || col < n)
+    for (uint32_t j = 0; j < rf_div_up(n, per_turn); j++) {
+        const uint32_t col = per_turn * j + tid / 16;
+        if (n % per_turn == 0 || col < n)
             rf_copy_16(slot + k.at.q + col * RF_BATCH_STRIDE + piece * 16,
                        q + sh->row[col] * 16ull);
     }
     if (k.with_m) {
         const uint8_t *sum = (const uint8_t *)x->sum + g * 64 + tid % 4 * 16;
         RF_UNROLL
-        for (uint32_t j = 0; j < rf_div_up(n, 4 * PER_TURN); j++) {
-            const uint32_t col = 4 * PER_TURN * j + tid / 4;
-            if (n % (4 * PER_TURN) == 0 || col < n)
+        for (uint32_t j = 0; j < rf_div_up(n, 4 * per_turn); j++) {
+            const uint32_t col = 4 * per_turn * j + tid / 4;
+            if (n % (4 * per_turn) == 0 || col < n)
                 rf_copy_16(slot + k.at.sum + col * RF_BATCH_SUM_STRIDE + tid % 4 * 16,
                            sum + sh->row[col] * 4ull);
         }
@@ -132,20 +131,22 @@ RF_DEVICE void batch_fetch_rows(uint8_t *slot, const batch_shared *sh, const rf_
  * for before the kernel in front has ended. */
 RF_DEVICE void batch_fetch(uint8_t *slots, uint32_t n_slots, batch_shared *sh,
                            const rf_gpu_matmul_args *a, const mm_share *share, batch_kind k) {
-    enum { WARPS = RF_BATCH_FETCHERS, MOST = 8 / WARPS };
+    enum { MOST = 7 }; /* squares of a warp */
     const uint32_t tid = rf_tid() - batch_workers(k), warp = tid / 32, lane = tid % 32;
-    const uint32_t n_groups = share->p.w.cols / 256, n_mine = rf_div_up(k.s.wm, WARPS);
+    const uint32_t n_groups = share->p.w.cols / 256, n_mine = rf_div_up(k.s.wm, k.s.fetchers);
     uint8_t *to = slots + k.at.weights + warp * k.at.square + lane * 16;
     batch_source from[MOST];
     RF_UNROLL
     for (uint32_t i = 0; i < n_mine; i++)
-        from[i] = batch_source_of(a, share, k, rf_min_u32(warp + WARPS * i, k.s.wm - 1), lane);
+        from[i] =
+            batch_source_of(a, share, k, rf_min_u32(warp + k.s.fetchers * i, k.s.wm - 1), lane);
     RF_NO_UNROLL
     for (uint32_t g = 0; g < rf_min_u32(n_slots, n_groups); g++)
         RF_UNROLL
     for (uint32_t i = 0; i < n_mine; i++)
-        if (warp + WARPS * i < k.s.wm)
-            batch_fetch_weights(to + g * k.at.bytes + WARPS * i * k.at.square, &from[i], k, g);
+        if (warp + k.s.fetchers * i < k.s.wm)
+            batch_fetch_weights(to + g * k.at.bytes + k.s.fetchers * i * k.at.square, &from[i], k,
+                                g);
     rf_await_before();
     uint32_t now = 0, parity = 1;
     RF_NO_UNROLL
@@ -154,9 +155,9 @@ RF_DEVICE void batch_fetch(uint8_t *slots, uint32_t n_slots, batch_shared *sh,
             ring_await(&sh->empty[now], parity);
             RF_UNROLL
             for (uint32_t i = 0; i < n_mine; i++)
-                if (warp + WARPS * i < k.s.wm)
-                    batch_fetch_weights(to + now * k.at.bytes + WARPS * i * k.at.square, &from[i],
-                                        k, g);
+                if (warp + k.s.fetchers * i < k.s.wm)
+                    batch_fetch_weights(to + now * k.at.bytes + k.s.fetchers * i * k.at.square,
+                                        &from[i], k, g);
         }
         batch_fetch_rows(slots + now * k.at.bytes, sh, &a->xq, k, tid, g);
         ring_arrive_after_copies(&sh->full[now]);
@@ -175,9 +176,9 @@ typedef struct batch_place {
     uint32_t lane, g, t;
 } batch_place;
 
-/* The integers of a group: [eights of activation rows][4] of either digit. */
+/* A group's integers: [eights of activation rows][4]. */
 typedef struct batch_sums {
-    int32_t upper[BATCH_NT][4], lower[BATCH_NT][4];
+    int32_t v[BATCH_NT][4];
 } batch_sums;
 
 /* The scales of a thread's rows. */
@@ -205,32 +206,59 @@ RF_DEVICE void batch_rows(uint32_t x[4], const uint8_t *q, uint32_t lane, uint32
                      : "memory");
 }
 
+/* c = w x, of 16 rows by 16 columns and 8 activation rows. */
+RF_DEVICE void batch_multiply_16(int32_t c[4], uint32_t w0, uint32_t w1, uint32_t x) {
+    asm("mma.sync.aligned.m16n8k16.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5}, {%6}, "
+        "{%7,%7,%7,%7};"
+        : "=r"(c[0]), "=r"(c[1]), "=r"(c[2]), "=r"(c[3])
+        : "r"(w0), "r"(w1), "r"(x), "r"(0));
+}
+
+/* Sums of a chunk's columns, or of either half of them, times their scales. */
+RF_DEVICE void batch_chunk(int32_t sum[4], const uint32_t w[4], const uint32_t x[2],
+                           const int32_t scale[2][2], batch_kind k) {
+    if (k.n_scales == 8) {
+        int32_t c[4] = {0, 0, 0, 0};
+        digit_multiply(c, w, x[0], x[1], 1);
+        RF_UNROLL
+        for (uint32_t i = 0; i < 4; i++)
+            sum[i] += c[i] * scale[0][i / 2];
+        return;
+    }
+    RF_UNROLL
+    for (uint32_t j = 0; j < 2; j++) {
+        int32_t c[4];
+        batch_multiply_16(c, w[2 * j], w[2 * j + 1], x[j]);
+        RF_UNROLL
+        for (uint32_t i = 0; i < 4; i++)
+            sum[i] += c[i] * scale[j][i / 2];
+    }
+}
+
 RF_DEVICE void batch_group(batch_sums *p, const uint8_t *slot, const uint8_t *square,
                            const batch_place *at, batch_kind k) {
-    const int is_product = DIGIT_OF_PRODUCT(k.hi_bits);
     rf_u4 scales[2];
     RF_UNROLL
     for (uint32_t i = 0; i < 2; i++)
         scales[i] = batch_scales(square + k.at.scale + (at->g + 8 * i) * k.n_scales, k.n_scales);
     RF_UNROLL
     for (uint32_t i = 0; i < 4 * batch_eights(k); i++)
-        p->upper[i / 4][i % 4] = p->lower[i / 4][i % 4] = 0;
+        p->v[i / 4][i % 4] = 0;
     RF_UNROLL
     for (uint32_t chunk = 0; chunk < BATCH_CHUNKS; chunk++) {
-        uint32_t upper[4], lower[4];
+        uint32_t w[4];
+        int32_t scale[2][2];
         RF_UNROLL
         for (uint32_t i = 0; i < 2; i++) {
             const uint32_t n = chunk * 16 + at->g + 8 * i;
             const uint32_t lo = ((const uint32_t *)(const void *)square)[n * 4 + at->t];
             const rf_u2 hi = digit_high_bits(square + k.at.hi, k.hi_bits, n);
-            uint32_t w[2];
-            digit_words(lo, hi, k.hi_bits, at->t, &w[0], &w[1]);
+            digit_words(lo, hi, k.hi_bits, at->t, &w[i], &w[2 + i]);
             RF_UNROLL
             for (uint32_t j = 0; j < 2; j++) {
                 const uint32_t number = k.n_scales == 16 ? 2 * chunk + j : chunk;
-                const uint32_t scale = digit_byte(&scales[i], number);
-                upper[i + 2 * j] = digit_of(w[j], scale, k.hi_bits, 1);
-                lower[i + 2 * j] = digit_of(w[j], scale, k.hi_bits, 0);
+                scale[j][i] = (int8_t)digit_byte(&scales[i], number);
+                if (k.hi_bits == 2) w[2 * j + i] = (w[2 * j + i] + 0x60606060u) ^ 0x80808080u;
             }
         }
         RF_UNROLL
@@ -238,10 +266,8 @@ RF_DEVICE void batch_group(batch_sums *p, const uint8_t *slot, const uint8_t *sq
             uint32_t x[4];
             batch_rows(x, slot + k.at.q, at->lane, at->first + n, chunk, batch_eights(k) == 1);
             RF_UNROLL
-            for (uint32_t j = 0; j < 2 && n + j < batch_eights(k); j++) {
-                digit_multiply(p->upper[n + j], upper, x[2 * j], x[2 * j + 1], !is_product);
-                digit_multiply(p->lower[n + j], lower, x[2 * j], x[2 * j + 1], 1);
-            }
+            for (uint32_t j = 0; j < 2 && n + j < batch_eights(k); j++)
+                batch_chunk(p->v[n + j], w, x + 2 * j, scale, k);
         }
     }
 }
@@ -252,36 +278,92 @@ RF_DEVICE uint32_t batch_min(const uint8_t *min, uint32_t i) {
     return digit_two_f16(v, v);
 }
 
-/* A group's integers onto the sums. */
-RF_DEVICE void batch_add(float v[BATCH_NT][4], const batch_sums *p, const uint8_t *slot,
-                         const uint8_t *square, const batch_place *at, batch_kind k) {
-    float d[2], m[2] = {0.0f, 0.0f};
-    uint32_t mins[4] = {0, 0, 0, 0};
+/* The warp's sums to and from shared memory. */
+RF_DEVICE void batch_leave(rf_f4 *relay, float v[BATCH_NT][4], const batch_place *at,
+                           batch_kind k) {
+    RF_UNROLL
+    for (uint32_t n = 0; n < batch_eights(k); n++) {
+        const rf_f4 four = {{v[n][0], v[n][1], v[n][2], v[n][3]}};
+        relay[(at->square * k.s.nt + at->first + n) * 32 + at->lane] = four;
+    }
+}
+RF_DEVICE void batch_take(float v[BATCH_NT][4], const rf_f4 *relay, const batch_place *at,
+                          batch_kind k) {
+    RF_UNROLL
+    for (uint32_t n = 0; n < batch_eights(k); n++) {
+        const rf_f4 four = relay[(at->square * k.s.nt + at->first + n) * 32 + at->lane];
+        RF_UNROLL
+        for (uint32_t i = 0; i < 4; i++)
+            v[n][i] = four.v[i];
+    }
+}
+
+/* The sums so far, once the warp that has the group before has handed them on; mine NULL: it is the
+ * first group. */
+RF_DEVICE void batch_await_turn(float v[BATCH_NT][4], const rf_f4 *relay, uint64_t *mine,
+                                uint32_t turn, const batch_place *at, batch_kind k) {
+    if (k.s.wk == 1 || !mine) return;
+    ring_await(mine, turn);
+    batch_take(v, relay, at, k);
+}
+
+/* What belongs to a group's integers: of a thread's weight rows, and of its eights of activation rows
+ * with them. */
+typedef struct batch_rows_d {
+    float d[2], m[2];
+    uint32_t mins[4];
+} batch_rows_d;
+typedef struct batch_eight_d {
+    float of_mins[4];
+    rf_f2 xd;
+} batch_eight_d;
+
+RF_DEVICE batch_rows_d batch_rows_d_of(const uint8_t *square, const batch_place *at, batch_kind k) {
+    batch_rows_d r = {{0.0f, 0.0f}, {0.0f, 0.0f}, {0, 0, 0, 0}};
     RF_UNROLL
     for (uint32_t i = 0; i < 2; i++) {
         const uint32_t row = at->g + 8 * i;
-        d[i] = rf_f16_at(((const uint16_t *)(const void *)(square + k.at.d))[row]);
+        r.d[i] = rf_f16_at(((const uint16_t *)(const void *)(square + k.at.d))[row]);
         if (!k.with_m) continue;
-        m[i] = rf_f16_at(((const uint16_t *)(const void *)(square + k.at.d))[16 + row]);
-        mins[i] = batch_min(square + k.at.min + row * 8, at->t);
-        mins[2 + i] = batch_min(square + k.at.min + row * 8, 4 + at->t);
+        r.m[i] = rf_f16_at(((const uint16_t *)(const void *)(square + k.at.d))[16 + row]);
+        r.mins[i] = batch_min(square + k.at.min + row * 8, at->t);
+        r.mins[2 + i] = batch_min(square + k.at.min + row * 8, 4 + at->t);
+    }
+    return r;
+}
+
+RF_DEVICE batch_eight_d batch_eight_d_of(const batch_rows_d *r, const uint8_t *slot, uint32_t n,
+                                         const batch_place *at, batch_kind k) {
+    batch_eight_d e = {{0.0f, 0.0f, 0.0f, 0.0f}, {{0.0f, 0.0f}}};
+    e.xd = ((const rf_f2 *)(const void *)(slot + k.at.xd))[4 * (at->first + n) + at->t];
+    if (!k.with_m) return e;
+    const uint32_t row = 8 * (at->first + n) + at->g;
+    const rf_u2 *sum = (const rf_u2 *)(const void *)(slot + k.at.sum + row * RF_BATCH_SUM_STRIDE);
+    digit_multiply_mins_16(e.of_mins, r->mins, sum[at->t], sum[4 + at->t]);
+    return e;
+}
+
+/* A group's integers onto the sums, which are then in v; the warp before this one has left them in
+ * relay when the turn comes.  Everything else is ready by then. */
+RF_DEVICE void batch_add(float v[BATCH_NT][4], const batch_sums *p, const rf_f4 *relay,
+                         uint64_t *mine, uint32_t turn, const uint8_t *slot, const uint8_t *square,
+                         const batch_place *at, batch_kind k) {
+    const batch_rows_d r = batch_rows_d_of(square, at, k);
+    batch_eight_d e[BATCH_NT];
+    if (k.s.wk > 1) {
+        RF_UNROLL
+        for (uint32_t n = 0; n < batch_eights(k); n++)
+            e[n] = batch_eight_d_of(&r, slot, n, at, k);
+        batch_await_turn(v, relay, mine, turn, at, k);
     }
     RF_UNROLL
     for (uint32_t n = 0; n < batch_eights(k); n++) {
-        const rf_f2 xd =
-            ((const rf_f2 *)(const void *)(slot + k.at.xd))[4 * (at->first + n) + at->t];
-        float of_mins[4];
-        if (k.with_m) {
-            const uint32_t row = 8 * (at->first + n) + at->g;
-            const rf_u2 *sum =
-                (const rf_u2 *)(const void *)(slot + k.at.sum + row * RF_BATCH_SUM_STRIDE);
-            digit_multiply_mins_16(of_mins, mins, sum[at->t], sum[4 + at->t]);
-        }
+        if (k.s.wk == 1) e[n] = batch_eight_d_of(&r, slot, n, at, k);
         RF_UNROLL
         for (uint32_t i = 0; i < 4; i++) {
-            const int32_t exact = digit_total(p->upper[n][i], p->lower[n][i], k.hi_bits);
-            v[n][i] = rf_fma((float)exact, d[i / 2] * xd.v[i % 2], v[n][i]);
-            if (k.with_m) v[n][i] = rf_fma(of_mins[i], m[i / 2] * xd.v[i % 2], v[n][i]);
+            const float xd = e[n].xd.v[i % 2];
+            v[n][i] = rf_fma((float)p->v[n][i], r.d[i / 2] * xd, v[n][i]);
+            if (k.with_m) v[n][i] = rf_fma(e[n].of_mins[i], r.m[i / 2] * xd, v[n][i]);
         }
     }
 }
@@ -330,26 +412,6 @@ RF_DEVICE void batch_add_32(float v[BATCH_NT][4], const batch_chunks *p, const u
     }
 }
 
-/* The warp's sums to and from shared memory. */
-RF_DEVICE void batch_leave(rf_f4 *relay, float v[BATCH_NT][4], const batch_place *at,
-                           batch_kind k) {
-    RF_UNROLL
-    for (uint32_t n = 0; n < batch_eights(k); n++) {
-        const rf_f4 four = {{v[n][0], v[n][1], v[n][2], v[n][3]}};
-        relay[(at->square * k.s.nt + at->first + n) * 32 + at->lane] = four;
-    }
-}
-RF_DEVICE void batch_take(float v[BATCH_NT][4], const rf_f4 *relay, const batch_place *at,
-                          batch_kind k) {
-    RF_UNROLL
-    for (uint32_t n = 0; n < batch_eights(k); n++) {
-        const rf_f4 four = relay[(at->square * k.s.nt + at->first + n) * 32 + at->lane];
-        RF_UNROLL
-        for (uint32_t i = 0; i < 4; i++)
-            v[n][i] = four.v[i];
-    }
-}
-
 /* Every wk-th group, by a multiplying warp. */
 RF_DEVICE void batch_work(const uint8_t *slots, uint32_t n_slots, batch_shared *sh, rf_f4 *relay,
                           batch_kind k, const batch_place *at, uint32_t n_groups) {
@@ -364,21 +426,18 @@ RF_DEVICE void batch_work(const uint8_t *slots, uint32_t n_slots, batch_shared *
     for (uint32_t g = at->part; g < n_groups; g += k.s.wk) {
         const uint8_t *slot = slots + now * k.at.bytes;
         const uint8_t *square = slot + k.at.weights + at->square * k.at.square;
-        batch_sums p;
-        batch_chunks of_32;
+        uint64_t *before = g > 0 ? mine : 0;
         ring_await(&sh->full[now], parity);
-        if (k.view == 32)
-            batch_group_32(&of_32, slot, square, at, k);
-        else
+        if (k.view == 32) {
+            batch_chunks p;
+            batch_group_32(&p, slot, square, at, k);
+            batch_await_turn(v, relay, before, turn, at, k);
+            batch_add_32(v, &p, slot, square, at, k);
+        } else {
+            batch_sums p;
             batch_group(&p, slot, square, at, k);
-        if (k.s.wk > 1 && g > 0) {
-            ring_await(mine, turn);
-            batch_take(v, relay, at, k);
+            batch_add(v, &p, relay, before, turn, slot, square, at, k);
         }
-        if (k.view == 32)
-            batch_add_32(v, &of_32, slot, square, at, k);
-        else
-            batch_add(v, &p, slot, square, at, k);
         if (k.s.wk > 1 || g == n_groups - 1) batch_leave(relay, v, at, k);
         ring_sync_warp();
         if (at->lane == 0) {
@@ -428,7 +487,7 @@ RF_DEVICE void batch_run(const rf_gpu_matmul_args *a, batch_kind k) {
         sh->row[tid] =
             (uint32_t)((uint64_t)x_row_of(a, dst_row_of(a, &share, tid)) * share.p.w.cols / 16);
     if (tid < n_slots) {
-        ring_init(&sh->full[tid], 32 * RF_BATCH_FETCHERS);
+        ring_init(&sh->full[tid], 32 * k.s.fetchers);
         ring_init(&sh->empty[tid], k.s.wm * k.s.wn);
     }
     if (tid < batch_workers(k) / 32) ring_init(&sh->turn[tid], 1);
@@ -465,6 +524,8 @@ RF_DEVICE void batch_run(const rf_gpu_matmul_args *a, batch_kind k) {
     BATCH_KERNEL(256, 4, hi_bits, n_scales, with_m, low, RF_BATCH_LOW, 16)       \
     BATCH_KERNEL(256, 4, hi_bits, n_scales, with_m, low, RF_BATCH_LOW, 32)       \
     BATCH_KERNEL(256, 4, hi_bits, n_scales, with_m, low, RF_BATCH_LOW, 64)       \
+    BATCH_KERNEL(256, 4, hi_bits, n_scales, with_m, middle, RF_BATCH_MIDDLE, 8)  \
+    BATCH_KERNEL(256, 4, hi_bits, n_scales, with_m, middle, RF_BATCH_MIDDLE, 16) \
     BATCH_KERNEL(256, 4, hi_bits, n_scales, with_m, middle, RF_BATCH_MIDDLE, 32) \
     BATCH_KERNEL(256, 4, hi_bits, n_scales, with_m, middle, RF_BATCH_MIDDLE, 64) \
     BATCH_KERNEL(256, 4, hi_bits, n_scales, with_m, tall, RF_BATCH_TALL, 8)      \

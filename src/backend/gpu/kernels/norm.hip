@@ -1,127 +1,256 @@
-/* norm.hip - RMS and layer norm of rows, and rows into integers; one block per row. */
+/* norm.hip - RMS and layer norm of rows, and rows into integers; one block per row, or per piece of it.
+ *
+ * Sixteen threads have a stretch of 256 elements.  Each adds up one lane of it, straight from memory,
+ * and normalises and quantises four times four neighbouring elements, which it reads at the same time:
+ * rows do not pass through shared memory, only the lanes of their stretches do. */
 #include "backend/gpu/kernels/canon.h"
 
 /* What the sixteen lanes add up. */
 enum { SUM_OF_SQUARES, SUM_OF_VALUES, SUM_OF_DISTANCES };
 
-typedef struct norm_shared {
-    float piece[RF_PIECE_PADDED];
-    float lanes[16];
-    rf_quant_scratch quant;
-} norm_shared;
-
 enum {
-    OWN = RF_PIECE / RF_PIECE_THREADS, /* elements of a thread in a piece */
-    AHEAD = 16, /* elements of a lane that are loaded before they are added */
+    NORM_OWN = 16,       /* elements of a thread in a piece of the row */
+    NORM_STRETCHES = 16, /* of a piece */
+    NORM_PIECE = NORM_STRETCHES * RF_NORM_STRETCH,
+    NORM_PADDED = NORM_STRETCHES + 4, /* so that no bank is met twice */
 };
 
-/* A piece of a row into shared memory: all loads on their way before the first is waited for. */
-RF_DEVICE void piece_load(float *piece, const float *x, uint32_t len) {
-    const uint32_t tid = rf_tid();
-    float v[OWN];
-    RF_UNROLL
-    for (uint32_t i = 0; i < OWN; i++)
-        v[i] = tid + RF_PIECE_THREADS * i < len ? x[tid + RF_PIECE_THREADS * i] : 0.0f;
-    RF_UNROLL
-    for (uint32_t i = 0; i < OWN; i++)
-        piece[rf_padded(tid + RF_PIECE_THREADS * i)] = v[i];
+typedef struct norm_shared {
+    float lanes[2][16 * NORM_PADDED]; /* [lane][stretch] of a piece; two, taken in turns */
+} norm_shared;
+
+/* Elements of the thread's lane in its stretch of the piece at first, the first of which is k. */
+RF_DEVICE uint32_t norm_count(uint32_t k, uint32_t n) {
+    return k < n ? rf_min_u32((n - k + 15) / 16, NORM_OWN) : 0;
 }
 
-RF_DEVICE float lane_sum(float acc, float v, int what, float mean) {
-    if (what == SUM_OF_VALUES) return acc + v;
-    if (what == SUM_OF_DISTANCES) v = v - mean;
-    return rf_fma(v, v, acc);
+/* The thread's elements of its lane in its stretch of the piece at first; zeros behind the row. */
+RF_DEVICE void norm_load_lane(float v[NORM_OWN], const float *x, uint32_t first, uint32_t n) {
+    const uint32_t k = first + rf_tid() / 16 * RF_NORM_STRETCH + rf_tid() % 16;
+    const uint32_t count = norm_count(k, n);
+    if (count == NORM_OWN) {
+        RF_UNROLL
+        for (uint32_t i = 0; i < NORM_OWN; i++)
+            v[i] = x[k + 16 * i];
+        return;
+    }
+    RF_UNROLL
+    for (uint32_t i = 0; i < NORM_OWN; i++)
+        v[i] = i < count ? x[k + 16 * i] : 0.0f;
 }
 
-/* tree16 over the sixteen lanes of a row; every thread gets it.  The row passes through shared
- * memory in pieces, the last of which stays there; each lane adds its own elements in order. */
-RF_DEVICE float lanes_sum(norm_shared *s, const float *x, uint32_t n, int what, float mean) {
-    const uint32_t tid = rf_tid();
-    float acc = 0.0f;
-    for (uint32_t first = 0; first < n; first += RF_PIECE) {
-        const uint32_t len = rf_min_u32(n - first, RF_PIECE);
-        rf_sync();
-        piece_load(s->piece, x + first, len);
-        rf_sync();
-        if (tid >= 16) continue;
-        uint32_t k = tid;
-        for (; k + 16 * AHEAD <= len; k += 16 * AHEAD) {
-            float v[AHEAD];
+/* Where four number i of the thread's own elements start: its threads' fours lie side by side. */
+RF_DEVICE uint32_t norm_four(uint32_t first, uint32_t i) {
+    return first + rf_tid() / 16 * RF_NORM_STRETCH + 64 * i + rf_tid() % 16 * 4;
+}
+
+/* The thread's own elements of the piece at first, zeros behind the row. */
+RF_DEVICE void norm_load(float v[NORM_OWN], const float *x, uint32_t first, uint32_t n) {
+    RF_UNROLL
+    for (uint32_t i = 0; i < NORM_OWN / 4; i++) {
+        const uint32_t k = norm_four(first, i);
+        rf_f4 four = {{0.0f, 0.0f, 0.0f, 0.0f}};
+        if (n % 4 == 0) { /* so that rows, and what has a row's length, start at 16 bytes */
+            if (k < n) four = *(const rf_f4 *)(const void *)(x + k);
+        } else {
             RF_UNROLL
-            for (uint32_t i = 0; i < AHEAD; i++)
-                v[i] = s->piece[rf_padded(k + 16 * i)];
-            RF_UNROLL
-            for (uint32_t i = 0; i < AHEAD; i++)
-                acc = lane_sum(acc, v[i], what, mean);
+            for (uint32_t j = 0; j < 4; j++)
+                if (k + j < n) four.v[j] = x[k + j];
         }
-        for (; k < len; k += 16)
-            acc = lane_sum(acc, s->piece[rf_padded(k)], what, mean);
-    }
-    if (tid < 16) s->lanes[tid] = acc;
-    rf_sync();
-    return rf_tree16(s->lanes);
-}
-
-/* This thread's weights of the piece from column first on; w may be NULL. */
-RF_DEVICE void norm_weights(float scale[OWN], const float *w, uint32_t first, uint32_t n) {
-    RF_UNROLL
-    for (uint32_t i = 0; i < OWN; i++) {
-        const uint32_t k = first + rf_tid() + RF_PIECE_THREADS * i;
-        scale[i] = w && k < n ? w[k] : 1.0f;
+        RF_UNROLL
+        for (uint32_t j = 0; j < 4; j++)
+            v[4 * i + j] = four.v[j];
     }
 }
 
-/* The len elements in shared memory, normalised there; dst and b (each may be NULL): their places. */
-RF_DEVICE void piece_norm(float *piece, uint32_t len, float mean, float r, const float *scale,
-                          int has_scale, const float *b, float *dst) {
-    const uint32_t tid = rf_tid();
+RF_DEVICE void norm_store(float *dst, const float v[NORM_OWN], uint32_t first, uint32_t n) {
     RF_UNROLL
-    for (uint32_t i = 0; i < OWN; i++) {
-        const uint32_t k = tid + RF_PIECE_THREADS * i;
-        if (k >= len) break;
-        float y = (piece[rf_padded(k)] - mean) * r;
-        if (has_scale) y = y * scale[i];
-        if (b) y = y + b[k];
-        if (dst) dst[k] = y;
-        piece[rf_padded(k)] = y;
+    for (uint32_t i = 0; i < NORM_OWN / 4; i++) {
+        const uint32_t k = norm_four(first, i);
+        if (n % 4 == 0) {
+            const rf_f4 four = {{v[4 * i], v[4 * i + 1], v[4 * i + 2], v[4 * i + 3]}};
+            if (k < n) *(rf_f4 *)(void *)(dst + k) = four;
+        } else {
+            RF_UNROLL
+            for (uint32_t j = 0; j < 4; j++)
+                if (k + j < n) dst[k + j] = v[4 * i + j];
+        }
     }
+}
+
+/* The thread's lane of its stretch. */
+RF_DEVICE float norm_lane(const float v[NORM_OWN], uint32_t first, uint32_t n, int what,
+                          float mean) {
+    const uint32_t k = first + rf_tid() / 16 * RF_NORM_STRETCH + rf_tid() % 16;
+    const uint32_t count = norm_count(k, n);
+    float sum = 0.0f;
+    RF_UNROLL
+    for (uint32_t i = 0; i < NORM_OWN; i++) {
+        float d = v[i] - mean;
+        if (what == SUM_OF_DISTANCES && i >= count) d = 0.0f;
+        sum = what == SUM_OF_VALUES ? sum + v[i] : rf_fma(d, d, sum);
+    }
+    return sum;
+}
+
+/* The canonical sum of a row, which every thread gets.  v: the thread's elements of its lane in the
+ * first piece; turn: number of the sum in this kernel. */
+RF_DEVICE float norm_sum(norm_shared *s, float v[NORM_OWN], const float *x, uint32_t n, int what,
+                         float mean, uint32_t turn) {
+    const uint32_t stretch = rf_tid() / 16, lane = rf_tid() % 16;
+    float *lanes = s->lanes[turn];
+    float total = 0.0f;
+    for (uint32_t first = 0;;) {
+        lanes[lane * NORM_PADDED + stretch] = norm_lane(v, first, n, what, mean);
+        rf_sync();
+        RF_UNROLL
+        for (uint32_t i = 0; i < NORM_STRETCHES / 4; i++) {
+            const rf_f4 four = ((const rf_f4 *)(const void *)(lanes + lane * NORM_PADDED))[i];
+            RF_UNROLL
+            for (uint32_t j = 0; j < 4; j++)
+                total += four.v[j];
+        }
+        first += NORM_PIECE;
+        if (first >= n) break;
+        norm_load_lane(v, x, first, n);
+        rf_sync();
+    }
+    RF_UNROLL
+    for (uint32_t half = 8; half > 0; half /= 2) /* tree16 */
+        total += rf_float_of(rf_lane_xor(rf_bits_of(total), half));
+    return total;
+}
+
+/* The largest of eight or sixteen neighbouring threads. */
+RF_DEVICE uint32_t quant_most(uint32_t most, uint32_t n_threads) {
+    RF_UNROLL
+    for (uint32_t mask = 1; mask < n_threads; mask *= 2) {
+        const uint32_t other = rf_lane_xor(most, mask);
+        most = other > most ? other : most;
+    }
+    return most;
+}
+
+/* Four elements, whose group's largest |x| is amax, into bytes. */
+RF_DEVICE uint32_t quant_four(const float v[4], float amax) {
+    const float id = amax > 0 ? 127.0f / amax : 0;
+    uint32_t q = 0;
+    RF_UNROLL
+    for (uint32_t b = 0; b < 4; b++)
+        q |= ((uint32_t)rf_quantised(v[b], id) & 255u) << 8 * b;
+    return q;
+}
+
+/* The largest |x| of four, as bits. */
+RF_DEVICE uint32_t quant_size(const float v[4]) {
+    uint32_t most = 0;
+    RF_UNROLL
+    for (uint32_t j = 0; j < 4; j++) {
+        const uint32_t bits = rf_bits_of(v[j]) & 0x7fffffffu;
+        most = bits > most ? bits : most;
+    }
+    return most;
+}
+
+/* The thread's own elements in groups of 32, of eight threads' fours each. */
+RF_DEVICE void quant_32(const float v[NORM_OWN], const rf_gpu_quant *to, uint64_t row,
+                        uint32_t first, uint32_t n) {
+    RF_UNROLL
+    for (uint32_t i = 0; i < NORM_OWN / 4; i++) {
+        const uint64_t at = row * n + norm_four(first, i);
+        const float amax = rf_float_of(quant_most(quant_size(v + 4 * i), 8));
+        const uint32_t q = quant_four(v + 4 * i, amax);
+        uint32_t sum = (uint32_t)rf_dot4(q, 0x01010101u, 0);
+        RF_UNROLL
+        for (uint32_t mask = 1; mask < 8; mask *= 2)
+            sum += rf_lane_xor(sum, mask);
+        if (norm_four(first, i) >= n) continue;
+        *(uint32_t *)(void *)(to->q + at) = q;
+        if (rf_tid() % 8 != 0) continue;
+        to->d[at / 32] = amax / 127.0f;
+        to->sum[at / 32] = (int32_t)sum;
+    }
+}
+
+/* In groups of 256: the stretch. */
+RF_DEVICE void quant_256(const float v[NORM_OWN], const rf_gpu_quant *to, uint64_t row,
+                         uint32_t first, uint32_t n) {
+    uint32_t most = 0, q[NORM_OWN / 4];
+    RF_UNROLL
+    for (uint32_t i = 0; i < NORM_OWN / 4; i++) {
+        const uint32_t of_four = quant_size(v + 4 * i);
+        most = of_four > most ? of_four : most;
+    }
+    const float amax = rf_float_of(quant_most(most, 16));
+    const uint64_t at = row * n + norm_four(first, 0);
+    RF_UNROLL
+    for (uint32_t i = 0; i < NORM_OWN / 4; i++) {
+        q[i] = quant_four(v + 4 * i, amax);
+        uint32_t sum = (uint32_t)rf_dot4(q[i], 0x01010101u, 0);
+        sum += rf_lane_xor(sum, 1);
+        sum += rf_lane_xor(sum, 2);
+        if (norm_four(first, 0) >= n) continue;
+        *(uint32_t *)(void *)(to->q + at + 64 * i) = q[i];
+        if (rf_tid() % 4 == 0) to->sum[at / 16 + 4 * i] = (int32_t)sum;
+    }
+    if (rf_tid() % 16 == 0 && norm_four(first, 0) < n) to->d[at / 256] = amax / 127.0f;
+}
+
+/* A piece of a row in both views, where they are asked for. */
+RF_DEVICE void quant_piece(const float v[NORM_OWN], const rf_gpu_quant *q32,
+                           const rf_gpu_quant *q256, uint32_t row, uint32_t first, uint32_t n) {
+    if (q32->q) quant_32(v, q32, row, first, n);
+    if (q256->q) quant_256(v, q256, row, first, n);
+}
+
+/* What each element is multiplied with or what is added to it, of which w NULL has nothing. */
+RF_DEVICE void norm_weights(float v[NORM_OWN], const float *w, uint32_t first, uint32_t n) {
+    if (w) {
+        norm_load(v, w, first, n);
+        return;
+    }
+    RF_UNROLL
+    for (uint32_t i = 0; i < NORM_OWN; i++)
+        v[i] = 0.0f;
 }
 
 RF_KERNEL_EARLY(norm_rows, rf_gpu_norm_args, 1) {
     RF_SHARED norm_shared s;
     const uint32_t row = rf_bid_x(), n = a.n;
     const float *x = a.x + (uint64_t)row * n;
-    float *dst = a.dst ? a.dst + (uint64_t)row * n : 0;
-    const int is_layer = a.kind == RF_GPU_LAYER_NORM;
-    float scale[OWN];
-    norm_weights(scale, a.w, 0, n);
+    float w[NORM_OWN], lane[NORM_OWN], v[NORM_OWN], mean = 0.0f;
+    norm_weights(w, a.w, 0, n);
     rf_await_before();
-    float mean = 0.0f;
-    if (is_layer) mean = lanes_sum(&s, x, n, SUM_OF_VALUES, 0.0f) / (float)n;
-    float ss = is_layer ? lanes_sum(&s, x, n, SUM_OF_DISTANCES, mean)
-                        : lanes_sum(&s, x, n, SUM_OF_SQUARES, 0.0f);
+    norm_load_lane(lane, x, 0, n);
+    norm_load(v, x, 0, n);
+    if (a.kind == RF_GPU_LAYER_NORM) {
+        mean = norm_sum(&s, lane, x, n, SUM_OF_VALUES, 0.0f, 1) / (float)n;
+        if (n > NORM_PIECE) norm_load_lane(lane, x, 0, n);
+    }
+    const int what = a.kind == RF_GPU_LAYER_NORM ? SUM_OF_DISTANCES : SUM_OF_SQUARES;
+    const float ss = norm_sum(&s, lane, x, n, what, mean, 0);
     const float r = 1.0f / __builtin_sqrtf(ss / (float)n + a.eps);
-    const int to_ints = a.q32.q || a.q256.q;
-    for (uint32_t first = 0; first < n; first += RF_PIECE) {
-        const uint32_t len = rf_min_u32(n - first, RF_PIECE);
-        if (n > RF_PIECE) { /* else it is still there */
-            rf_sync();
-            piece_load(s.piece, x + first, len);
+    for (uint32_t first = 0;;) {
+        float b[NORM_OWN];
+        norm_weights(b, a.b, first, n);
+        RF_UNROLL
+        for (uint32_t i = 0; i < NORM_OWN; i++) {
+            v[i] = (v[i] - mean) * r;
+            if (a.w) v[i] = v[i] * w[i];
+            if (a.b) v[i] = v[i] + b[i];
         }
-        piece_norm(s.piece, len, mean, r, scale, a.w != 0, a.b ? a.b + first : 0,
-                   dst ? dst + first : 0);
-        if (first + len < n) norm_weights(scale, a.w, first + len, n);
-        if (!to_ints) continue;
-        rf_sync();
-        rf_quant_piece(s.piece, &s.quant, row, n, first, len, &a.q32, &a.q256);
+        if (a.dst) norm_store(a.dst + (uint64_t)row * n, v, first, n);
+        quant_piece(v, &a.q32, &a.q256, row, first, n);
+        first += NORM_PIECE;
+        if (first >= n) break;
+        norm_weights(w, a.w, first, n);
+        norm_load(v, x, first, n);
     }
 }
 
 RF_KERNEL(quant_rows, rf_gpu_quant_args) {
-    RF_SHARED norm_shared s;
-    const uint32_t row = rf_bid_x(), first = rf_bid_y() * RF_PIECE;
-    const uint32_t len = rf_min_u32(a.cols - first, RF_PIECE);
-    piece_load(s.piece, a.x + (uint64_t)row * a.cols + first, len);
-    rf_sync();
-    rf_quant_piece(s.piece, &s.quant, row, a.cols, first, len, &a.q32, &a.q256);
+    const uint32_t row = rf_bid_x(), first = rf_bid_y() * NORM_PIECE;
+    float v[NORM_OWN];
+    norm_load(v, a.x + (uint64_t)row * a.cols, first, a.cols);
+    quant_piece(v, &a.q32, &a.q256, row, first, a.cols);
 }

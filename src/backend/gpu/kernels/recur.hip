@@ -23,10 +23,15 @@ RF_DEVICE void ready_keys(ready_shared *s, const rf_gpu_recur_args *a, float *ou
     }
     rf_sync();
     if (which < 2) {
-        float acc = 0.0f;
-        for (uint32_t i = tid % 16; i < n; i += 16)
-            acc = rf_fma(s->x[which][i], s->x[which][i], acc);
-        s->lanes[which][tid % 16] = acc;
+        float total = 0.0f;
+        for (uint32_t first = 0; first < n; first += RF_NORM_STRETCH) {
+            const uint32_t end = rf_min_u32(first + RF_NORM_STRETCH, n);
+            float acc = 0.0f;
+            for (uint32_t i = first + tid % 16; i < end; i += 16)
+                acc = rf_fma(s->x[which][i], s->x[which][i], acc);
+            total += acc;
+        }
+        s->lanes[which][tid % 16] = total;
     }
     rf_sync();
     const float r0 = 1.0f / __builtin_sqrtf(rf_tree16(s->lanes[0]) / (float)n + a->eps);
