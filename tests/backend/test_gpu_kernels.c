@@ -770,6 +770,7 @@ static void attend_on_cpu(const attend_case *a, const kv_case *c, const float *q
                               .dst =
                                   dst + ((size_t)t * a->n_heads + (size_t)h * per) * a->value_dim,
                               .sinks = sinks ? sinks + (size_t)h * per : NULL,
+                              .n_rows = 1,
                               .n_q = per,
                               .head_dim = a->head_dim,
                               .value_dim = a->value_dim,
@@ -783,7 +784,7 @@ static void attend_on_cpu(const attend_case *a, const kv_case *c, const float *q
                               .v_row = v_row,
                               .table = c->table[c->row_seq[t]],
                               .pattern = a->pattern,
-                              .pos = c->pos[t],
+                              .pos = c->pos + t,
                               .kv_len = c->kv_len[c->row_seq[t]],
                               .mask = mask ? mask + (size_t)t * 400 : NULL,
                               .scale = 0.125f,

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "backend/backend.h"
+#include "backend/cpu/attend.h"
 #include "backend/cpu/kernels.h"
 #include "base/fmath.h"
 #include "lib/testlib.h"
@@ -369,34 +370,38 @@ static void test_f32_to_f16(void **state) {
 /* Attention --------------------------------------------------------------------------------------*/
 
 /* Most cases have few keys, some enough for segments to be folded. */
-enum { KV_HEADS = 2, FEW_KEYS = 200, MAX_KEYS = 700, TABLE = 22 };
+enum { KV_HEADS = 2, FEW_KEYS = 200, MAX_KEYS = 700, TABLE = 22, MAX_ROWS = 40 };
 
 typedef struct attend_case {
     rf_attend a;
-    float sinks[20];
+    float sinks[130];
     rf_guarded q, k, v;
     uint32_t table[TABLE], slots; /* blocks in the pool */
-    float mask[MAX_KEYS];
-    bool seen[MAX_KEYS];
+    uint32_t pos[MAX_ROWS];
+    float mask[MAX_ROWS][MAX_KEYS];
+    bool seen[MAX_ROWS][MAX_KEYS];
+    bool poisoned; /* the last key of which only the last row knows */
+    float *scratch;
 } attend_case;
 
-static bool is_visible(const attend_case *c, uint32_t j) {
+static bool is_visible(const attend_case *c, uint32_t row, uint32_t j) {
     const rf_attend *a = &c->a;
+    uint32_t pos = c->pos[row];
     switch (a->pattern.kind) {
     case RF_ATTN_CAUSAL:
-        return j <= a->pos;
+        return j <= pos;
     case RF_ATTN_BIDIRECTIONAL:
         return true;
     case RF_ATTN_LOCAL:
-        return j <= a->pos && j + a->pattern.window > a->pos;
+        return j <= pos && j + a->pattern.window > pos;
     case RF_ATTN_LOCAL_BOTH:
-        return j <= a->pos + a->pattern.window / 2 && a->pos <= j + a->pattern.window / 2;
+        return j <= pos + a->pattern.window / 2 && pos <= j + a->pattern.window / 2;
     case RF_ATTN_GLOBAL_LOCAL:
-        return j <= a->pos && (j < a->pattern.n_global || j + a->pattern.window > a->pos);
+        return j <= pos && (j < a->pattern.n_global || j + a->pattern.window > pos);
     case RF_ATTN_PREFIX:
-        return j <= a->pos || j < a->pattern.n_global;
+        return j <= pos || j < a->pattern.n_global;
     case RF_ATTN_CUSTOM:
-        return c->mask[j] != -INFINITY;
+        return c->mask[row][j] != -INFINITY;
     }
     return false;
 }
@@ -458,6 +463,13 @@ static void set_row(uint8_t *row, rf_dtype type, uint32_t n, uint64_t *seed, con
     }
 }
 
+static bool is_seen(const attend_case *c, uint32_t j) {
+    bool any = false;
+    for (uint32_t r = 0; r < c->a.n_rows && j < c->a.kv_len; r++)
+        any = any || c->seen[r][j];
+    return any;
+}
+
 /* A pool of blocks of KV_HEADS heads of 32 rows of dim elements. */
 static rf_guarded random_pool(attend_case *c, uint64_t *seed, uint32_t dim, rf_dtype type) {
     const rf_attend *a = &c->a;
@@ -468,7 +480,7 @@ static rf_guarded random_pool(attend_case *c, uint64_t *seed, uint32_t dim, rf_d
         set_row(p + i * row, type, dim, seed, NULL);
     /* What lies in rows that nobody may see must not matter. */
     for (uint32_t j = 0; j < (a->kv_len + 31) / 32 * 32; j++) {
-        if (j < a->kv_len && c->seen[j]) continue;
+        if (is_seen(c, j) && !(c->poisoned && j == c->pos[a->n_rows - 1])) continue;
         if (c->table[j / 32] >= c->slots) continue;
         float poison = j % 2 ? NAN : INFINITY;
         size_t at = (size_t)c->table[j / 32] * KV_HEADS * 32 + 32 + j % 32; /* of KV head 1 */
@@ -479,12 +491,30 @@ static rf_guarded random_pool(attend_case *c, uint64_t *seed, uint32_t dim, rf_d
     return g;
 }
 
-/* value_dim 0: values are the first half of each key. */
+/* Which keys each row sees; a block nobody sees lies nowhere. */
+static void make_visible(attend_case *c, uint64_t *seed) {
+    const rf_attend *a = &c->a;
+    for (uint32_t r = 0; r < a->n_rows; r++)
+        for (uint32_t j = 0; j < a->kv_len; j++) {
+            bool hidden = (rf_test_rand(seed) & 3) == 0 || j / 32 == 1 || j / 256 == 1;
+            c->mask[r][j] = hidden ? -INFINITY : rf_test_randf(seed) * 2.0f;
+            c->seen[r][j] = is_visible(c, r, j);
+        }
+    for (uint32_t i = 0; i < TABLE; i++) {
+        bool any = false;
+        for (uint32_t j = 32 * i; j < 32 * i + 32; j++)
+            any = any || is_seen(c, j);
+        if (!any) c->table[i] = 1u << 30;
+    }
+}
+
+/* value_dim 0: values are the first half of each key.  Rows lie at neighbouring positions. */
 static void make_case(attend_case *c, uint64_t *seed, uint32_t head_dim, uint32_t value_dim,
-                      uint32_t n_q, const rf_dtype type[2], rf_attn_pattern pattern) {
+                      uint32_t n_rows, uint32_t n_q, const rf_dtype type[2],
+                      rf_attn_pattern pattern) {
     memset(c, 0, sizeof *c);
     rf_attend *a = &c->a;
-    *a = (rf_attend){.n_q = n_q, .head_dim = head_dim, .pattern = pattern};
+    *a = (rf_attend){.n_rows = n_rows, .n_q = n_q, .head_dim = head_dim, .pattern = pattern};
     a->k_type = type[0];
     a->v_type = type[value_dim != 0];
     a->value_dim = value_dim ? value_dim : (head_dim + 1) / 2;
@@ -497,27 +527,26 @@ static void make_case(attend_case *c, uint64_t *seed, uint32_t head_dim, uint32_
     for (uint32_t h = 0; h < n_q; h++)
         c->sinks[h] = h % 3 == 2 ? -INFINITY : 4.0f * rf_test_randf(seed);
     uint32_t most = rf_test_rand(seed) % 4 ? FEW_KEYS : MAX_KEYS;
-    a->kv_len = 1 + (uint32_t)(rf_test_rand(seed) % most);
-    a->pos = (uint32_t)(rf_test_rand(seed) % a->kv_len);
+    a->kv_len = n_rows + (uint32_t)(rf_test_rand(seed) % (most - n_rows + 1));
+    a->pos = c->pos;
+    c->pos[0] = (uint32_t)(rf_test_rand(seed) % (a->kv_len - n_rows + 1));
+    for (uint32_t r = 1; r < n_rows; r++)
+        c->pos[r] = c->pos[0] + r;
+    c->poisoned = n_rows > 1 && pattern.kind == RF_ATTN_CAUSAL;
     a->scale = 4.0f / sqrtf((float)head_dim);
     c->slots = (a->kv_len + 31) / 32;
     a->table = c->table;
     for (uint32_t i = 0; i < TABLE; i++)
         c->table[i] = c->slots - 1 - i % c->slots;
-    for (uint32_t j = 0; j < a->kv_len; j++) {
-        bool hidden = (rf_test_rand(seed) & 3) == 0 || j / 32 == 1 || j / 256 == 1;
-        c->mask[j] = hidden ? -INFINITY : rf_test_randf(seed) * 2.0f;
-    }
-    if (pattern.kind == RF_ATTN_CUSTOM) a->mask = c->mask;
-    for (uint32_t i = 0; i < TABLE; i++) { /* a block nobody sees lies nowhere */
-        bool any = false;
-        for (uint32_t j = 32 * i; j < 32 * i + 32 && j < a->kv_len; j++) {
-            c->seen[j] = is_visible(c, j);
-            any = any || c->seen[j];
-        }
-        if (!any) c->table[i] = 1u << 30;
-    }
-    c->q = noise(seed, (size_t)n_q * head_dim, 2.0f);
+    make_visible(c, seed);
+    if (pattern.kind == RF_ATTN_CUSTOM) a->mask = c->mask[0];
+    a->mask_stride = MAX_KEYS;
+    a->q_stride = (size_t)(n_q + 1) * head_dim; /* heads of another KV head lie between */
+    a->dst_stride = (size_t)(n_q + 1) * a->value_dim;
+    c->scratch = rf_alloc(rf_attend_scratch_bytes(head_dim, a->value_dim), 1);
+    assert_non_null(c->scratch);
+    a->scratch = c->scratch;
+    c->q = noise(seed, a->q_stride * (n_rows - 1) + (size_t)n_q * head_dim, 2.0f);
     a->q = floats(&c->q);
     c->k = random_pool(c, seed, head_dim, a->k_type);
     c->v = random_pool(c, seed, value_dim ? value_dim : head_dim, a->v_type);
@@ -529,39 +558,46 @@ static void free_case(attend_case *c) {
     rf_guard_free(&c->q);
     rf_guard_free(&c->k);
     rf_guard_free(&c->v);
+    rf_free(c->scratch);
 }
 
 /* softmax(softcap(scale * q K^T) + mask, sink) V in double over the visible keys. */
-static void check_exact(const attend_case *c, const float *got) {
+static void check_head(const attend_case *c, uint32_t row, uint32_t h, const float *got) {
     const rf_attend *a = &c->a;
-    for (uint32_t h = 0; h < a->n_q; h++) {
-        double s[MAX_KEYS] = {0}, sink = a->sinks ? (double)a->sinks[h] : -HUGE_VAL, top = sink;
+    const float *q = a->q + row * a->q_stride + (size_t)h * a->head_dim;
+    double s[MAX_KEYS] = {0}, sink = a->sinks ? (double)a->sinks[h] : -HUGE_VAL, top = sink;
+    for (uint32_t j = 0; j < a->kv_len; j++) {
+        if (!c->seen[row][j]) continue;
+        for (uint32_t d = 0; d < a->head_dim; d++)
+            s[j] += (double)q[d] * key_at(a, j, d);
+        s[j] *= (double)a->scale;
+        if (a->softcap > 0) s[j] = (double)a->softcap * tanh(s[j] / (double)a->softcap);
+        s[j] += a->mask ? (double)c->mask[row][j] : 0;
+        top = fmax(top, s[j]);
+    }
+    double sum = sink == -HUGE_VAL ? 0 : exp(sink - top);
+    for (uint32_t j = 0; j < a->kv_len; j++) {
+        if (c->seen[row][j]) sum += s[j] = exp(s[j] - top);
+    }
+    for (uint32_t d = 0; d < a->value_dim; d++) {
+        double acc = 0;
         for (uint32_t j = 0; j < a->kv_len; j++) {
-            if (!c->seen[j]) continue;
-            for (uint32_t d = 0; d < a->head_dim; d++)
-                s[j] += (double)a->q[h * a->head_dim + d] * key_at(a, j, d);
-            s[j] *= (double)a->scale;
-            if (a->softcap > 0) s[j] = (double)a->softcap * tanh(s[j] / (double)a->softcap);
-            s[j] += a->mask ? (double)a->mask[j] : 0;
-            top = fmax(top, s[j]);
+            if (c->seen[row][j]) acc += s[j] * value_at(a, j, d);
         }
-        double sum = sink == -HUGE_VAL ? 0 : exp(sink - top);
-        for (uint32_t j = 0; j < a->kv_len; j++) {
-            if (c->seen[j]) sum += s[j] = exp(s[j] - top);
-        }
-        for (uint32_t d = 0; d < a->value_dim; d++) {
-            double acc = 0;
-            for (uint32_t j = 0; j < a->kv_len; j++) {
-                if (c->seen[j]) acc += s[j] * value_at(a, j, d);
-            }
-            double want = sum > 0 ? acc / sum : 0;
-            assert_close((double)got[h * a->value_dim + d], want, 4e-6, "attend");
-        }
+        assert_close((double)got[d], sum > 0 ? acc / sum : 0, 4e-6, "attend");
     }
 }
 
+static void check_exact(const attend_case *c, const float *got) {
+    const rf_attend *a = &c->a;
+    for (uint32_t r = 0; r < a->n_rows - c->poisoned; r++)
+        for (uint32_t h = 0; h < a->n_q; h++)
+            check_head(c, r, h, got + r * a->dst_stride + (size_t)h * a->value_dim);
+}
+
+/* What lies between the rows' heads is not written: it has the fence's bytes in both. */
 static void check_case(attend_case *c, size_t id) {
-    size_t n = (size_t)c->a.n_q * c->a.value_dim;
+    size_t n = c->a.dst_stride * (c->a.n_rows - 1) + (size_t)c->a.n_q * c->a.value_dim;
     float *want = fenced(n), *got = fenced(n);
     c->a.dst = want;
     rf_cpu_kernels scalar = level_kernels(RF_ISA_SCALAR);
@@ -601,10 +637,33 @@ static void test_attend(void **state) {
                 uint32_t n_q = groups[id % RF_COUNT(groups)];
                 uint32_t v_dims[] = {dims[d], dims[(d + 5) % RF_COUNT(dims)], 0};
                 rf_dtype types[] = {kv_types[t], kv_types[(t + id / 12) % RF_COUNT(kv_types)]};
-                make_case(&c, &seed, dims[d], v_dims[id % 3], n_q, types, patterns[p]);
+                make_case(&c, &seed, dims[d], v_dims[id % 3], 1, n_q, types, patterns[p]);
                 check_case(&c, id);
                 free_case(&c);
             }
+        }
+    }
+}
+
+/* Groups of rows: more queries than a pass or a tile holds, windows that begin and prefixes that end
+ * inside a group, keys of later rows that must not be touched.  req: C-08, B-38 */
+static void test_attend_rows(void **state) {
+    (void)state;
+    static const uint32_t shapes[][4] = {/* rows, heads, head_dim, value_dim (0: latent) */
+                                         {2, 1, 64, 64},  {32, 1, 20, 36},  {9, 7, 64, 64},
+                                         {19, 7, 8, 8},   {33, 4, 16, 0},   {5, 3, 72, 80},
+                                         {3, 17, 40, 12}, {40, 5, 128, 32}, {2, 130, 36, 32},
+                                         {7, 2, 576, 0},  {31, 2, 1, 1}};
+    uint64_t seed = 7;
+    size_t id = 0;
+    for (size_t s = 0; s < RF_COUNT(shapes); s++) {
+        for (size_t p = 0; p < RF_COUNT(patterns); p++, id++) {
+            attend_case c;
+            rf_dtype types[] = {kv_types[id % 5], kv_types[(id + id / 5) % 5]};
+            make_case(&c, &seed, shapes[s][2], shapes[s][3], shapes[s][0], shapes[s][1], types,
+                      patterns[p]);
+            check_case(&c, id);
+            free_case(&c);
         }
     }
 }
@@ -616,9 +675,9 @@ static void test_attend_nothing(void **state) {
     for (rf_isa isa = RF_ISA_SCALAR; isa <= rf_isa_best(); isa++) {
         attend_case c;
         float got[5 * 24];
-        make_case(&c, &seed, 24, 24, 5, kv_types + 2, (rf_attn_pattern){RF_ATTN_CUSTOM, 0, 0});
+        make_case(&c, &seed, 24, 24, 1, 5, kv_types + 2, (rf_attn_pattern){RF_ATTN_CUSTOM, 0, 0});
         for (uint32_t j = 0; j < c.a.kv_len; j++)
-            c.mask[j] = -INFINITY;
+            c.mask[0][j] = -INFINITY;
         for (uint32_t i = 0; i < TABLE; i++)
             c.table[i] = 1u << 30;
         for (size_t i = 0; i < RF_COUNT(got); i++)
@@ -639,7 +698,7 @@ static void test_attend_rising(void **state) {
     for (size_t t = 0; t < RF_COUNT(kv_types); t++) {
         attend_case c;
         rf_dtype types[] = {kv_types[t], kv_types[t]};
-        make_case(&c, &seed, 64, 64, 4, types, (rf_attn_pattern){RF_ATTN_BIDIRECTIONAL, 0, 0});
+        make_case(&c, &seed, 64, 64, 1, 4, types, (rf_attn_pattern){RF_ATTN_BIDIRECTIONAL, 0, 0});
         for (float scale = 1.0f; scale < 5000.0f; scale *= 8.0f) {
             c.a.scale = scale;
             float *want = fenced(256), *got = fenced(256);
@@ -667,7 +726,7 @@ int main(void) {
         cmocka_unit_test(test_layer_norm),    cmocka_unit_test(test_add_scaled),
         cmocka_unit_test(test_elementwise),   cmocka_unit_test(test_f32_to_f16),
         cmocka_unit_test(test_attend),        cmocka_unit_test(test_attend_nothing),
-        cmocka_unit_test(test_attend_rising),
+        cmocka_unit_test(test_attend_rising), cmocka_unit_test(test_attend_rows),
     };
     print_message("levels up to %s\n", rf_isa_name(rf_isa_best()));
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -114,6 +114,19 @@ static bool are_rows_alone(rf_exec *x, const rf_batch *b) {
     return true;
 }
 
+static void group_rows(rf_exec *x, const rf_batch *b) {
+    x->n_groups = 0;
+    for (uint32_t s = 0; s < b->n_seqs; s++) {
+        for (uint32_t row = b->seq_start[s]; row < b->seq_start[s + 1]; row++) {
+            bool same =
+                row > b->seq_start[s] && b->pos[row] / RF_KV_BLOCK == b->pos[row - 1] / RF_KV_BLOCK;
+            if (!same) x->group[x->n_groups++] = row;
+            x->row_seq[row] = s;
+        }
+    }
+    x->group[x->n_groups] = b->n_tokens;
+}
+
 static rf_status cpu_run(rf_exec *x, const rf_batch *batch, rf_error *e) {
     x->ran = false;
     RF_TRY(rf_batch_check(batch, x->plan, &x->limits, e));
@@ -121,11 +134,7 @@ static rf_status cpu_run(rf_exec *x, const rf_batch *batch, rf_error *e) {
     x->n_tokens = batch->n_tokens;
     x->n_outputs = batch->n_outputs;
     x->rows_alone = are_rows_alone(x, batch);
-    for (uint32_t s = 0; s < batch->n_seqs; s++) {
-        uint32_t begin = batch->seq_start[s], end = batch->seq_start[s + 1];
-        for (uint32_t row = begin; row < end; row++)
-            x->row_seq[row] = s;
-    }
+    group_rows(x, batch);
     for (size_t i = 0; i < 2 * ((size_t)x->n_tasks + 1); i++) {
         __atomic_store_n(&x->counter[i].next, 0, __ATOMIC_RELAXED);
     }

@@ -127,6 +127,7 @@ typedef struct rf_cpu_acts {
 
 typedef struct rf_cpu_thread {
     void *mm;           /* the matmul kernel's scratch */
+    void *attend;       /* attention's */
     float *row;         /* [max_cols] */
     rf_cpu_acts acts;   /* [RF_CPU_SOLO_ROWS] rows */
     rf_cpu_acts gather; /* [rows]: the rows that chose one expert */
@@ -164,7 +165,8 @@ struct rf_exec {
     uint32_t view_cols[3];   /* widest row of inputs per rf_int_view, 0 where there is none */
     uint32_t gather_cols[3]; /* widest input of experts likewise */
     uint32_t max_experts, max_used;
-    bool stored_input; /* some float product reads a norm, a picked row or heads */
+    size_t attend_bytes; /* of scratch, 0: no attention */
+    bool stored_input;   /* some float product reads a norm, a picked row or heads */
 
     rf_val *root;  /* [n_vals] the value whose memory a value shares; itself mostly, 0: no memory */
     float **val;   /* [n_vals] row 0, NULL where a value has no memory */
@@ -179,6 +181,8 @@ struct rf_exec {
     float *angles;       /* [n_ropes][max_tokens][angle_cols]: cos, sin, cos, sin ... */
     uint32_t angle_cols; /* largest n_dims */
     uint32_t *row_seq;   /* [max_tokens] sequence of a row */
+    uint32_t *group; /* [n_groups + 1] first rows of groups: a sequence's rows in one KV block */
+    uint32_t n_groups;
     uint64_t *written; /* [n_kv_blocks] number of the last run of single rows that wrote a block */
     uint64_t n_runs;
     rf_cpu_acts acts;        /* shared, for more rows than RF_CPU_SOLO_ROWS */

@@ -7,6 +7,7 @@
  * right, if not fast.  With keep_values every step is a task of its own. */
 #include <string.h>
 
+#include "backend/cpu/attend.h"
 #include "backend/cpu/exec.h"
 
 #define NO_STEP UINT32_MAX
@@ -151,6 +152,8 @@ static rf_status emit_attention(fuser *f, const rf_step *s, const rf_cpu_attend 
         a->v = a->put ? s->b : 0;
     }
     if (s->dst) make(f, s->dst);
+    size_t bytes = a->attend ? rf_attend_scratch_bytes(s->head_dim, s->value_dim) : 0;
+    f->x->attend_bytes = bytes > f->x->attend_bytes ? bytes : f->x->attend_bytes;
     return a->attend ? decoded(f, weight_of(f, s->w), &a->sinks) : RF_OK;
 }
 

@@ -31,21 +31,25 @@ typedef struct rf_mm {
     const void *next;  /* weights probably wanted behind these, fetched meanwhile; or NULL */
 } rf_mm;
 
-/* One query head group of attention: the n_q query heads that share one KV head, of one row. */
+/* Attention of some rows of one sequence: the n_q query heads of each that share one KV head. */
 typedef struct rf_attend {
-    const float *q;     /* [n_q][head_dim] */
-    float *dst;         /* [n_q][value_dim] */
-    const float *sinks; /* [n_q] or NULL */
-    uint32_t n_q, head_dim, value_dim;
+    const float *q;              /* [n_rows] at q_stride: [n_q][head_dim] */
+    float *dst;                  /* [n_rows] at dst_stride: [n_q][value_dim] */
+    size_t q_stride, dst_stride; /* floats */
+    const float *sinks;          /* [n_q] or NULL */
+    uint32_t n_rows, n_q, head_dim, value_dim;
     rf_dtype k_type, v_type;
     const uint8_t *k, /* this layer's pools, at this KV head: the key of position p lies at */
         *v;           /*   k + table[p / 32] * k_block + (p % 32) * k_row, its value likewise */
     size_t k_block, k_row, v_block, v_row; /* bytes */
     const uint32_t *table;
     rf_attn_pattern pattern;
-    uint32_t pos, kv_len;
-    const float *mask;    /* CUSTOM: [kv_len], else NULL */
+    const uint32_t *pos; /* [n_rows] */
+    uint32_t kv_len;
+    const float *mask;    /* CUSTOM: [n_rows] at mask_stride: [kv_len], else NULL */
+    size_t mask_stride;   /* floats */
     float scale, softcap; /* softcap 0: none */
+    void *scratch;        /* rf_attend_scratch_bytes, 64-byte aligned; scalar: none */
 } rf_attend;
 
 typedef struct rf_cpu_kernels {

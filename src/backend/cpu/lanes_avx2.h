@@ -63,6 +63,15 @@ LANES_INLINE float lanes_tree16(lanes s) { return rf_tree8(_mm256_add_ps(s.low, 
 LANES_INLINE __m256 bf16_to_f32(__m128i v) {
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(v), 16));
 }
+/* Of sixteen halves in a vector. */
+LANES_INLINE lanes lanes_of_f16(__m256i v) {
+    return (lanes){_mm256_cvtph_ps(_mm256_castsi256_si128(v)),
+                   _mm256_cvtph_ps(_mm256_extracti128_si256(v, 1))};
+}
+LANES_INLINE lanes lanes_of_bf16(__m256i v) {
+    return (lanes){bf16_to_f32(_mm256_castsi256_si128(v)),
+                   bf16_to_f32(_mm256_extracti128_si256(v, 1))};
+}
 LANES_INLINE lanes lanes_load_f16(const uint8_t *p) {
     const __m128i *v = (const __m128i *)(const void *)p;
     return (lanes){_mm256_cvtph_ps(_mm_loadu_si128(v)), _mm256_cvtph_ps(_mm_loadu_si128(v + 1))};
@@ -71,8 +80,22 @@ LANES_INLINE lanes lanes_load_bf16(const uint8_t *p) {
     const __m128i *v = (const __m128i *)(const void *)p;
     return (lanes){bf16_to_f32(_mm_loadu_si128(v)), bf16_to_f32(_mm_loadu_si128(v + 1))};
 }
-LANES_INLINE lanes lanes_load_i8(const int8_t *p) {
-    __m128i v = _mm_loadu_si128((const __m128i *)(const void *)p);
+LANES_INLINE lanes lanes_of_i8(__m128i v) {
     return (lanes){_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(v)),
                    _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_srli_si128(v, 8)))};
 }
+LANES_INLINE lanes lanes_load_i8(const int8_t *p) {
+    return lanes_of_i8(_mm_loadu_si128((const __m128i *)(const void *)p));
+}
+LANES_INLINE lanes lanes_load_i4(const uint8_t *p, int high) {
+    return lanes_of_i8(load_nibbles(p, high));
+}
+
+/* A register of its own, where tiles of them are wanted. */
+typedef __m256 vec;
+enum { VEC = 8 };
+LANES_INLINE vec vec_set(float x) { return _mm256_set1_ps(x); }
+LANES_INLINE vec vec_load(const float *p) { return _mm256_loadu_ps(p); }
+LANES_INLINE void vec_store(float *p, vec v) { _mm256_storeu_ps(p, v); }
+LANES_INLINE vec vec_mul(vec a, vec b) { return _mm256_mul_ps(a, b); }
+LANES_INLINE vec vec_fma(vec a, vec b, vec c) { return _mm256_fmadd_ps(a, b, c); }

@@ -54,14 +54,30 @@ LANES_INLINE __m256 fold16(__m512 s) {
 }
 LANES_INLINE float lanes_tree16(lanes s) { return rf_tree8(fold16(s)); }
 
-LANES_INLINE lanes lanes_load_f16(const uint8_t *p) {
-    return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)p));
-}
-LANES_INLINE lanes lanes_load_bf16(const uint8_t *p) {
-    __m256i v = _mm256_loadu_si256((const __m256i *)(const void *)p);
+/* Of sixteen halves in a vector. */
+LANES_INLINE lanes lanes_of_f16(__m256i v) { return _mm512_cvtph_ps(v); }
+LANES_INLINE lanes lanes_of_bf16(__m256i v) {
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(v), 16));
 }
-LANES_INLINE lanes lanes_load_i8(const int8_t *p) {
-    __m128i v = _mm_loadu_si128((const __m128i *)(const void *)p);
-    return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(v));
+LANES_INLINE lanes lanes_load_f16(const uint8_t *p) {
+    return lanes_of_f16(_mm256_loadu_si256((const __m256i *)(const void *)p));
 }
+LANES_INLINE lanes lanes_load_bf16(const uint8_t *p) {
+    return lanes_of_bf16(_mm256_loadu_si256((const __m256i *)(const void *)p));
+}
+LANES_INLINE lanes lanes_of_i8(__m128i v) { return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(v)); }
+LANES_INLINE lanes lanes_load_i8(const int8_t *p) {
+    return lanes_of_i8(_mm_loadu_si128((const __m128i *)(const void *)p));
+}
+LANES_INLINE lanes lanes_load_i4(const uint8_t *p, int high) {
+    return lanes_of_i8(load_nibbles(p, high));
+}
+
+/* A register of its own, where tiles of them are wanted. */
+typedef __m512 vec;
+enum { VEC = 16 };
+LANES_INLINE vec vec_set(float x) { return _mm512_set1_ps(x); }
+LANES_INLINE vec vec_load(const float *p) { return _mm512_loadu_ps(p); }
+LANES_INLINE void vec_store(float *p, vec v) { _mm512_storeu_ps(p, v); }
+LANES_INLINE vec vec_mul(vec a, vec b) { return _mm512_mul_ps(a, b); }
+LANES_INLINE vec vec_fma(vec a, vec b, vec c) { return _mm512_fmadd_ps(a, b, c); }

@@ -119,8 +119,7 @@ LANES_INLINE lanes lanes_load_bf16(const uint8_t *p) {
         s.val[i] = vreinterpretq_f32_u32(vshll_n_u16(vreinterpret_u16_u8(vld1_u8(p + 8 * i)), 16));
     return s;
 }
-LANES_INLINE lanes lanes_load_i8(const int8_t *p) {
-    int8x16_t v = vld1q_s8(p);
+LANES_INLINE lanes lanes_of_i8(int8x16_t v) {
     int16x8_t half[2] = {vmovl_s8(vget_low_s8(v)), vmovl_s8(vget_high_s8(v))};
     lanes s;
     for (int i = 0; i < 2; i++) {
@@ -129,3 +128,23 @@ LANES_INLINE lanes lanes_load_i8(const int8_t *p) {
     }
     return s;
 }
+LANES_INLINE lanes lanes_load_i8(const int8_t *p) { return lanes_of_i8(vld1q_s8(p)); }
+LANES_INLINE lanes lanes_load_i4(const uint8_t *p, int high) {
+    uint8x16_t v = vld1q_u8(p);
+    v = high ? vshrq_n_u8(v, 4) : vandq_u8(v, vdupq_n_u8(15));
+    return lanes_of_i8(vsubq_s8(vreinterpretq_s8_u8(v), vdupq_n_s8(8)));
+}
+LANES_INLINE float half_at(const uint8_t *p) {
+    uint16_t h;
+    memcpy(&h, p, sizeof h);
+    return vgetq_lane_f32(vcvt_f32_f16(vreinterpret_f16_u16(vdup_n_u16(h))), 0);
+}
+
+/* A register of its own, where tiles of them are wanted. */
+typedef f32x4 vec;
+enum { VEC = 4 };
+LANES_INLINE vec vec_set(float x) { return vdupq_n_f32(x); }
+LANES_INLINE vec vec_load(const float *p) { return vld1q_f32(p); }
+LANES_INLINE void vec_store(float *p, vec v) { vst1q_f32(p, v); }
+LANES_INLINE vec vec_mul(vec a, vec b) { return vmulq_f32(a, b); }
+LANES_INLINE vec vec_fma(vec a, vec b, vec c) { return vfmaq_f32(c, a, b); }

@@ -201,6 +201,7 @@ static rf_cpu_acts cut_acts(cutter *c, const uint32_t cols[3], bool with_x, size
 static void cut_thread(cutter *c, const rf_exec *x, uint32_t max_rows, rf_cpu_thread *t) {
     size_t rows = max_rows, n_used = x->max_used;
     t->mm = cut(c, rf_mm_scratch_bytes(max_rows, x->max_cols), 1);
+    t->attend = cut(c, x->attend_bytes, 1);
     t->row = cut(c, x->max_cols, sizeof *t->row);
     t->acts = cut_acts(c, x->view_cols, x->stored_input, RF_CPU_SOLO_ROWS);
     if (!x->max_experts) return;
@@ -271,14 +272,15 @@ static rf_status allocate(rf_exec *x, const place *places, const size_t region[2
         request r = {NULL, max_rows, x->max_cols, "the prepared activations of the CPU backend"};
         return too_big(&r, e);
     }
-    void *k, *v, *memory, *angles, *row_seq, *written, *acts, *threads, *counter, *state;
-    k = v = memory = angles = row_seq = written = acts = threads = counter = state = NULL;
+    void *k, *v, *memory, *angles, *row_seq, *group, *written, *acts, *threads, *counter, *state;
+    k = v = memory = angles = row_seq = group = written = acts = threads = counter = state = NULL;
     const request all[] = {
         {&memory, n_values, sizeof(float), "the activations of the CPU backend"},
         {&acts, shared.used, 1, "the prepared activations of the CPU backend"},
         {&threads, (size_t)x->n_threads, own.used, "the threads' scratch of the CPU backend"},
         {&angles, tokens * x->n_ropes, x->angle_cols * sizeof(float), "the table of angles"},
         {&row_seq, tokens, sizeof(uint32_t), "the table of rows"},
+        {&group, tokens + 1, sizeof(uint32_t), "the table of groups of rows"},
         {&counter, ((size_t)x->n_tasks + 1) * 2, sizeof(rf_cpu_counter), "the task counters"},
         {&k, kv_bytes[0], 1, "the KV cache (keys) of the CPU backend"},
         {&v, kv_bytes[1], 1, "the KV cache (values) of the CPU backend"},
@@ -296,6 +298,7 @@ static rf_status allocate(rf_exec *x, const place *places, const size_t region[2
     x->memory = memory;
     x->angles = angles;
     x->row_seq = row_seq;
+    x->group = group;
     x->written = written;
     x->states = (rf_slots){state, x->limits.n_states, x->plan->state_floats};
     x->counter = counter;
@@ -341,8 +344,8 @@ rf_status rf_cpu_allocate(rf_exec *x, rf_error *e) {
 
 void rf_cpu_release(rf_exec *x) {
     void *all[] = {x->memory,  x->act_memory, x->thread_memory, x->angles,
-                   x->row_seq, x->written,    x->counter,       x->k,
-                   x->v,       x->states.at};
+                   x->row_seq, x->group,      x->written,       x->counter,
+                   x->k,       x->v,          x->states.at};
     for (size_t i = 0; i < RF_COUNT(all); i++)
         rf_free(all[i]);
 }

@@ -104,9 +104,9 @@ static void put_head(const rf_cpu_runner *r, uint32_t row, uint32_t head) {
                rf_cpu_row_of(x, a->v, row) + (size_t)head * s->value_dim, s->value_dim);
 }
 
-/* Query heads [first, first + n) of one row, which all read KV head number head. */
-static void attend_heads(const rf_cpu_runner *r, uint32_t row, uint32_t head, uint32_t first,
-                         uint32_t n) {
+/* Query heads [first, first + n) of rows of one sequence, which all read KV head number head. */
+static void attend_heads(const rf_cpu_runner *r, uint32_t row, uint32_t n_rows, uint32_t head,
+                         uint32_t first, uint32_t n) {
     const rf_exec *x = r->x;
     const rf_cpu_attend *a = &r->t->at;
     const rf_step *s = a->step;
@@ -114,12 +114,16 @@ static void attend_heads(const rf_cpu_runner *r, uint32_t row, uint32_t head, ui
     uint32_t seq = x->row_seq[row];
     size_t k_row = rf_kv_head_bytes(x->limits.k_type, s->head_dim);
     size_t v_row = rf_kv_head_bytes(x->limits.v_type, s->value_dim);
-    float *q = rf_cpu_row_of(x, a->q.val, row) + (size_t)first * s->head_dim;
-    prepare_heads(r, &a->q, q, n, s->head_dim, row);
+    size_t at = (size_t)first * s->head_dim;
+    for (uint32_t i = row; i < row + n_rows; i++)
+        prepare_heads(r, &a->q, rf_cpu_row_of(x, a->q.val, i) + at, n, s->head_dim, i);
     rf_attend args = {
-        .q = q,
+        .q = rf_cpu_row_of(x, a->q.val, row) + at,
         .dst = rf_cpu_row_of(x, s->dst, row) + (size_t)first * s->value_dim,
         .sinks = a->sinks ? a->sinks + first : NULL,
+        .q_stride = x->plan->vals[a->q.val].cols,
+        .dst_stride = x->plan->vals[s->dst].cols,
+        .n_rows = n_rows,
         .n_q = n,
         .head_dim = s->head_dim,
         .value_dim = s->value_dim,
@@ -133,10 +137,11 @@ static void attend_heads(const rf_cpu_runner *r, uint32_t row, uint32_t head, ui
         .v_row = v_row,
         .table = r->b->table + (size_t)seq * r->b->table_stride,
         .pattern = s->pattern,
-        .pos = r->b->pos[row],
+        .pos = r->b->pos + row,
         .kv_len = r->b->kv_len[seq],
         .scale = s->scale,
         .softcap = s->softcap,
+        .scratch = r->own->attend,
     };
     if (!kv->v_block) { /* values are the first columns of keys */
         args.v = args.k;
@@ -146,35 +151,46 @@ static void attend_heads(const rf_cpu_runner *r, uint32_t row, uint32_t head, ui
     }
     if (s->pattern.kind == RF_ATTN_PREFIX)
         args.pattern.n_global = r->b->n_prefix ? r->b->n_prefix[seq] : 0;
-    if (s->pattern.kind == RF_ATTN_CUSTOM) args.mask = r->b->mask + (size_t)row * r->b->mask_stride;
+    if (s->pattern.kind == RF_ATTN_CUSTOM) {
+        args.mask = r->b->mask + (size_t)row * r->b->mask_stride;
+        args.mask_stride = r->b->mask_stride;
+    }
     r->k->attend(&args);
 }
 
-void rf_cpu_run_attend(const rf_cpu_runner *r) {
-    const rf_cpu_attend *a = &r->t->at;
-    uint32_t n_rows = r->x->n_tokens, n_kv = a->step->n_kv_heads, i;
-    uint32_t per_kv = a->step->n_heads / n_kv;
-    uint64_t n_items = (uint64_t)n_rows * n_kv;
-    /* With fewer items than threads, the query heads of one KV head are split as well. */
+/* How many of the query heads that share a KV head are one piece of work: all, unless there are too
+ * few pieces to share evenly.  Rows of a prompt see more keys the later they come. */
+static uint32_t heads_of_piece(const rf_exec *x, uint32_t n_kv, uint32_t per_kv) {
+    uint64_t n_items = (uint64_t)x->n_groups * n_kv, want = (uint64_t)x->n_threads;
+    if (x->n_groups < x->n_tokens) want *= 4;
     uint32_t part = per_kv;
-    while (part > 1 && n_items * ((per_kv + part - 1) / part) < (uint64_t)r->x->n_threads)
+    while (part > 1 && n_items * ((per_kv + part - 1) / part) < want)
         part = (part + 1) / 2;
+    return part;
+}
+
+void rf_cpu_run_attend(const rf_cpu_runner *r) {
+    const rf_exec *x = r->x;
+    const rf_cpu_attend *a = &r->t->at;
+    uint32_t n_rows = x->n_tokens, n_kv = a->step->n_kv_heads, i;
+    uint32_t per_kv = a->step->n_heads / n_kv, part = heads_of_piece(x, n_kv, per_kv);
     uint32_t n_parts = (per_kv + part - 1) / part;
     /* Rows that need no other row's keys of this run need no barrier between put and attend. */
-    bool at_once = a->put && a->attend && r->x->rows_alone && n_parts == 1;
+    bool at_once = a->put && a->attend && x->rows_alone && n_parts == 1;
     if (a->put && !at_once) {
         while (rf_cpu_next_piece(&r->counter[0], n_rows, &i)) {
             for (uint32_t head = 0; head < n_kv; head++)
                 put_head(r, i, head);
         }
-        if (a->attend) rf_pool_barrier(r->x->backend->pool);
+        if (a->attend) rf_pool_barrier(x->backend->pool);
     }
     if (!a->attend) return;
-    while (rf_cpu_next_piece(&r->counter[1], (uint32_t)n_items * n_parts, &i)) {
+    while (rf_cpu_next_piece(&r->counter[1], x->n_groups * n_kv * n_parts, &i)) {
         uint32_t item = i / n_parts, p = i % n_parts;
-        uint32_t row = n_rows - 1 - item / n_kv, head = item % n_kv; /* longest rows first */
+        uint32_t group = x->n_groups - 1 - item / n_kv, head = item % n_kv; /* longest first */
+        uint32_t row = x->group[group], end = x->group[group + 1];
         uint32_t n = per_kv - p * part < part ? per_kv - p * part : part;
-        if (at_once) put_head(r, row, head);
-        attend_heads(r, row, head, head * per_kv + p * part, n);
+        if (at_once) put_head(r, row, head); /* the only one */
+        attend_heads(r, row, end - row, head, head * per_kv + p * part, n);
     }
 }

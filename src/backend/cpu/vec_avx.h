@@ -3,6 +3,7 @@
  * Private to the CPU backend; to be included only by files compiled with AVX2, FMA and F16C. */
 #pragma once
 #include <immintrin.h>
+#include <string.h>
 
 #include "base/fmath.h"
 
@@ -58,6 +59,20 @@ static inline void rf_trees_of_8(const float *s, float *out) {
 }
 
 static inline void rf_prefetch(const void *p) { _mm_prefetch((const char *)p, _MM_HINT_T0); }
+
+/* An f16 at any address. */
+static inline float half_at(const uint8_t *p) {
+    uint16_t h;
+    memcpy(&h, p, sizeof h);
+    return _cvtsh_ss(h);
+}
+
+/* The low or the high halves of sixteen bytes, less 8. */
+static inline __m128i load_nibbles(const uint8_t *p, int high) {
+    __m128i v = _mm_loadu_si128((const __m128i *)(const void *)p);
+    v = _mm_and_si128(high ? _mm_srli_epi16(v, 4) : v, _mm_set1_epi8(15));
+    return _mm_sub_epi8(v, _mm_set1_epi8(8));
+}
 
 /* Eight interleaved (cos, sin) pairs into eight cosines and eight sines. */
 static inline void rf_split_pairs8(const float *cos_sin, __m256 *c, __m256 *s) {

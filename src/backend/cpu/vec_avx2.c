@@ -3,10 +3,12 @@
  * Sixteen canonical lanes are two vectors of eight. */
 #include <math.h>
 
-#include "backend/cpu/attend.h"
 #include "backend/cpu/lanes_avx2.h"
 #include "backend/cpu/vec_rows.h"
-#include "backend/cpu/widen.h"
+
+enum { ATTEND_VECS = 2 }; /* times six queries are twelve sums, two factors and one to spare */
+#define ATTEND_TILE 6
+#include "backend/cpu/attend_avx.h"
 
 static void rotate(float *p0, float *p1, float c, float s) {
     float x0 = *p0, x1 = *p1;
@@ -81,73 +83,37 @@ static __attribute__((noinline)) void cap_scores(__m256 s[4], float softcap) {
     }
 }
 
-static void soften_avx2(const rf_attend_head *h, uint32_t bits, float scale, float softcap,
-                        const float *mask) {
+static float finish_scores(float *p, uint32_t bits, float scale, float softcap, const float *mask) {
     const __m256 none = _mm256_set1_ps(-INFINITY), factor = _mm256_set1_ps(scale);
-    __m256 s[4], seen[4], best = none;
+    __m256 s[4], best = none;
     for (uint32_t i = 0; i < 4; i++)
-        s[i] = _mm256_mul_ps(_mm256_loadu_ps(h->p + 8 * i), factor);
+        s[i] = _mm256_mul_ps(_mm256_loadu_ps(p + 8 * i), factor);
     if (softcap > 0) cap_scores(s, softcap);
     for (uint32_t i = 0; i < 4; i++) {
         if (mask) s[i] = _mm256_add_ps(s[i], _mm256_loadu_ps(mask + 8 * i));
-        seen[i] = seen_lanes(bits >> (8 * i) & 0xFF);
-        best = _mm256_max_ps(best, _mm256_blendv_ps(none, s[i], seen[i]));
+        if (bits != UINT32_MAX)
+            s[i] = _mm256_blendv_ps(none, s[i], seen_lanes(bits >> (8 * i) & 0xFF));
+        best = _mm256_max_ps(s[i], best); /* which is never a NaN */
+        _mm256_storeu_ps(p + 8 * i, s[i]);
     }
-    float top = max8(best);
-    *h->m = top;
-    __m256 m = _mm256_set1_ps(top);
+    return max8(best);
+}
+
+static float exponentials(float *p, uint32_t bits, float max) {
+    const __m256 m = _mm256_set1_ps(max);
+    __m256 s[4];
     for (uint32_t i = 0; i < 4; i++) {
-        s[i] = _mm256_and_ps(rf_expf8(_mm256_sub_ps(s[i], m)), seen[i]);
-        _mm256_storeu_ps(h->p + 8 * i, s[i]);
+        s[i] = rf_expf8(_mm256_sub_ps(_mm256_loadu_ps(p + 8 * i), m));
+        if (bits != UINT32_MAX) s[i] = _mm256_and_ps(s[i], seen_lanes(bits >> (8 * i) & 0xFF));
+        _mm256_storeu_ps(p + 8 * i, s[i]);
     }
     __m256 lo = _mm256_add_ps(s[0], s[2]), hi = _mm256_add_ps(s[1], s[3]);
-    *h->l = rf_tree8(_mm256_add_ps(lo, hi));
-}
-
-static void accumulate_head(float *acc, const float *p, uint32_t bits, const float *v,
-                            size_t stride, uint32_t n) {
-    uint32_t d = 0;
-    for (; d + 64 <= n; d += 64) {
-        __m256 s[8];
-        for (uint32_t i = 0; i < 8; i++)
-            s[i] = _mm256_loadu_ps(acc + d + 8 * i);
-        for (uint32_t left = bits; left; left &= left - 1) {
-            uint32_t j = (uint32_t)__builtin_ctz(left);
-            const float *row = v + j * stride + d;
-            __m256 pj = _mm256_broadcast_ss(p + j);
-            for (uint32_t i = 0; i < 8; i++) {
-                s[i] = _mm256_fmadd_ps(pj, _mm256_loadu_ps(row + 8 * i), s[i]);
-            }
-        }
-        for (uint32_t i = 0; i < 8; i++)
-            _mm256_storeu_ps(acc + d + 8 * i, s[i]);
-    }
-    for (; d < n; d += 8) {
-        __m256i in = lanes_below(n - d);
-        __m256 s = _mm256_maskload_ps(acc + d, in);
-        for (uint32_t left = bits; left; left &= left - 1) {
-            uint32_t j = (uint32_t)__builtin_ctz(left);
-            __m256 row = _mm256_maskload_ps(v + j * stride + d, in);
-            s = _mm256_fmadd_ps(_mm256_broadcast_ss(p + j), row, s);
-        }
-        _mm256_maskstore_ps(acc + d, in, s);
-    }
-}
-
-static void accumulate_avx2(float *acc, const float *p, uint32_t n_heads, uint32_t bits,
-                            const float *v, size_t stride, uint32_t n) {
-    for (uint32_t h = 0; h < n_heads; h++)
-        accumulate_head(acc + h * RF_MAX_HEAD_DIM, p + h * RF_KV_BLOCK, bits, v, stride, n);
-}
-
-static void attend_avx2(const rf_attend *a) {
-    static const rf_attend_parts parts = {widen, soften_avx2, accumulate_avx2, fold_lanes};
-    rf_attend_walk(a, &parts);
+    return rf_tree8(_mm256_add_ps(lo, hi));
 }
 
 void rf_cpu_vec_avx2(rf_cpu_kernels *k) {
     set_row_kernels(k);
     k->rope = rope_avx2;
     k->f32_to_f16 = f32_to_f16_avx2;
-    k->attend = attend_avx2;
+    k->attend = attend_lanes;
 }

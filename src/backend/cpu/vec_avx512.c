@@ -3,10 +3,12 @@
  * Sixteen canonical lanes are one vector; ends of rows are masked, which continues them with zeros. */
 #include <math.h>
 
-#include "backend/cpu/attend.h"
 #include "backend/cpu/lanes_avx512.h"
 #include "backend/cpu/vec_rows.h"
-#include "backend/cpu/widen.h"
+
+enum { ATTEND_VECS = 2 }; /* times eight queries: sixteen sums */
+#define ATTEND_TILE 8
+#include "backend/cpu/attend_avx.h"
 
 static void rope_norm(float *x, uint32_t n_dims, const float *cos_sin) {
     for (uint32_t i = 0; i < n_dims; i += 16) {
@@ -52,72 +54,34 @@ static void f32_to_f16_avx512(uint16_t *dst, const float *x, size_t n) {
     }
 }
 
-static void soften_avx512(const rf_attend_head *h, uint32_t bits, float scale, float softcap,
-                          const float *mask) {
+static float finish_scores(float *p, uint32_t bits, float scale, float softcap, const float *mask) {
     const __m512 none = _mm512_set1_ps(-INFINITY), factor = _mm512_set1_ps(scale);
-    __m512 s[2], best = none;
-    __mmask16 seen[2] = {(__mmask16)(bits & 0xFFFF), (__mmask16)(bits >> 16)};
+    __m512 best = none;
     for (uint32_t i = 0; i < 2; i++) {
-        s[i] = _mm512_mul_ps(_mm512_loadu_ps(h->p + 16 * i), factor);
-        if (softcap > 0) s[i] = soft_capped(s[i], softcap);
-        if (mask) s[i] = _mm512_add_ps(s[i], _mm512_loadu_ps(mask + 16 * i));
-        best = _mm512_max_ps(best, _mm512_mask_blend_ps(seen[i], none, s[i]));
+        __m512 s = _mm512_mul_ps(_mm512_loadu_ps(p + 16 * i), factor);
+        if (softcap > 0) s = soft_capped(s, softcap);
+        if (mask) s = _mm512_add_ps(s, _mm512_loadu_ps(mask + 16 * i));
+        /* best is never a NaN */
+        best = _mm512_mask_max_ps(best, (__mmask16)(bits >> (16 * i) & 0xFFFF), s, best);
+        _mm512_storeu_ps(p + 16 * i, s);
     }
-    float top = _mm512_reduce_max_ps(best);
-    *h->m = top;
-    __m512 m = _mm512_set1_ps(top);
+    return _mm512_reduce_max_ps(best);
+}
+
+static float exponentials(float *p, uint32_t bits, float max) {
+    const __m512 m = _mm512_set1_ps(max);
+    __m512 s[2];
     for (uint32_t i = 0; i < 2; i++) {
-        s[i] = _mm512_maskz_mov_ps(seen[i], lanes_exp(_mm512_sub_ps(s[i], m)));
-        _mm512_storeu_ps(h->p + 16 * i, s[i]);
+        s[i] = lanes_exp(_mm512_sub_ps(_mm512_loadu_ps(p + 16 * i), m));
+        s[i] = _mm512_maskz_mov_ps((__mmask16)(bits >> (16 * i) & 0xFFFF), s[i]);
+        _mm512_storeu_ps(p + 16 * i, s[i]);
     }
-    *h->l = rf_tree8(fold16(_mm512_add_ps(s[0], s[1])));
-}
-
-/* n_heads is constant: up to four heads share the values that are loaded. */
-RF_ATTEND_INLINE void accumulate_heads(float *acc, const float *p, uint32_t n_heads, uint32_t bits,
-                                       const float *v, size_t stride, uint32_t n) {
-    for (uint32_t d = 0; d < n; d += 64) {
-        __m512 s[4][4];
-        __mmask16 m[4];
-        for (uint32_t i = 0; i < 4; i++)
-            m[i] = lanes_below(n - d > 16 * i ? n - d - 16 * i : 0);
-        for (uint32_t h = 0; h < n_heads; h++)
-            for (uint32_t i = 0; i < 4; i++)
-                s[h][i] = _mm512_maskz_loadu_ps(m[i], acc + h * RF_MAX_HEAD_DIM + d + 16 * i);
-        for (uint32_t left = bits; left; left &= left - 1) {
-            uint32_t j = (uint32_t)__builtin_ctz(left);
-            __m512 row[4];
-            for (uint32_t i = 0; i < 4; i++)
-                row[i] = _mm512_maskz_loadu_ps(m[i], v + j * stride + d + 16 * i);
-            for (uint32_t h = 0; h < n_heads; h++) {
-                __m512 pj = _mm512_set1_ps(p[h * RF_KV_BLOCK + j]);
-                for (uint32_t i = 0; i < 4; i++)
-                    s[h][i] = _mm512_fmadd_ps(pj, row[i], s[h][i]);
-            }
-        }
-        for (uint32_t h = 0; h < n_heads; h++)
-            for (uint32_t i = 0; i < 4; i++)
-                _mm512_mask_storeu_ps(acc + h * RF_MAX_HEAD_DIM + d + 16 * i, m[i], s[h][i]);
-    }
-}
-
-static void accumulate_avx512(float *acc, const float *p, uint32_t n_heads, uint32_t bits,
-                              const float *v, size_t stride, uint32_t n) {
-    for (; n_heads >= 4; n_heads -= 4, acc += 4 * RF_MAX_HEAD_DIM, p += 4 * RF_KV_BLOCK)
-        accumulate_heads(acc, p, 4, bits, v, stride, n);
-    if (n_heads == 3) accumulate_heads(acc, p, 3, bits, v, stride, n);
-    if (n_heads == 2) accumulate_heads(acc, p, 2, bits, v, stride, n);
-    if (n_heads == 1) accumulate_heads(acc, p, 1, bits, v, stride, n);
-}
-
-static void attend_avx512(const rf_attend *a) {
-    static const rf_attend_parts parts = {widen, soften_avx512, accumulate_avx512, fold_lanes};
-    rf_attend_walk(a, &parts);
+    return rf_tree8(fold16(_mm512_add_ps(s[0], s[1])));
 }
 
 void rf_cpu_vec_avx512(rf_cpu_kernels *k) {
     set_row_kernels(k);
     k->rope = rope_avx512;
     k->f32_to_f16 = f32_to_f16_avx512;
-    k->attend = attend_avx512;
+    k->attend = attend_lanes;
 }

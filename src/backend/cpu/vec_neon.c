@@ -3,18 +3,12 @@
  * Sixteen canonical lanes are four vectors of four. */
 #include <math.h>
 
-#include "backend/cpu/attend.h"
 #include "backend/cpu/lanes_neon.h"
 #include "backend/cpu/vec_rows.h"
-#include "backend/cpu/widen.h"
 
-/* The last n < 16 floats at p, continued with zeros. */
-static inline void load_end(f32x4 out[4], const float *p, size_t n) {
-    float end[16] = {0};
-    memcpy(end, p, n * sizeof *p);
-    for (int i = 0; i < 4; i++)
-        out[i] = vld1q_f32(end + 4 * i);
-}
+enum { ATTEND_VECS = 4 }; /* times six queries: 24 of 32 registers */
+#define ATTEND_TILE 6
+#include "backend/cpu/attend_lanes.h"
 
 /* (x0, x1) turned by angles with cosines c and sines s. */
 static inline void rotate4(f32x4 *x0, f32x4 *x1, f32x4 c, f32x4 s) {
@@ -83,80 +77,98 @@ static __attribute__((noinline)) void cap_scores(f32x4 s[8], float softcap) {
     }
 }
 
-static void soften_neon(const rf_attend_head *h, uint32_t bits, float scale, float softcap,
-                        const float *mask) {
+static float finish_scores(float *p, uint32_t bits, float scale, float softcap, const float *mask) {
     const f32x4 none = vdupq_n_f32(-INFINITY);
     f32x4 s[8], best = none;
-    uint32x4_t seen[8];
     for (uint32_t i = 0; i < 8; i++)
-        s[i] = vmulq_n_f32(vld1q_f32(h->p + 4 * i), scale);
+        s[i] = vmulq_n_f32(vld1q_f32(p + 4 * i), scale);
     if (softcap > 0) cap_scores(s, softcap);
     for (uint32_t i = 0; i < 8; i++) {
         if (mask) s[i] = vaddq_f32(s[i], vld1q_f32(mask + 4 * i));
-        seen[i] = lanes_of(bits >> (4 * i) & 15);
-        best = larger(vbslq_f32(seen[i], s[i], none), best);
+        best = larger(vbslq_f32(lanes_of(bits >> (4 * i) & 15), s[i], none), best);
+        vst1q_f32(p + 4 * i, s[i]);
     }
-    float lane[4], top = -INFINITY;
-    vst1q_f32(lane, best);
-    for (int i = 0; i < 4; i++)
-        top = lane[i] > top ? lane[i] : top;
-    *h->m = top;
-    f32x4 m = vdupq_n_f32(top);
+    return vmaxvq_f32(best); /* which is never a NaN */
+}
+
+static float exponentials(float *p, uint32_t bits, float max) {
+    const f32x4 m = vdupq_n_f32(max);
+    f32x4 s[8];
     for (uint32_t i = 0; i < 8; i++) {
-        uint32x4_t p = vreinterpretq_u32_f32(expf4(vsubq_f32(s[i], m)));
-        s[i] = vreinterpretq_f32_u32(vandq_u32(p, seen[i]));
-        vst1q_f32(h->p + 4 * i, s[i]);
+        uint32x4_t e = vreinterpretq_u32_f32(expf4(vsubq_f32(vld1q_f32(p + 4 * i), m)));
+        s[i] = vreinterpretq_f32_u32(vandq_u32(e, lanes_of(bits >> (4 * i) & 15)));
+        vst1q_f32(p + 4 * i, s[i]);
     }
     for (int i = 0; i < 4; i++)
         s[i] = vaddq_f32(s[i], s[i + 4]);
-    *h->l = tree16(s);
+    return tree16(s);
 }
 
-static void accumulate_head(float *acc, const float *p, uint32_t bits, const float *v,
-                            size_t stride, uint32_t n) {
-    uint32_t d = 0;
-    for (; d + 32 <= n; d += 32) {
-        f32x4 s[8];
-        for (uint32_t i = 0; i < 8; i++)
-            s[i] = vld1q_f32(acc + d + 4 * i);
-        for (uint32_t left = bits; left; left &= left - 1) {
-            uint32_t j = (uint32_t)__builtin_ctz(left);
-            const float *row = v + j * stride + d;
+/* Eight rows of eight words become columns. */
+static inline void transpose_words(uint16x8_t r[8]) {
+    uint32x4_t a[8];
+    uint64x2_t b[8];
+    for (int i = 0; i < 8; i += 2) {
+        a[i] = vreinterpretq_u32_u16(vzip1q_u16(r[i], r[i + 1])); /* columns 0 to 3 of two rows */
+        a[i + 1] = vreinterpretq_u32_u16(vzip2q_u16(r[i], r[i + 1]));
+    }
+    for (int i = 0; i < 8; i += 4) {
+        b[i] = vreinterpretq_u64_u32(vzip1q_u32(a[i], a[i + 2])); /* 0 and 1 of four */
+        b[i + 1] = vreinterpretq_u64_u32(vzip2q_u32(a[i], a[i + 2]));
+        b[i + 2] = vreinterpretq_u64_u32(vzip1q_u32(a[i + 1], a[i + 3]));
+        b[i + 3] = vreinterpretq_u64_u32(vzip2q_u32(a[i + 1], a[i + 3]));
+    }
+    for (int i = 0; i < 4; i++) {
+        r[2 * i] = vreinterpretq_u16_u64(vzip1q_u64(b[i], b[i + 4]));
+        r[2 * i + 1] = vreinterpretq_u16_u64(vzip2q_u64(b[i], b[i + 4]));
+    }
+}
+
+/* Two lines of the keys at ahead are fetched in each round: all, in the end. */
+static void transpose_16(float *keys, const uint8_t *k, const uint8_t *ahead, size_t row,
+                         uint32_t n, rf_dtype type) {
+    for (uint32_t d = 0; d < n; d += 8) {
+        for (uint32_t j = 0; j < RF_KV_BLOCK; j += 8) {
+            const uint8_t *line = ahead + (j + d % 32 / 4) * row + d / 32 * 64;
+            __builtin_prefetch(line, 0, 2);
+            __builtin_prefetch(line + row, 0, 2);
+            uint16x8_t r[8];
             for (uint32_t i = 0; i < 8; i++)
-                s[i] = vfmaq_n_f32(s[i], vld1q_f32(row + 4 * i), p[j]);
+                r[i] = vreinterpretq_u16_u8(vld1q_u8(k + (j + i) * row + 2 * (size_t)d));
+            transpose_words(r);
+            for (uint32_t i = 0; i < 8; i++) {
+                float *to = keys + (size_t)(d + i) * RF_KV_BLOCK + j;
+                uint16x4_t half[2] = {vget_low_u16(r[i]), vget_high_u16(r[i])};
+                for (int h = 0; h < 2; h++)
+                    vst1q_f32(to + 4 * h, type == RF_DT_BF16
+                                              ? vreinterpretq_f32_u32(vshll_n_u16(half[h], 16))
+                                              : vcvt_f32_f16(vreinterpret_f16_u16(half[h])));
+            }
         }
-        for (uint32_t i = 0; i < 8; i++)
-            vst1q_f32(acc + d + 4 * i, s[i]);
     }
-    for (; d + 4 <= n; d += 4) {
-        f32x4 s = vld1q_f32(acc + d);
-        for (uint32_t left = bits; left; left &= left - 1) {
-            uint32_t j = (uint32_t)__builtin_ctz(left);
-            s = vfmaq_n_f32(s, vld1q_f32(v + j * stride + d), p[j]);
-        }
-        vst1q_f32(acc + d, s);
-    }
-    for (; d < n; d++)
-        for (uint32_t left = bits; left; left &= left - 1) {
-            uint32_t j = (uint32_t)__builtin_ctz(left);
-            acc[d] = fmaf(p[j], v[j * stride + d], acc[d]);
-        }
 }
 
-static void accumulate_neon(float *acc, const float *p, uint32_t n_heads, uint32_t bits,
-                            const float *v, size_t stride, uint32_t n) {
-    for (uint32_t h = 0; h < n_heads; h++)
-        accumulate_head(acc + h * RF_MAX_HEAD_DIM, p + h * RF_KV_BLOCK, bits, v, stride, n);
-}
-
-static void attend_neon(const rf_attend *a) {
-    static const rf_attend_parts parts = {widen, soften_neon, accumulate_neon, fold_lanes};
-    rf_attend_walk(a, &parts);
+/* Four keys by four columns at a time. */
+static void transpose_panel(float *keys, const float *panel) {
+    for (uint32_t d = 0; d < RF_ATTEND_PANEL; d += 4) {
+        for (uint32_t j = 0; j < RF_KV_BLOCK; j += 4) {
+            f32x4 r[4];
+            for (uint32_t i = 0; i < 4; i++)
+                r[i] = vld1q_f32(panel + (j + i) * RF_ATTEND_PANEL + d);
+            f32x4 a = vzip1q_f32(r[0], r[2]), b = vzip1q_f32(r[1], r[3]);
+            f32x4 e = vzip2q_f32(r[0], r[2]), f = vzip2q_f32(r[1], r[3]);
+            float *to = keys + d * RF_KV_BLOCK + j;
+            vst1q_f32(to, vzip1q_f32(a, b));
+            vst1q_f32(to + RF_KV_BLOCK, vzip2q_f32(a, b));
+            vst1q_f32(to + 2 * RF_KV_BLOCK, vzip1q_f32(e, f));
+            vst1q_f32(to + 3 * RF_KV_BLOCK, vzip2q_f32(e, f));
+        }
+    }
 }
 
 void rf_cpu_vec_neon(rf_cpu_kernels *k) {
     set_row_kernels(k);
     k->rope = rope_neon;
     k->f32_to_f16 = f32_to_f16_neon;
-    k->attend = attend_neon;
+    k->attend = attend_lanes;
 }

@@ -5,6 +5,7 @@
 #include "backend/cpu/lanes_scalar.h"
 #include "backend/cpu/vec_rows.h"
 #include "quant/bits.h"
+#include "quant/blocks.h"
 
 static void rope_scalar(float *x, uint32_t n_heads, uint32_t head_dim, const rf_rope *rope,
                         const float *cos_sin) {
@@ -63,8 +64,8 @@ typedef struct head_part {
 } head_part;
 
 /* One block by itself. */
-static void attend_block(const rf_attend *a, const float *q, head_part *part, uint32_t block,
-                         uint32_t bits) {
+static void attend_block(const rf_attend *a, uint32_t row, const float *q, head_part *part,
+                         uint32_t block, uint32_t bits) {
     const uint8_t *k = a->k + a->table[block] * a->k_block;
     const uint8_t *v = a->v + a->table[block] * a->v_block;
     float s[RF_KV_BLOCK] = {0}, p[RF_KV_BLOCK] = {0};
@@ -74,7 +75,7 @@ static void attend_block(const rf_attend *a, const float *q, head_part *part, ui
         uint32_t j = (uint32_t)__builtin_ctz(left);
         s[j] = score(q, k + j * a->k_row, a->head_dim, a->k_type) * a->scale;
         if (a->softcap > 0) s[j] = a->softcap * rf_tanhf(s[j] / a->softcap);
-        if (a->mask) s[j] += a->mask[block * RF_KV_BLOCK + j];
+        if (a->mask) s[j] += a->mask[row * a->mask_stride + block * RF_KV_BLOCK + j];
         if (s[j] > part->m) part->m = s[j];
     }
     for (uint32_t left = bits; left; left &= left - 1) {
@@ -107,35 +108,41 @@ static void start(head_part *t, float m, uint32_t n) {
 }
 
 /* One segment's blocks [b, end) onto the total. */
-static void attend_segment(const rf_attend *a, const rf_attend_span *span, const float *q,
-                           head_part *total, uint32_t b, uint32_t end) {
+static void attend_segment(const rf_attend *a, uint32_t row, const rf_attend_span *span,
+                           const float *q, head_part *total, uint32_t b, uint32_t end) {
     head_part segment, part;
     bool is_seen = false;
     start(&segment, -INFINITY, a->value_dim);
     for (; b < end; b++) {
-        uint32_t bits = rf_attend_bits(a, span, b);
+        uint32_t bits = rf_attend_bits(a, row, span, b);
         if (!bits) continue;
-        attend_block(a, q, &part, b, bits);
+        attend_block(a, row, q, &part, b, bits);
         fold(&segment, &part, a->value_dim);
         is_seen = true;
     }
     if (is_seen) fold(total, &segment, a->value_dim);
 }
 
-static void attend_scalar(const rf_attend *a) {
-    rf_attend_span span = rf_attend_span_of(a);
+static void attend_row(const rf_attend *a, uint32_t row) {
+    rf_attend_span span = rf_attend_span_of(a, row);
     uint32_t end = rf_attend_end_block(&span), next;
     head_part t;
     for (uint32_t h = 0; h < a->n_q; h++) {
-        float *dst = a->dst + (size_t)h * a->value_dim;
+        const float *q = a->q + row * a->q_stride + (size_t)h * a->head_dim;
+        float *dst = a->dst + row * a->dst_stride + (size_t)h * a->value_dim;
         start(&t, rf_attend_sink(a, h), a->value_dim);
         for (uint32_t b = rf_attend_first_block(&span); b < end; b = next) {
             next = rf_attend_segment_end(b, end);
-            attend_segment(a, &span, a->q + (size_t)h * a->head_dim, &t, b, next);
+            attend_segment(a, row, &span, q, &t, b, next);
         }
         for (uint32_t d = 0; d < a->value_dim; d++) /* with no key visible all is 0 */
             dst[d] = t.l == 0.0f ? t.acc[d] : t.acc[d] / t.l;
     }
+}
+
+static void attend_scalar(const rf_attend *a) {
+    for (uint32_t row = 0; row < a->n_rows; row++)
+        attend_row(a, row);
 }
 
 void rf_cpu_vec_scalar(rf_cpu_kernels *k) {

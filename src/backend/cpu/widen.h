@@ -1,56 +1,68 @@
 /* widen.h - rows of the KV cache as f32, for the vector instruction sets.
  *
  * Private to the CPU backend; a file includes it after the lanes of its instruction set, which bring
- * lanes_load_f16(p), lanes_load_bf16(p) and lanes_load_i8(p) of 16 unaligned elements.  Every value
- * is exact: an f16 times an eight-bit integer fits an f32. */
+ * lanes_load_f16(p), lanes_load_bf16(p) and lanes_load_i8(p) of 16 unaligned elements, lanes_load_i4(p,
+ * high) of 16 low or high halves of bytes less 8, and half_at(p).  Every value is exact: an f16 times
+ * an eight-bit integer fits an f32. */
 #pragma once
-#include "backend/cpu/kernels.h"
+#include <string.h>
+
+#include "backend/cpu/attend.h"
 #include "quant/bits.h"
 #include "quant/blocks.h"
 
-static inline void widen_f16(float *dst, const uint8_t *src, uint32_t n) {
-    uint32_t i = 0;
-    for (; i + 16 <= n; i += 16)
-        lanes_store(dst + i, lanes_load_f16(src + 2 * (size_t)i));
-    for (; i < n; i++)
-        dst[i] = rf_load_half(src + 2 * (size_t)i);
+/* Sixteen values, the first of an aligned half of a panel's row; f16 and bf16 must be there in full. */
+LANES_INLINE lanes widened(const uint8_t *src, uint32_t i, rf_dtype type) {
+    if (type == RF_DT_F16) return lanes_load_f16(src + 2 * (size_t)i);
+    if (type == RF_DT_BF16) return lanes_load_bf16(src + 2 * (size_t)i);
+    if (type == RF_DT_Q8_0) {
+        const rf_block_q8_0 *b = (const rf_block_q8_0 *)(const void *)src;
+        return lanes_mul(lanes_load_i8(b->qs + i), lanes_set(half_at(b->d)));
+    }
+    if (type == RF_DT_Q4_0) {
+        const rf_block_q4_0 *b = (const rf_block_q4_0 *)(const void *)src;
+        return lanes_mul(lanes_load_i4(b->qs, i > 0), lanes_set(half_at(b->d)));
+    }
+    return lanes_load(src + 4 * (size_t)i);
 }
 
-static inline void widen_bf16(float *dst, const uint8_t *src, uint32_t n) {
-    uint32_t i = 0;
-    for (; i + 16 <= n; i += 16)
-        lanes_store(dst + i, lanes_load_bf16(src + 2 * (size_t)i));
-    for (; i < n; i++)
-        dst[i] = rf_bf16_to_f32(rf_load_u16(src + 2 * (size_t)i));
-}
-
-static inline void widen_q8_0(float *dst, const uint8_t *src, uint32_t n) {
+/* One row's n <= 32 columns, the last of them perhaps the cache's last. */
+LANES_INLINE void widen_row(float *dst, const uint8_t *src, uint32_t n, rf_dtype type) {
+    const size_t size = type == RF_DT_F32 ? 4 : 2;
+    uint8_t end[64] = {0};
     for (uint32_t i = 0; i < n; i += 16) {
-        const rf_block_q8_0 *b = (const rf_block_q8_0 *)(const void *)src + i / 32;
-        lanes x = lanes_mul(lanes_load_i8(b->qs + i % 32), lanes_set(rf_load_half(b->d)));
-        lanes_store_n(dst + i, x, n - i);
+        bool is_short = n - i < 16 && type != RF_DT_Q8_0 && type != RF_DT_Q4_0;
+        if (is_short) memcpy(end, src + i * size, (n - i) * size);
+        lanes_store(dst + i, is_short ? widened(end, 0, type) : widened(src, i, type));
     }
 }
 
-static inline void widen_q4_0(float *dst, const uint8_t *src, uint32_t n) {
-    for (uint32_t i = 0; i < n; i += 16) {
-        const rf_block_q4_0 *b = (const rf_block_q4_0 *)(const void *)src + i / 32;
-        int8_t q[16];
-        for (uint32_t j = 0; j < 16; j++)
-            q[j] = (int8_t)((b->qs[j] >> (i % 32 / 4) & 15) - 8);
-        lanes x = lanes_mul(lanes_load_i8(q), lanes_set(rf_load_half(b->d)));
-        lanes_store_n(dst + i, x, n - i);
+/* type is constant */
+LANES_INLINE void widen_rows(float *panel, const uint8_t *src, const uint8_t *ahead, size_t row,
+                             uint32_t bits, uint32_t n, rf_dtype type) {
+    for (uint32_t left = bits; left; left &= left - 1) {
+        size_t j = (size_t)__builtin_ctz(left);
+        __builtin_prefetch(ahead + j * row, 0, 2);
+        if (type == RF_DT_F32) __builtin_prefetch(ahead + j * row + 64, 0, 2);
+        if (n == RF_ATTEND_PANEL)
+            widen_row(panel + j * RF_ATTEND_PANEL, src + j * row, RF_ATTEND_PANEL, type);
+        else
+            widen_row(panel + j * RF_ATTEND_PANEL, src + j * row, n, type);
     }
 }
 
-/* n values from the start of a block of a row of any format but F32; src needs no alignment. */
-static inline void widen(float *dst, const uint8_t *src, uint32_t n, rf_dtype type) {
+/* n columns, from the start of a block, of the keys or values whose bits are set: panel[j]; the rest of
+ * its columns holds anything.  src needs no alignment; what lies at ahead is wanted soon. */
+static void widen_panel(float *panel, const uint8_t *src, const uint8_t *ahead, size_t row,
+                        uint32_t bits, uint32_t n, rf_dtype type) {
     if (type == RF_DT_F16)
-        widen_f16(dst, src, n);
+        widen_rows(panel, src, ahead, row, bits, n, RF_DT_F16);
     else if (type == RF_DT_BF16)
-        widen_bf16(dst, src, n);
+        widen_rows(panel, src, ahead, row, bits, n, RF_DT_BF16);
     else if (type == RF_DT_Q8_0)
-        widen_q8_0(dst, src, n);
+        widen_rows(panel, src, ahead, row, bits, n, RF_DT_Q8_0);
+    else if (type == RF_DT_Q4_0)
+        widen_rows(panel, src, ahead, row, bits, n, RF_DT_Q4_0);
     else
-        widen_q4_0(dst, src, n);
+        widen_rows(panel, src, ahead, row, bits, n, RF_DT_F32);
 }

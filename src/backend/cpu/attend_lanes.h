@@ -1,0 +1,368 @@
+/* attend_lanes.h - attention of a group of rows, written once over the vectors of an instruction set.
+ *
+ * Private to vec_*.c.  A query is one head of one row.  A block's keys are turned to f32 and laid into
+ * vector lanes once for all queries of the group, then its values into panels of 32 columns; scores
+ * and weighted values are tiles of a few queries by a few vectors in registers.  A file includes this
+ * after its lanes and the size of its tiles, ATTEND_TILE (6 or 8 queries) by ATTEND_VECS vectors, and
+ * brings the four functions declared first. */
+#pragma once
+#include <math.h>
+#include <string.h>
+
+#include "backend/cpu/attend.h"
+#include "backend/cpu/vec_rows.h"
+#include "backend/cpu/widen.h"
+
+/* p: [32] scores become scaled, capped and masked (mask: [32] or NULL) ones; their maximum. */
+static float finish_scores(float *p, uint32_t bits, float scale, float softcap, const float *mask);
+/* p becomes exponentials, 0 where hidden; their sum. */
+static float exponentials(float *p, uint32_t bits, float max);
+/* keys[d][j] of 32 keys of F16 or BF16, n a multiple of 8, the keys at ahead wanted soon; and of a
+ * panel [32][32] of f32. */
+static void transpose_16(float *keys, const uint8_t *k, const uint8_t *ahead, size_t row,
+                         uint32_t n, rf_dtype type);
+static void transpose_panel(float *keys, const float *panel);
+
+typedef struct attend_group {
+    const rf_attend *a;
+    uint32_t row, n_rows, head, n_heads, n; /* query i: head i % n_heads of row i / n_heads */
+    size_t stride;                          /* of acc: value_dim as whole panels */
+    float *q;                               /* tiles of [head_dim][queries] */
+    float *p;                               /* [n][32] scores, then exponentials */
+    float *acc;                             /* [n][stride] weighted values of the segment */
+    float *keys;                            /* [head_dim][32] */
+    float *panel;                           /* [32][32] columns of keys or values */
+    /* maximum and sum of the total, the segment and a block, and the factors of a fold */
+    float total_m[RF_ATTEND_QUERIES], total_l[RF_ATTEND_QUERIES];
+    float m[RF_ATTEND_QUERIES], l[RF_ATTEND_QUERIES];
+    float block_m[RF_ATTEND_QUERIES], block_l[RF_ATTEND_QUERIES];
+    float keep[RF_ATTEND_QUERIES], add[RF_ATTEND_QUERIES];
+    rf_attend_span span[RF_KV_BLOCK]; /* [n_rows] */
+    uint32_t bits[RF_KV_BLOCK];       /* [n_rows] of the block */
+    bool seen[RF_KV_BLOCK];           /* [n_rows] is any key of the segment visible? */
+} attend_group;
+
+/* Tiles ------------------------------------------------------------------------------------------*/
+
+/* Queries of the next tile: as even as they can be. */
+static inline uint32_t tile_of(uint32_t left) {
+    uint32_t n_tiles = (left + ATTEND_TILE - 1) / ATTEND_TILE;
+    return (left + n_tiles - 1) / n_tiles;
+}
+
+/* Few queries make wider tiles, so that enough sums are under way. */
+#define TILE_VECS(n)  ((n) <= 2 && ATTEND_VECS * VEC < 32 ? 2 * ATTEND_VECS : ATTEND_VECS)
+#define TILES_6(CALL) CALL(1) CALL(2) CALL(3) CALL(4) CALL(5) CALL(6)
+#if ATTEND_TILE == 6
+#define TILES(CALL) TILES_6(CALL)
+#else
+#define TILES(CALL) TILES_6(CALL) CALL(7) CALL(8)
+#endif
+
+/* p[i][j] = q[i] . keys[j], one product after the other; q: [dim][n] */
+LANES_INLINE void score_tile(float *p, const float *q, const float *keys, uint32_t dim, uint32_t n,
+                             uint32_t n_vecs) {
+    for (uint32_t j = 0; j < RF_KV_BLOCK; j += n_vecs * VEC) {
+        vec s[ATTEND_TILE][2 * ATTEND_VECS];
+        for (uint32_t i = 0; i < n; i++)
+            for (uint32_t c = 0; c < n_vecs; c++)
+                s[i][c] = vec_set(0.0f);
+        for (uint32_t d = 0; d < dim; d++) {
+            vec key[2 * ATTEND_VECS];
+            for (uint32_t c = 0; c < n_vecs; c++)
+                key[c] = vec_load(keys + (size_t)d * RF_KV_BLOCK + j + c * VEC);
+            for (uint32_t i = 0; i < n; i++) {
+                vec x = vec_set(q[(size_t)d * n + i]);
+                for (uint32_t c = 0; c < n_vecs; c++)
+                    s[i][c] = vec_fma(x, key[c], s[i][c]);
+            }
+        }
+        for (uint32_t i = 0; i < n; i++)
+            for (uint32_t c = 0; c < n_vecs; c++)
+                vec_store(p + i * RF_KV_BLOCK + j + c * VEC, s[i][c]);
+    }
+}
+
+static void score_tile_of(float *p, const float *q, const float *keys, uint32_t dim, uint32_t n) {
+#define CALL(N)                                       \
+    case N:                                           \
+        score_tile(p, q, keys, dim, N, TILE_VECS(N)); \
+        break;
+    switch (n) { TILES(CALL) }
+#undef CALL
+}
+
+/* Key j's values, weighted, onto n queries' sums. */
+LANES_INLINE void add_key(vec s[ATTEND_TILE][2 * ATTEND_VECS], const float *p, const float *panel,
+                          size_t j, uint32_t n, uint32_t n_vecs) {
+    vec value[2 * ATTEND_VECS];
+    for (uint32_t c = 0; c < n_vecs; c++)
+        value[c] = vec_load(panel + j * RF_ATTEND_PANEL + c * VEC);
+    for (uint32_t i = 0; i < n; i++) {
+        vec x = vec_set(p[i * RF_KV_BLOCK + j]);
+        for (uint32_t c = 0; c < n_vecs; c++)
+            s[i][c] = vec_fma(x, value[c], s[i][c]);
+    }
+}
+
+/* A panel's columns of n queries' weighted values of one block, folded into those of the segment:
+ * acc: [n][stride], p: [n][32], keep below 0 stands for a segment without any yet */
+LANES_INLINE void value_tile(float *acc, size_t stride, const float *p, const float *panel,
+                             uint32_t bits, const float *keep, const float *add, uint32_t n,
+                             uint32_t n_vecs) {
+    for (uint32_t d = 0; d < RF_ATTEND_PANEL; d += n_vecs * VEC) {
+        vec s[ATTEND_TILE][2 * ATTEND_VECS];
+        for (uint32_t i = 0; i < n; i++)
+            for (uint32_t c = 0; c < n_vecs; c++)
+                s[i][c] = vec_set(0.0f);
+        if (bits == UINT32_MAX)
+            for (size_t j = 0; j < RF_KV_BLOCK; j++)
+                add_key(s, p, panel + d, j, n, n_vecs);
+        else
+            for (uint32_t left = bits; left; left &= left - 1)
+                add_key(s, p, panel + d, (size_t)__builtin_ctz(left), n, n_vecs);
+        for (uint32_t i = 0; i < n; i++) {
+            float *at = acc + i * stride + d;
+            vec k = vec_set(keep[i]), x = vec_set(add[i]);
+            if (!(keep[i] < 0)) /* a NaN goes on */
+                for (uint32_t c = 0; c < n_vecs; c++)
+                    s[i][c] = vec_fma(s[i][c], x, vec_mul(vec_load(at + c * VEC), k));
+            for (uint32_t c = 0; c < n_vecs; c++)
+                vec_store(at + c * VEC, s[i][c]);
+        }
+    }
+}
+
+static void value_tile_of(const attend_group *g, uint32_t first, uint32_t column, uint32_t bits,
+                          uint32_t n) {
+    float *acc = g->acc + first * g->stride + column;
+    const float *p = g->p + (size_t)first * RF_KV_BLOCK;
+    const float *keep = g->keep + first, *add = g->add + first;
+#define CALL(N)                                                                    \
+    case N:                                                                        \
+        value_tile(acc, g->stride, p, g->panel, bits, keep, add, N, TILE_VECS(N)); \
+        break;
+    switch (n) { TILES(CALL) }
+#undef CALL
+}
+
+/* Parts ------------------------------------------------------------------------------------------*/
+
+/* The factors that fold m, l onto total_m, total_l, of n queries; keep is -1 for the first part. */
+static void fold_factors(float *total_m, float *total_l, const float *m, const float *l,
+                         float *keep, float *add, size_t n) {
+    for (size_t i = 0; i < n; i += 16) {
+        lanes a = lanes_load_n(total_m + i, n - i), b = lanes_load_n(m + i, n - i);
+        lanes top = lanes_max(b, a);
+        lanes_store_n(keep + i, lanes_exp(lanes_sub(a, top)), n - i);
+        lanes_store_n(add + i, lanes_exp(lanes_sub(b, top)), n - i);
+    }
+    for (size_t i = 0; i < n; i++) {
+        if (total_m[i] == -INFINITY) {
+            keep[i] = -1.0f;
+            total_m[i] = m[i];
+            total_l[i] = l[i];
+        } else {
+            total_m[i] = m[i] > total_m[i] ? m[i] : total_m[i];
+            total_l[i] = fmaf(l[i], add[i], total_l[i] * keep[i]);
+        }
+    }
+}
+
+/* Where column d, a multiple of 32, of a row of the cache lies. */
+static inline size_t column_bytes(rf_dtype type, uint32_t d) {
+    const rf_dtype_info *info = rf_dtype_get(type);
+    return d / info->block_elems * info->block_bytes;
+}
+
+static inline uint32_t panel_columns(uint32_t dim, uint32_t d) {
+    return dim - d < RF_ATTEND_PANEL ? dim - d : RF_ATTEND_PANEL;
+}
+
+static void gather_keys(attend_group *g, const uint8_t *k, const uint8_t *ahead, uint32_t bits) {
+    const rf_attend *a = g->a;
+    bool is_16 = a->k_type == RF_DT_F16 || a->k_type == RF_DT_BF16;
+    if (is_16 && a->head_dim % 8 == 0) {
+        transpose_16(g->keys, k, ahead, a->k_row, a->head_dim, a->k_type);
+        return;
+    }
+    for (uint32_t d = 0; d < a->head_dim; d += RF_ATTEND_PANEL) {
+        size_t at = column_bytes(a->k_type, d);
+        widen_panel(g->panel, k + at, ahead + at, a->k_row, bits, panel_columns(a->head_dim, d),
+                    a->k_type);
+        transpose_panel(g->keys + (size_t)d * RF_KV_BLOCK, g->panel);
+    }
+}
+
+/* Scores of the tiles that hold queries of rows which see the block. */
+static void make_scores(attend_group *g) {
+    uint32_t first = 0, end = g->n_rows, size;
+    while (!g->bits[first])
+        first++;
+    while (!g->bits[end - 1])
+        end--;
+    for (uint32_t i = 0; i < end * g->n_heads; i += size) {
+        size = tile_of(g->n - i);
+        if (i + size <= first * g->n_heads) continue;
+        score_tile_of(g->p + (size_t)i * RF_KV_BLOCK, g->q + (size_t)i * g->a->head_dim, g->keys,
+                      g->a->head_dim, size);
+    }
+}
+
+static void finish_row(attend_group *g, uint32_t r, uint32_t block) {
+    const rf_attend *a = g->a;
+    float mask[RF_KV_BLOCK];
+    if (a->mask) rf_attend_mask(a, g->row + r, block, g->bits[r], mask);
+    for (uint32_t i = r * g->n_heads; i < (r + 1) * g->n_heads; i++)
+        g->block_m[i] = finish_scores(g->p + (size_t)i * RF_KV_BLOCK, g->bits[r], a->scale,
+                                      a->softcap, a->mask ? mask : NULL);
+}
+
+static void soften_row(attend_group *g, uint32_t r) {
+    uint32_t first = r * g->n_heads;
+    for (uint32_t i = first; i < first + g->n_heads; i++)
+        g->block_l[i] = exponentials(g->p + (size_t)i * RF_KV_BLOCK, g->bits[r], g->block_m[i]);
+    fold_factors(g->m + first, g->l + first, g->block_m + first, g->block_l + first,
+                 g->keep + first, g->add + first, g->n_heads);
+    g->seen[r] = true;
+}
+
+/* Neighbouring rows that see the same keys share tiles. */
+static void add_values(attend_group *g, const uint8_t *v, const uint8_t *ahead, uint32_t bits) {
+    const rf_attend *a = g->a;
+    for (uint32_t d = 0; d < a->value_dim; d += RF_ATTEND_PANEL) {
+        size_t at = column_bytes(a->v_type, d);
+        widen_panel(g->panel, v + at, ahead + at, a->v_row, bits, panel_columns(a->value_dim, d),
+                    a->v_type);
+        for (uint32_t r = 0, end; r < g->n_rows; r = end) {
+            for (end = r + 1; end < g->n_rows && g->bits[end] == g->bits[r];)
+                end++;
+            uint32_t last = end * g->n_heads, size;
+            for (uint32_t i = r * g->n_heads; i < last && g->bits[r]; i += size) {
+                size = tile_of(last - i);
+                value_tile_of(g, i, d, g->bits[r], size);
+            }
+        }
+    }
+}
+
+/* The block behind, if the last row sees it, else this one: what to fetch meanwhile. */
+static uint32_t block_ahead(const attend_group *g, uint32_t block) {
+    uint32_t last = g->n_rows - 1;
+    bool seen = block + 1 < rf_attend_end_block(&g->span[last]) &&
+                rf_attend_bits(g->a, g->row + last, &g->span[last], block + 1);
+    return block + seen;
+}
+
+static void add_block(attend_group *g, uint32_t block) {
+    const rf_attend *a = g->a;
+    uint32_t all = 0;
+    for (uint32_t r = 0; r < g->n_rows; r++) {
+        g->bits[r] = rf_attend_bits(a, g->row + r, &g->span[r], block);
+        all |= g->bits[r];
+    }
+    if (!all) return;
+    size_t id = a->table[block], ahead = a->table[block_ahead(g, block)];
+    gather_keys(g, a->k + id * a->k_block, a->k + ahead * a->k_block, all);
+    make_scores(g);
+    for (uint32_t r = 0; r < g->n_rows; r++)
+        if (g->bits[r]) finish_row(g, r, block);
+    for (uint32_t r = 0; r < g->n_rows; r++) /* apart, so that nothing waits for a maximum */
+        if (g->bits[r]) soften_row(g, r);
+    add_values(g, a->v + id * a->v_block, a->v + ahead * a->v_block, all);
+}
+
+/* Groups -----------------------------------------------------------------------------------------*/
+
+static inline float *total_of(const attend_group *g, uint32_t i) {
+    return g->a->dst + (g->row + i / g->n_heads) * g->a->dst_stride +
+           (size_t)(g->head + i % g->n_heads) * g->a->value_dim;
+}
+
+/* A row's queries of the segment onto their totals. */
+static void add_segment(attend_group *g, uint32_t r) {
+    uint32_t first = r * g->n_heads;
+    fold_factors(g->total_m + first, g->total_l + first, g->m + first, g->l + first,
+                 g->keep + first, g->add + first, g->n_heads);
+    for (uint32_t i = first; i < first + g->n_heads; i++) {
+        const float *acc = g->acc + i * g->stride;
+        if (g->keep[i] < 0)
+            memcpy(total_of(g, i), acc, g->a->value_dim * sizeof *acc);
+        else
+            fold_lanes(total_of(g, i), acc, g->keep[i], g->add[i], g->a->value_dim);
+    }
+}
+
+static void pack_queries(attend_group *g) {
+    const rf_attend *a = g->a;
+    for (uint32_t i = 0, size; i < g->n; i += size) {
+        size = tile_of(g->n - i);
+        for (uint32_t k = 0; k < size; k++) {
+            float *to = g->q + (size_t)i * a->head_dim + k;
+            const float *q = a->q + (g->row + (i + k) / g->n_heads) * a->q_stride +
+                             (size_t)(g->head + (i + k) % g->n_heads) * a->head_dim;
+            for (uint32_t d = 0; d < a->head_dim; d++)
+                to[(size_t)d * size] = q[d];
+        }
+    }
+}
+
+/* The blocks that some row may see: [first, return value). */
+static uint32_t start_group(attend_group *g, uint32_t *first) {
+    const rf_attend *a = g->a;
+    uint32_t end = 0;
+    *first = UINT32_MAX;
+    for (uint32_t r = 0; r < g->n_rows; r++) {
+        g->span[r] = rf_attend_span_of(a, g->row + r);
+        uint32_t from = rf_attend_first_block(&g->span[r]), to = rf_attend_end_block(&g->span[r]);
+        *first = from < *first ? from : *first;
+        end = to > end ? to : end;
+    }
+    for (uint32_t i = 0; i < g->n; i++) {
+        g->total_m[i] = rf_attend_sink(a, g->head + i % g->n_heads);
+        g->total_l[i] = g->total_m[i] == -INFINITY ? 0.0f : 1.0f;
+        memset(total_of(g, i), 0, a->value_dim * sizeof(float));
+    }
+    return end;
+}
+
+static void attend_group_of(attend_group *g) {
+    uint32_t b, next, end = start_group(g, &b);
+    pack_queries(g);
+    for (; b < end; b = next) {
+        next = rf_attend_segment_end(b, end);
+        for (uint32_t i = 0; i < g->n; i++)
+            g->m[i] = -INFINITY;
+        memset(g->seen, 0, sizeof g->seen);
+        for (; b < next; b++)
+            add_block(g, b);
+        for (uint32_t r = 0; r < g->n_rows; r++)
+            if (g->seen[r]) add_segment(g, r);
+    }
+    for (uint32_t i = 0; i < g->n; i++) {
+        float *dst = total_of(g, i);
+        for (uint32_t d = 0; d < g->a->value_dim && g->total_l[i] != 0.0f; d++)
+            dst[d] /= g->total_l[i];
+    }
+}
+
+/* As many heads as a group holds, then as many rows. */
+static void attend_lanes(const rf_attend *a) {
+    attend_group g = {.a = a, .stride = rf_attend_padded(a->value_dim), .q = a->scratch};
+    uint32_t n = rf_attend_queries(a->head_dim, a->value_dim);
+    g.p = g.q + (size_t)n * a->head_dim;
+    g.acc = g.p + (size_t)n * RF_KV_BLOCK;
+    g.keys = g.acc + n * g.stride;
+    g.panel = g.keys + RF_KV_BLOCK * rf_attend_padded(a->head_dim);
+    for (g.head = 0; g.head < a->n_q; g.head += g.n_heads) {
+        uint32_t heads = a->n_q - g.head;
+        g.n_heads = heads < n ? heads : n;
+        uint32_t most = n / g.n_heads < RF_KV_BLOCK ? n / g.n_heads : RF_KV_BLOCK;
+        for (g.row = 0; g.row < a->n_rows; g.row += g.n_rows) {
+            uint32_t left = a->n_rows - g.row, n_groups = (left + most - 1) / most;
+            g.n_rows = (left + n_groups - 1) / n_groups;
+            g.n = g.n_rows * g.n_heads;
+            attend_group_of(&g);
+        }
+    }
+}
