@@ -5,7 +5,7 @@
  * Each line is one kernel launched many times in one graph over buffers that no cache holds: the
  * median time of a launch over several replays, and what that makes of memory (weights and
  * activations read once) and of arithmetic (two operations per weight and row).  decode: what one row
- * needs.  layers: a decoding
+ * needs.  attention: of 1 to 64 answers.  layers: a decoding
  * step's layers in one graph for 1 to 64 answers, as the backend queues them, then without one of
  * their kernels each.  Contents are noise; that results are right is test_gpu_kernels' business (ROCMFORGE_TEST_GPU=1). */
 #include <stdio.h>
@@ -294,18 +294,6 @@ static void bench_norms(void) {
     }
 }
 
-static void bench_attention(void) {
-    bench_attend(1, 128, true);
-    bench_attend(1, 1024, true);
-    bench_attend(1, 4096, true);
-    bench_attend(1, 32768, true);
-    bench_attend(16, 1024, false);
-    bench_attend(64, 1024, false);
-    bench_attend(512, 512, true);
-    bench_attend(512, 2048, true);
-    bench_attend(2048, 2048, true);
-}
-
 static void bench_decode(void) {
     static const rf_dtype types[] = {RF_DT_Q4_K, RF_DT_Q6_K, RF_DT_Q8_0, RF_DT_BF16};
     static const uint32_t lengths[] = {32, 128, 256, 1024, 4096, 32768};
@@ -317,6 +305,16 @@ static void bench_decode(void) {
     printf("quant 14336      %9.2f us\n", time_launches(launch_quant, &one, 64));
     for (size_t i = 0; i < RF_COUNT(lengths); i++)
         bench_attend(1, lengths[i], true);
+}
+
+static void bench_attention(void) {
+    static const uint32_t Ts[] = {1, 16, 64}, lengths[] = {32, 128, 256, 1024, 4096, 32768};
+    for (size_t t = 0; t < RF_COUNT(Ts); t++)
+        for (size_t i = 0; i < RF_COUNT(lengths); i++)
+            if (Ts[t] * lengths[i] <= 1 << 18) bench_attend(Ts[t], lengths[i], Ts[t] == 1);
+    bench_attend(512, 512, true);
+    bench_attend(512, 2048, true);
+    bench_attend(2048, 2048, true);
 }
 
 /* Layers ------------------------------------------------------------------------------------------*/

@@ -743,7 +743,8 @@ typedef struct attend_case {
     uint32_t n_heads, n_kv_heads, head_dim, value_dim;
     rf_attn_pattern pattern;
     float softcap;
-    bool sinks, latent, f16, splits;
+    bool sinks, latent, f16;
+    uint32_t units; /* of the device, where segments are made side by side; else 0 */
     uint32_t len[2], rows[2];
 } attend_case;
 
@@ -838,8 +839,8 @@ static void check_attend(const attend_case *a) {
                                .max_kv_len = longest,
                                .n_seqs = 2};
     uint32_t n_units = queue.info.n_units;
-    if (a->splits) {
-        queue.info.n_units = 1000; /* so that segments are made side by side */
+    if (a->units) {
+        queue.info.n_units = a->units;
         args.parts_bytes = rf_gpu_parts_bytes(c.T, a->n_heads, (longest + 255) / 256, a->value_dim);
         args.parts = take(args.parts_bytes);
     }
@@ -876,7 +877,9 @@ static void test_attend(void **state) {
                              .softcap = k % 4 == 1 ? 5.0f : 0,
                              .sinks = k % 2,
                              .f16 = k % 5 != 0,
-                             .splits = k % 3 != 2,
+                             .units = k % 3 == 2 ? 0
+                                      : k % 2    ? 1000
+                                                 : 40,
                              .len = {k % 2 ? 340 : 97, 40},
                              .rows = {3, k % 3 + 1}};
             check_attend(&a);

@@ -47,6 +47,9 @@ static void put(rf_gpu_queue *q, rf_gpu_kernel k, uint32_t x, uint32_t y, uint32
     put_shared(q, k, (rf_gpu_grid){x, y, z}, 0, args, bytes);
 }
 
+static bool is_amd(const rf_gpu_queue *q) { return strncmp(q->info.arch, "gfx", 3) == 0; }
+static bool is_nvidia(const rf_gpu_queue *q) { return strncmp(q->info.arch, "sm_", 3) == 0; }
+
 #define NO_KERNEL RF_GPU_KERNEL_COUNT
 static bool can_run(const rf_gpu_queue *q, rf_gpu_kernel k) {
     return k != NO_KERNEL && q->function[k] && !q->left_out[k];
@@ -81,18 +84,18 @@ void rf_gpu_op_heads(rf_gpu_queue *q, const rf_gpu_heads_args *a) {
     put(q, RF_GPU_heads, a->n_rows, n_heads, 1, a, sizeof *a);
 }
 
-/* Of sixteen bits, with several query heads for a key. */
+/* Of sixteen bits. */
 static bool fits_attend_vec(const rf_gpu_attend_args *a) {
     bool is_half = a->k_type == RF_DT_F16 || a->k_type == RF_DT_BF16;
-    return is_half && a->k_type == a->v_type && a->v && a->n_heads > a->n_kv_heads &&
-           a->head_dim % 16 == 0 && a->head_dim <= RF_GPU_ATTEND_VEC_DIM && a->value_dim % 8 == 0 &&
+    return is_half && a->k_type == a->v_type && a->v && a->head_dim % 16 == 0 &&
+           a->head_dim <= RF_GPU_ATTEND_VEC_DIM && a->value_dim % 8 == 0 &&
            a->value_dim <= RF_GPU_ATTEND_VEC_DIM;
 }
 
 /* Enough neighbouring rows of each sequence, and blocks for half of the device. */
 static bool takes_attend_rows(const rf_gpu_queue *q, const rf_gpu_attend_args *a,
                               rf_gpu_grid grid) {
-    return fits_attend_vec(a) && !q->left_out[RF_GPU_attend_rows] &&
+    return fits_attend_vec(a) && a->n_heads > a->n_kv_heads && !q->left_out[RF_GPU_attend_rows] &&
            a->n_rows >= 2 * RF_GPU_ATTEND_ROWS && a->n_rows / RF_GPU_ATTEND_ROWS >= a->n_seqs &&
            2 * (uint64_t)grid.x * grid.y * grid.z >= q->info.n_units;
 }
@@ -113,8 +116,17 @@ uint64_t rf_gpu_parts_bytes(uint32_t n_rows, uint32_t n_heads, uint32_t n_splits
     return (uint64_t)n_rows * n_heads * n_splits * (value_dim + 2) * sizeof(float);
 }
 
-/* Four query heads per block, but one in attend_1 while there are few rows; values pass through
- * shared memory in steps of as many KV blocks as it holds. */
+/* One query head per block while the device has room for all at once, else four that share keys. */
+static rf_gpu_kernel attend_vec_of(const rf_gpu_queue *q, const rf_gpu_attend_args *a) {
+    uint32_t n_segments = div_up(a->max_kv_len, RF_GPU_SEGMENT_BLOCKS * RF_KV_BLOCK);
+    bool has_room = (uint64_t)a->n_rows * a->n_heads * n_segments <= q->info.n_units;
+    bool is_one = has_room || a->n_heads == a->n_kv_heads;
+    rf_gpu_kernel k = is_one ? RF_GPU_attend_vec_1 : RF_GPU_attend_vec_4;
+    if (q->left_out[k]) k = is_one ? RF_GPU_attend_vec_4 : RF_GPU_attend_vec_1;
+    return q->left_out[k] ? NO_KERNEL : k;
+}
+
+/* Four query heads per block, but one while there are few rows.  There values pass through shared memory in steps of as many KV blocks as it holds. */
 void rf_gpu_op_attend(rf_gpu_queue *q, const rf_gpu_attend_args *a) {
     rf_gpu_attend_args args = *a;
     if (a->n_rows == 0) return;
@@ -128,15 +140,18 @@ void rf_gpu_op_attend(rf_gpu_queue *q, const rf_gpu_attend_args *a) {
         put(q, RF_GPU_attend_rows, rows.x, rows.y, rows.z, &args, sizeof args);
         return;
     }
-    rf_gpu_kernel k = RF_GPU_attend_vec;
-    if (!fits_attend_vec(a) || q->left_out[RF_GPU_attend_vec]) {
+    rf_gpu_kernel k = fits_attend_vec(a) ? attend_vec_of(q, a) : NO_KERNEL;
+    bool is_vec = k != NO_KERNEL;
+    if (!is_vec) {
         bool alone = per_kv == 1 || (uint64_t)a->n_rows * a->n_heads <= ATTEND_FEW;
         if (q->left_out[alone ? RF_GPU_attend_1 : RF_GPU_attend_4]) alone = !alone;
         k = alone ? RF_GPU_attend_1 : RF_GPU_attend_4;
     }
-    uint32_t groups = k == RF_GPU_attend_1 ? per_kv : div_up(per_kv, 4);
+    bool is_one = k == RF_GPU_attend_1 || k == RF_GPU_attend_vec_1;
+    uint32_t groups = is_one ? per_kv : div_up(per_kv, 4);
     args.n_splits = splits_of(q, a, (uint64_t)a->n_rows * a->n_kv_heads * groups);
-    put(q, k, a->n_rows, a->n_kv_heads, groups * args.n_splits, &args, sizeof args);
+    rf_gpu_grid grid = {a->n_rows, a->n_kv_heads, groups * args.n_splits};
+    put_shared(q, k, grid, is_vec && is_nvidia(q) ? RF_ATTEND_VEC_SHARED : 0, &args, sizeof args);
     if (args.n_splits > 1) put(q, RF_GPU_attend_fold, a->n_rows, a->n_heads, 1, &args, sizeof args);
 }
 
@@ -292,9 +307,6 @@ typedef struct shape {
     uint32_t rows, cols, shared_bytes;
     bool goes_on; /* a block goes through many tiles, so that a block per unit is enough */
 } shape;
-
-static bool is_amd(const rf_gpu_queue *q) { return strncmp(q->info.arch, "gfx", 3) == 0; }
-static bool is_nvidia(const rf_gpu_queue *q) { return strncmp(q->info.arch, "sm_", 3) == 0; }
 
 /* With is_glu the two halves of a large block are rows of either matrix. */
 static shape tile_of(const rf_gpu_queue *q, const rf_gpu_matmul_args *a, uint32_t size) {
@@ -484,8 +496,8 @@ static bool is_besides(rf_gpu_kernel k) {
 
 bool rf_gpu_has_substitute(const rf_gpu_queue *q, rf_gpu_kernel k) {
     bool attends = !q->left_out[RF_GPU_attend_1] || !q->left_out[RF_GPU_attend_4];
-    if (k == RF_GPU_attend_1 || k == RF_GPU_attend_4 || k == RF_GPU_attend_vec ||
-        k == RF_GPU_attend_rows)
+    if (k == RF_GPU_attend_1 || k == RF_GPU_attend_4 || k == RF_GPU_attend_vec_1 ||
+        k == RF_GPU_attend_vec_4 || k == RF_GPU_attend_rows)
         return attends;
     if (k == RF_GPU_float_one) return !q->left_out[RF_GPU_mm_float];
     if (k == RF_GPU_heads_rows) return !q->left_out[RF_GPU_heads];

@@ -507,7 +507,15 @@ static rf_status run_attention(tester *t, rf_error *e) {
                                      .n_kv_heads = shape[3]};
         RF_TRY(run_case(t, &c, t->o->seed + 1000 + i, e));
     }
-    return RF_OK;
+    const rf_gpu_trial_case alone = {.kind = RF_GPU_TRIAL_HEADS, /* no heads that share keys */
+                                     .type = RF_DT_F16,
+                                     .v_type = RF_DT_F16,
+                                     .pattern = patterns[0],
+                                     .head_dim = 32,
+                                     .value_dim = 16,
+                                     .n_heads = 2,
+                                     .n_kv_heads = 2};
+    return run_case(t, &alone, t->o->seed + 1000 + n, e);
 }
 
 /* Matrices of any number of rows, and of that with a kernel of its own. */

@@ -203,3 +203,6 @@ RF_TILE_FN uint32_t rf_f1_shared_bytes(void) {
     return RF_F1_NVIDIA_STAGES * (RF_F1_ROWS * (2 * columns + RF_F1_PAD) + 4 * columns) +
            RF_F1_ROWS * 17 * 4;
 }
+
+/* Attention of few rows (attend_vec.hip) on NVIDIA: keys of eight KV blocks, and what is made of them. */
+enum { RF_ATTEND_VEC_SHARED = 80 << 10 };

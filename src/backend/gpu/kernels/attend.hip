@@ -3,7 +3,7 @@
  *
  * The keys pass in steps of up to four blocks of 32, which lie in one segment.  Scores, exponentials
  * and the sums of blocks are made side by side: a thread has whole keys.  Then a thread has columns
- * of the values and adds all keys in order.  Values come through shared memory while the scores are
+ * of the values, adds the keys of a block in order and folds the blocks.  Values come through shared memory while the scores are
  * made.  attend_vec.hip is faster where it applies. */
 #include "backend/gpu/kernels/span.h"
 
@@ -23,24 +23,22 @@ typedef struct attend_shared {
     uint32_t bits[STEP_BLOCKS]; /* visible keys */
 } attend_shared;
 
-/* Sixteen f16 at k onto the lanes. */
+/* Sixteen f16 of a key onto a score. */
 typedef struct half_16 {
     rf_u4 v[2];
 } half_16;
-RF_DEVICE void lanes_f16(float lanes[16], const float *q, const half_16 *k) {
+RF_DEVICE float add_f16(float s, const float *q, const half_16 *k) {
     RF_UNROLL
     for (int i = 0; i < 16; i++) {
         const uint16_t h = (uint16_t)(k->v[i / 8].v[i % 8 / 2] >> 16 * (i % 2));
-        lanes[i] = rf_fma(q[i], rf_f16_at(h), lanes[i]);
+        s = rf_fma(q[i], rf_f16_at(h), s);
     }
+    return s;
 }
 
-/* tree16 of q . k over n columns of a key. */
+/* q . k over n columns of a key. */
 RF_DEVICE float score_of(const float *q, const uint8_t *key, uint32_t n, uint32_t type) {
-    float lanes[16];
-    RF_UNROLL
-    for (int i = 0; i < 16; i++)
-        lanes[i] = 0.0f;
+    float s = 0.0f;
     uint32_t k = 0;
     if (type == RF_DT_F16 && n % 8 == 0) { /* then every key is aligned */
         const half_16 *from = (const half_16 *)(const void *)key;
@@ -51,11 +49,11 @@ RF_DEVICE float score_of(const float *q, const uint8_t *key, uint32_t n, uint32_
                 part[i] = from[k / 16 + i];
             RF_UNROLL
             for (uint32_t i = 0; i < 4; i++)
-                lanes_f16(lanes, q + k + 16 * i, &part[i]);
+                s = add_f16(s, q + k + 16 * i, &part[i]);
         }
         for (; k + 16 <= n; k += 16) {
             const half_16 part = from[k / 16];
-            lanes_f16(lanes, q + k, &part);
+            s = add_f16(s, q + k, &part);
         }
     }
     for (; k < n; k += 16) {
@@ -63,16 +61,10 @@ RF_DEVICE float score_of(const float *q, const uint8_t *key, uint32_t n, uint32_
         rf_kv_sixteen(part, key, type, k, n);
         RF_UNROLL
         for (uint32_t i = 0; i < 16; i++) {
-            if (k + i < n) lanes[i] = rf_fma(q[k + i], part[i], lanes[i]);
+            if (k + i < n) s = rf_fma(q[k + i], part[i], s);
         }
     }
-    RF_UNROLL
-    for (int half = 8; half > 0; half /= 2) {
-        RF_UNROLL
-        for (int i = 0; i < half; i++)
-            lanes[i] += lanes[i + half];
-    }
-    return lanes[0];
+    return s;
 }
 
 RF_DEVICE float sum_32(const float *p) {
@@ -178,7 +170,7 @@ RF_DEVICE void start_sum(attend_sum *s, float sink, int n_acc) {
         s->acc[i] = 0.0f;
 }
 
-/* A segment onto the total. */
+/* A block onto its segment, or a segment onto the total. */
 RF_DEVICE void fold_sum(attend_sum *total, const attend_sum *s, int n_acc) {
     const rf_fold f = rf_fold_of(total->m, s->m);
     total->m = f.m;
@@ -193,7 +185,7 @@ RF_DEVICE void walk(attend_shared *sh, const rf_gpu_attend_args *a, attend_step 
                     attend_sum *total, uint32_t n_heads, int n_acc, uint32_t type, int is_staged) {
     const uint32_t per_head = ATTEND_THREADS / n_heads, step = is_staged ? a->step_blocks : 1;
     const uint32_t lane = rf_tid() % per_head, h = rf_tid() / per_head;
-    attend_sum s;
+    attend_sum s, block;
     int is_seen = 0;
     start_sum(&s, -__builtin_inff(), n_acc);
     for (st->b = st->first; st->b < st->end; st->b += st->n_blocks) {
@@ -217,11 +209,8 @@ RF_DEVICE void walk(attend_shared *sh, const rf_gpu_attend_args *a, attend_step 
         }
         rf_sync();
         for (uint32_t key = lane; key < 32 * st->n_blocks; key += per_head) {
-            float m_new = s.m;
-            for (uint32_t i = 0; i <= key / 32; i++)
-                m_new = sh->most[h][i] > m_new ? sh->most[h][i] : m_new;
             const int is_visible = sh->bits[key / 32] >> key % 32 & 1;
-            sh->s[h][key] = is_visible ? rf_exp32(sh->s[h][key] - m_new) : 0.0f;
+            sh->s[h][key] = is_visible ? rf_exp32(sh->s[h][key] - sh->most[h][key / 32]) : 0.0f;
         }
         rf_copy_wait();
         rf_sync();
@@ -230,16 +219,11 @@ RF_DEVICE void walk(attend_shared *sh, const rf_gpu_attend_args *a, attend_step 
         for (uint32_t i = 0; i < st->n_blocks; i++) {
             if (!sh->bits[i]) continue;
             is_seen = 1;
-            if (sh->most[h][i] > s.m) {
-                const float c = s.m == -__builtin_inff() ? 0.0f : rf_exp32(s.m - sh->most[h][i]);
-                s.l *= c;
-                RF_UNROLL
-                for (int k = 0; k < n_acc; k++)
-                    s.acc[k] *= c;
-                s.m = sh->most[h][i];
-            }
-            s.l += sh->sum[h][i];
-            add_values(s.acc, n_acc, sh, a, st, h, i, lane, per_head, type, is_staged);
+            start_sum(&block, -__builtin_inff(), n_acc);
+            block.m = sh->most[h][i];
+            block.l = sh->sum[h][i];
+            add_values(block.acc, n_acc, sh, a, st, h, i, lane, per_head, type, is_staged);
+            fold_sum(&s, &block, n_acc);
         }
         const uint32_t next = st->b + st->n_blocks;
         if (next != st->end && next % RF_GPU_SEGMENT_BLOCKS != 0) continue;

@@ -1,328 +1,378 @@
-/* attend_vec.hip - attention of few rows over keys and values in sixteen bits; one block per row, KV
- * head, four of the query heads that share it, and one or all segments of the keys.
+/* attend_vec.hip - attention of few rows over keys and values in sixteen bits; one block of threads per
+ * row, KV head, one or four of the query heads that share it, and one or all segments of the keys.
  *
- * Keys pass in steps of two KV blocks through shared memory.  Four neighbouring threads share a key,
- * four canonical lanes each, for all four heads; 32 threads have the exponentials of a head; then a
- * thread has two columns of two heads and adds all keys in order.  The next keys are
- * fetched while values are added, the next values while scores are made. */
+ * A warp (32 threads, whatever the device calls one) has a KV block for itself: all of its keys and
+ * values are on their way at once, old ones before the kernel in front has ended.  For scores a
+ * thread has a key, which comes through shared memory, for values four columns.  Then the blocks
+ * of the segment are folded, a thread per column. */
 #include "backend/gpu/kernels/span.h"
+#include "backend/gpu/tile.h"
 
 enum {
-    VEC_HEADS = 4,
-    VEC_STEP = 2, /* KV blocks */
-    VEC_KEYS = 32 * VEC_STEP,
     VEC_DIM = RF_GPU_ATTEND_VEC_DIM,
-    VEC_PAD = 32, /* bytes behind a key, so that eight keys meet all banks */
-    VEC_THREADS = RF_BLOCK_attend_vec,
+    VEC_THREADS = RF_BLOCK_attend_vec_4,
+    VEC_WARPS = VEC_THREADS / 32,
+    VEC_STRETCH = 64, /* columns of keys in a slot */
+    VEC_PITCH = 9,    /* 16-byte pieces of a key there, odd, so that eight keys meet all banks */
+#if defined(RF_NVIDIA)
+    VEC_SLOTS = VEC_DIM / VEC_STRETCH,
+#else
+    VEC_SLOTS = 1,
+#endif
+    VEC_MAX_HEADS = 4,
 };
 
 typedef struct vec_shared {
-    rf_u4 k[VEC_KEYS * (2 * VEC_DIM + VEC_PAD) / 16], v[VEC_KEYS * 2 * VEC_DIM / 16];
-    rf_f4 q[VEC_HEADS][VEC_DIM / 4];
-    rf_f4 s[VEC_HEADS][VEC_KEYS / 4]; /* scores, then exponentials */
-    float most[VEC_HEADS][VEC_STEP][4], c[VEC_HEADS][VEC_STEP], sum[VEC_HEADS][VEC_STEP];
-    float m[VEC_HEADS];
-    uint32_t bits[RF_GPU_SEGMENT_BLOCKS], block[RF_GPU_SEGMENT_BLOCKS]; /* of the segment */
+    /* Keys, then weighted values [heads][VEC_DIM], each warp's own. */
+    rf_u4 k[VEC_WARPS][VEC_SLOTS][32 * VEC_PITCH];
+    rf_f4 q[VEC_DIM * VEC_MAX_HEADS / 4];           /* [VEC_DIM][heads] */
+    rf_f4 p[VEC_WARPS][32 * VEC_MAX_HEADS / 4];     /* exponentials [32][heads] */
+    rf_fold fold[VEC_WARPS][RF_GPU_SEGMENT_BLOCKS]; /* each warp's own */
+    float m[VEC_WARPS][VEC_MAX_HEADS], l[VEC_WARPS][VEC_MAX_HEADS];
+    uint32_t bits[VEC_WARPS]; /* visible keys */
 } vec_shared;
 
-/* What a block of threads works on. */
-typedef struct vec_walk {
+/* What a thread works on: its warp's KV block, then its columns of a head. */
+typedef struct vec_work {
     rf_span span;
-    const uint32_t *table;
-    uint32_t kv_head, k_row, v_row, type; /* bytes of a row */
-    uint32_t b, n_blocks;                 /* of the segment at hand */
-} vec_walk;
+    uint32_t kv_head, warp, lane;
+    uint64_t at;   /* the block's rows in the pools */
+    uint32_t bits; /* its visible keys */
+    rf_u2 v[32];   /* its values, four columns each */
+} vec_work;
 
-/* Two columns of two heads. */
-typedef struct vec_sum {
-    float m[2], l[2], acc[2][2];
-} vec_sum;
-
-RF_DEVICE float half_of(uint32_t word, int i, uint32_t type) {
+RF_DEVICE float half_of(uint32_t word, uint32_t i, uint32_t type) {
     const uint16_t h = (uint16_t)(word >> 16 * i);
     return type == RF_DT_F16 ? rf_f16_at(h) : rf_float_of((uint32_t)h << 16);
 }
 
-/* Rows of the step's visible blocks on their way to shared memory, stride bytes apart there. */
-RF_DEVICE void vec_fetch(rf_u4 *to, uint32_t stride, const vec_shared *sh,
-                         const rf_gpu_attend_args *a, const vec_walk *w, const void *pool,
-                         uint32_t row_bytes, uint32_t first) {
-    const uint32_t per_row = row_bytes / 16, rows = VEC_THREADS / per_row;
-    const uint32_t row0 = rf_tid() / per_row, col = rf_tid() % per_row;
-    for (uint32_t i = 0; i < VEC_STEP; i++) {
-        if (first + i >= w->n_blocks || !sh->bits[first + i]) continue;
-        const uint64_t at = ((uint64_t)sh->block[first + i] * a->n_kv_heads + w->kv_head) * 32;
-        const rf_u4 *from = (const rf_u4 *)pool + at * per_row + col;
-        for (uint32_t r = row0; r < 32 && row0 < rows; r += rows)
-            rf_copy_16(to + (32 * i + r) * (stride / 16) + col, from + r * per_row);
-    }
-    rf_copy_end();
-}
-
-RF_DEVICE void vec_fetch_keys(vec_shared *sh, const rf_gpu_attend_args *a, const vec_walk *w,
-                              uint32_t first) {
-    vec_fetch(sh->k, w->k_row + VEC_PAD, sh, a, w, a->k, w->k_row, first);
-}
-
-RF_DEVICE void vec_fetch_values(vec_shared *sh, const rf_gpu_attend_args *a, const vec_walk *w,
-                                uint32_t first) {
-    vec_fetch(sh->v, w->v_row, sh, a, w, a->v, w->v_row, first);
-}
-
-/* This thread's four lanes of keys number key and key + 32 with all heads. */
-RF_DEVICE void vec_lanes(float acc[VEC_STEP][VEC_HEADS][4], const vec_shared *sh,
-                         const rf_gpu_attend_args *a, const vec_walk *w, uint32_t key,
-                         uint32_t quad, uint32_t type) {
-    const uint8_t *row = (const uint8_t *)sh->k + key * (w->k_row + VEC_PAD) + 8 * quad;
-    const uint32_t next = 32 * (w->k_row + VEC_PAD);
+/* A stretch of columns of the warp's keys on its way. */
+RF_DEVICE void vec_fetch_keys(vec_shared *sh, const rf_gpu_attend_args *a, const vec_work *w,
+                              uint32_t stretch) {
+    const uint32_t first = stretch * VEC_STRETCH, col = w->lane % 8;
+    const uint32_t per_row = a->head_dim / 8, n = rf_min_u32(a->head_dim - first, VEC_STRETCH) / 8;
+    const rf_u4 *from = (const rf_u4 *)a->k + w->at * per_row + first / 8 + col;
+    rf_u4 *to = sh->k[w->warp][stretch % VEC_SLOTS] + col;
+    if (!w->bits || col >= n) return;
     RF_UNROLL
-    for (int i = 0; i < VEC_STEP * VEC_HEADS * 4; i++)
-        acc[i / 16][i / 4 % 4][i % 4] = 0.0f;
-    for (uint32_t j = 0; j < a->head_dim / 16; j++) {
-        float k[VEC_STEP][4];
+    for (uint32_t i = 0; i < 8; i++) {
+        const uint32_t row = w->lane / 8 + 4 * i;
+        rf_copy_16(to + row * VEC_PITCH, from + row * per_row);
+    }
+}
+
+RF_DEVICE void vec_load_values(const rf_gpu_attend_args *a, vec_work *w) {
+    const rf_u2 *from = (const rf_u2 *)a->v + w->at * (a->value_dim / 4) + w->lane;
+    if (!w->bits || 4 * w->lane >= a->value_dim) return;
+    RF_UNROLL
+    for (uint32_t j = 0; j < 32; j++)
+        w->v[j] = rf_load_8(from + j * (a->value_dim / 4));
+}
+
+/* This thread's key with all heads, columns of one stretch. */
+RF_DEVICE void vec_products(float *s, const vec_shared *sh, const rf_gpu_attend_args *a,
+                            const vec_work *w, uint32_t stretch, uint32_t n_heads, uint32_t type) {
+    const uint32_t n = rf_min_u32(a->head_dim - stretch * VEC_STRETCH, VEC_STRETCH) / 8;
+    const rf_u4 *k = sh->k[w->warp][stretch % VEC_SLOTS] + w->lane * VEC_PITCH;
+    const rf_f4 *q = sh->q + stretch * VEC_STRETCH * n_heads / 4;
+    RF_NO_UNROLL
+    for (uint32_t i = 0; i < n; i++) {
+        const rf_u4 words = k[i];
+        rf_f4 part[2 * VEC_MAX_HEADS]; /* on its way together */
         RF_UNROLL
-        for (uint32_t i = 0; i < VEC_STEP; i++) {
-            const rf_u2 word = *(const rf_u2 *)(const void *)(row + i * next + 32 * j);
+        for (uint32_t e = 0; e < 2 * n_heads; e++)
+            part[e] = q[2 * n_heads * i + e];
+        RF_UNROLL
+        for (uint32_t e = 0; e < 8; e++) {
+            const float x = half_of(words.v[e / 2], e % 2, type);
             RF_UNROLL
-            for (int e = 0; e < 4; e++)
-                k[i][e] = half_of(word.v[e / 2], e % 2, type);
-        }
-        RF_UNROLL
-        for (int h = 0; h < VEC_HEADS; h++) {
-            const rf_f4 q = sh->q[h][4 * j + quad];
-            RF_UNROLL
-            for (int i = 0; i < VEC_STEP * 4; i++)
-                acc[i / 4][h][i % 4] = rf_fma(q.v[i % 4], k[i / 4][i % 4], acc[i / 4][h][i % 4]);
+            for (uint32_t h = 0; h < n_heads; h++) {
+                const uint32_t at = e * n_heads + h;
+                s[h] = rf_fma(part[at / 4].v[at % 4], x, s[h]);
+            }
         }
     }
 }
 
-/* tree16 over the four threads of a key: this one gets block quad / 2 and heads 2 (quad % 2) + g. */
-RF_DEVICE void vec_tree(float acc[VEC_STEP][VEC_HEADS][4], uint32_t quad, float score[2]) {
-    const int upper = quad & 2, odd = quad & 1;
-    float half[VEC_HEADS][4], part[2][4];
+RF_DEVICE void vec_scores(float *s, vec_shared *sh, const rf_gpu_attend_args *a, const vec_work *w,
+                          uint32_t n_heads) {
+    const uint32_t n_stretches = rf_div_up(a->head_dim, VEC_STRETCH);
     RF_UNROLL
-    for (int i = 0; i < VEC_HEADS * 4; i++) {
-        const float x = acc[0][i / 4][i % 4], y = acc[1][i / 4][i % 4];
-        half[i / 4][i % 4] = (upper ? y : x) + rf_quad_xor(upper ? x : y, 2);
-    }
-    RF_UNROLL
-    for (int i = 0; i < 8; i++) {
-        const float x = half[i / 4][i % 4], y = half[2 + i / 4][i % 4];
-        part[i / 4][i % 4] = (odd ? y : x) + rf_quad_xor(odd ? x : y, 1);
-    }
-    RF_UNROLL
-    for (int g = 0; g < 2; g++)
-        score[g] = (part[g][0] + part[g][2]) + (part[g][1] + part[g][3]);
-}
-
-/* Scores of the step that starts at block number first of the segment. */
-RF_DEVICE void vec_scores(vec_shared *sh, const rf_gpu_attend_args *a, const vec_walk *w,
-                          uint32_t first) {
-    const uint32_t key = rf_tid() / 4, quad = rf_tid() % 4, block = quad / 2;
-    float acc[VEC_STEP][VEC_HEADS][4], score[2];
-    if (w->type == RF_DT_F16)
-        vec_lanes(acc, sh, a, w, key, quad, RF_DT_F16);
-    else
-        vec_lanes(acc, sh, a, w, key, quad, RF_DT_BF16);
-    vec_tree(acc, quad, score);
-    const uint32_t number = first + block;
-    const int is_visible = number < w->n_blocks && sh->bits[number] >> key & 1;
-    RF_UNROLL
-    for (uint32_t g = 0; g < 2; g++) {
-        float s = score[g] * a->scale;
-        if (a->softcap > 0) s = a->softcap * rf_tanh32(s / a->softcap);
-        if (w->span.mask && is_visible) s += w->span.mask[32 * (w->b + number) + key];
-        ((float *)sh->s[2 * (quad & 1) + g])[32 * block + key] = s;
+    for (uint32_t h = 0; h < n_heads; h++)
+        s[h] = 0.0f;
+    RF_NO_UNROLL
+    for (uint32_t i = 0; i < n_stretches; i++) {
+        if (VEC_SLOTS * VEC_STRETCH < VEC_DIM && i >= VEC_SLOTS) {
+            rf_warp_sync();
+            vec_fetch_keys(sh, a, w, i);
+            rf_copy_wait();
+            rf_warp_sync();
+        }
+        if (a->k_type == RF_DT_F16)
+            vec_products(s, sh, a, w, i, n_heads, RF_DT_F16);
+        else
+            vec_products(s, sh, a, w, i, n_heads, RF_DT_BF16);
     }
 }
 
-/* From scores to exponentials; m: of the head that this thread's 32 have. */
-RF_DEVICE void vec_soften(vec_shared *sh, const vec_walk *w, uint32_t first, float *m) {
-    const uint32_t h = rf_tid() / 32, lane = rf_tid() % 32;
-    float *s = (float *)sh->s[h];
-    if (lane < 4 * VEC_STEP) { /* the largest of eight keys */
-        const uint32_t number = first + lane / 4;
-        const uint32_t bits = number < w->n_blocks ? sh->bits[number] >> 8 * (lane % 4) : 0;
-        float most = -__builtin_inff();
-        RF_UNROLL
-        for (uint32_t j = 0; j < 8; j++) {
-            const float x = s[8 * lane + j];
-            if (bits >> j & 1 && x > most) most = x;
-        }
-        sh->most[h][lane / 4][lane % 4] = most;
-    }
-    rf_sync();
+/* From scores to the block's exponentials, maximum and sum. */
+RF_DEVICE void vec_soften(float *s, vec_shared *sh, const rf_gpu_attend_args *a, const vec_work *w,
+                          uint32_t block, uint32_t n_heads) {
+    const int is_visible = w->bits >> w->lane & 1;
+    float m[VEC_MAX_HEADS], l[VEC_MAX_HEADS];
     RF_UNROLL
-    for (uint32_t i = 0; i < VEC_STEP; i++) {
-        const uint32_t number = first + i;
-        const int is_visible = number < w->n_blocks && sh->bits[number] >> lane & 1;
-        float top = *m;
-        RF_UNROLL
-        for (int k = 0; k < 4; k++)
-            top = sh->most[h][i][k] > top ? sh->most[h][i][k] : top;
-        if (lane == i) {
-            const float c = *m == -__builtin_inff() ? 0.0f : rf_exp32(*m - top);
-            sh->c[h][i] = top > *m ? c : 1.0f;
-        }
-        s[32 * i + lane] = is_visible ? rf_exp32(s[32 * i + lane] - top) : 0.0f;
-        *m = top;
+    for (uint32_t h = 0; h < n_heads; h++) {
+        s[h] *= a->scale;
+        if (a->softcap > 0) s[h] = a->softcap * rf_tanh32(s[h] / a->softcap);
+        if (w->span.mask && is_visible) s[h] += w->span.mask[32 * block + w->lane];
+        m[h] = is_visible && s[h] > -__builtin_inff() ? s[h] : -__builtin_inff();
     }
-    if (lane == 0) sh->m[h] = *m;
-    rf_sync();
-    if (lane < VEC_STEP) {
-        float v[16];
+    RF_UNROLL
+    for (uint32_t half = 16; half > 0; half /= 2) {
         RF_UNROLL
-        for (uint32_t i = 0; i < 16; i++)
-            v[i] = s[32 * lane + i] + s[32 * lane + i + 16];
-        RF_UNROLL
-        for (int half = 8; half > 0; half /= 2) {
-            RF_UNROLL
-            for (int i = 0; i < half; i++)
-                v[i] += v[i + half];
+        for (uint32_t h = 0; h < n_heads; h++) {
+            const float other = rf_float_of(rf_lane_xor(rf_bits_of(m[h]), half));
+            m[h] = other > m[h] ? other : m[h];
         }
-        sh->sum[h][lane] = v[0];
+    }
+    RF_UNROLL
+    for (uint32_t h = 0; h < n_heads; h++) {
+        l[h] = is_visible ? rf_exp32(s[h] - m[h]) : -0.0f;
+        ((float *)sh->p[w->warp])[w->lane * n_heads + h] = l[h];
+    }
+    RF_UNROLL
+    for (uint32_t half = 16; half > 0; half /= 2) {
+        RF_UNROLL
+        for (uint32_t h = 0; h < n_heads; h++)
+            l[h] += rf_float_of(rf_lane_xor(rf_bits_of(l[h]), half));
+    }
+    if (w->lane != 0) return;
+    RF_UNROLL
+    for (uint32_t h = 0; h < n_heads; h++) {
+        sh->m[w->warp][h] = m[h];
+        sh->l[w->warp][h] = l[h];
     }
 }
 
-/* The visible keys of block number i of the step onto the columns. */
-RF_DEVICE void vec_values(vec_sum *t, const vec_shared *sh, uint32_t v_row, uint32_t bits,
-                          uint32_t i, uint32_t h, uint32_t col, uint32_t type) {
-    const uint8_t *v = (const uint8_t *)sh->v + 32 * i * v_row + 4 * col;
+/* The keys onto this thread's columns of all heads. */
+RF_DEVICE void vec_add(float acc[VEC_MAX_HEADS][4], const vec_shared *sh, const vec_work *w,
+                       uint32_t n_heads, uint32_t type) {
+    RF_UNROLL
     for (uint32_t j = 0; j < 32; j += 4) {
-        const rf_f4 p[2] = {sh->s[h][8 * i + j / 4], sh->s[h + 1][8 * i + j / 4]};
+        rf_f4 p[VEC_MAX_HEADS];
+        RF_UNROLL
+        for (uint32_t e = 0; e < n_heads; e++)
+            p[e] = sh->p[w->warp][j / 4 * n_heads + e];
         RF_UNROLL
         for (uint32_t k = 0; k < 4; k++) {
-            if (!(bits >> (j + k) & 1)) continue;
-            const uint32_t word = *(const uint32_t *)(const void *)(v + (j + k) * v_row);
             RF_UNROLL
-            for (int e = 0; e < 4; e++)
-                t->acc[e / 2][e % 2] =
-                    rf_fma(p[e / 2].v[k], half_of(word, e % 2, type), t->acc[e / 2][e % 2]);
+            for (uint32_t i = 0; i < 4; i++) {
+                const float v = half_of(w->v[j + k].v[i / 2], i % 2, type);
+                RF_UNROLL
+                for (uint32_t h = 0; h < n_heads; h++) {
+                    const uint32_t at = k * n_heads + h;
+                    acc[h][i] = rf_fma(p[at / 4].v[at % 4], v, acc[h][i]);
+                }
+            }
         }
     }
 }
 
-/* The step's values; h: the first of this thread's heads. */
-RF_DEVICE void vec_add(vec_sum *t, const vec_shared *sh, const rf_gpu_attend_args *a,
-                       const vec_walk *w, uint32_t first, uint32_t h, uint32_t col) {
-    for (uint32_t i = 0; i < VEC_STEP && first + i < w->n_blocks; i++) {
-        const uint32_t bits = sh->bits[first + i];
-        if (!bits) continue;
+/* A key that is not visible adds -0 times 0, which leaves every sum as it is. */
+RF_DEVICE void vec_values(vec_shared *sh, const rf_gpu_attend_args *a, vec_work *w,
+                          uint32_t n_heads) {
+    float acc[VEC_MAX_HEADS][4];
+    RF_UNROLL
+    for (uint32_t i = 0; i < 4 * n_heads; i++)
+        acc[i / 4][i % 4] = 0.0f;
+    if (4 * w->lane >= a->value_dim) return;
+    if (w->bits != 0xffffffffu) {
         RF_UNROLL
-        for (uint32_t g = 0; g < 2; g++) {
-            const float c = sh->c[h + g][i];
-            t->l[g] = t->l[g] * c + sh->sum[h + g][i];
-            t->acc[g][0] *= c;
-            t->acc[g][1] *= c;
+        for (uint32_t j = 0; j < 32; j++) {
+            w->v[j].v[0] = w->bits >> j & 1 ? w->v[j].v[0] : 0;
+            w->v[j].v[1] = w->bits >> j & 1 ? w->v[j].v[1] : 0;
         }
-        if (2 * col >= a->value_dim) continue;
-        if (w->type == RF_DT_F16 && bits == 0xffffffffu)
-            vec_values(t, sh, w->v_row, 0xffffffffu, i, h, col, RF_DT_F16);
-        else if (w->type == RF_DT_F16)
-            vec_values(t, sh, w->v_row, bits, i, h, col, RF_DT_F16);
-        else
-            vec_values(t, sh, w->v_row, bits, i, h, col, RF_DT_BF16);
+    }
+    if (a->k_type == RF_DT_F16)
+        vec_add(acc, sh, w, n_heads, RF_DT_F16);
+    else
+        vec_add(acc, sh, w, n_heads, RF_DT_BF16);
+    rf_f4 *to = (rf_f4 *)(void *)sh->k[w->warp];
+    RF_UNROLL
+    for (uint32_t h = 0; h < n_heads; h++) {
+        const rf_f4 all = {{acc[h][0], acc[h][1], acc[h][2], acc[h][3]}};
+        to[h * VEC_DIM / 4 + w->lane] = all;
     }
 }
 
-/* Blocks w->b .. w->b + w->n_blocks - 1 of one segment; true when a key was seen. */
-RF_DEVICE int vec_segment(vec_shared *sh, const rf_gpu_attend_args *a, const vec_walk *w,
-                          vec_sum *t, uint32_t h, uint32_t col) {
-    float m = -__builtin_inff();
-    uint32_t seen = 0;
-    RF_UNROLL
-    for (int g = 0; g < 2; g++)
-        t->l[g] = t->acc[g][0] = t->acc[g][1] = 0.0f;
-    rf_sync();
-    if (rf_tid() < w->n_blocks) {
-        sh->bits[rf_tid()] = rf_span_bits(&w->span, w->b + rf_tid());
-        sh->block[rf_tid()] = w->table[w->b + rf_tid()];
-    }
-    rf_sync();
-    for (uint32_t i = 0; i < w->n_blocks; i++)
-        seen |= sh->bits[i];
-    if (!seen) return 0;
-    vec_fetch_keys(sh, a, w, 0);
-    vec_fetch_values(sh, a, w, 0);
-    for (uint32_t first = 0; first < w->n_blocks; first += VEC_STEP) {
-        rf_copy_wait_but(1);
-        rf_sync();
-        vec_scores(sh, a, w, first);
-        rf_sync();
-        vec_fetch_keys(sh, a, w, first + VEC_STEP);
-        vec_soften(sh, w, first, &m);
-        rf_copy_wait_but(1);
-        rf_sync();
-        vec_add(t, sh, a, w, first, h, col);
-        rf_sync();
-        vec_fetch_values(sh, a, w, first + VEC_STEP);
-    }
-    RF_UNROLL
-    for (uint32_t g = 0; g < 2; g++)
-        t->m[g] = sh->m[h + g];
-    return 1;
+/* A thread's columns of one head: maximum, sum and weighted values. */
+typedef struct vec_sum {
+    float m, l, acc[2];
+} vec_sum;
+
+/* Folds zeros so that nothing changes. */
+RF_DEVICE rf_fold vec_no_fold(float m) {
+    const rf_fold f = {m, 1.0f, -0.0f, 0};
+    return f;
 }
 
-RF_DEVICE void vec_fold(vec_sum *total, const vec_sum *t) {
+/* The segment's blocks onto one another; head and columns are this thread's. */
+RF_DEVICE void vec_fold_blocks(vec_sum *t, vec_shared *sh, uint32_t warp, uint32_t lane, uint32_t h,
+                               uint32_t col, uint32_t n_cols) {
+    if (lane < RF_GPU_SEGMENT_BLOCKS) {
+        float before = -__builtin_inff();
+        RF_UNROLL
+        for (uint32_t i = 0; i + 1 < RF_GPU_SEGMENT_BLOCKS; i++) {
+            const float m = sh->m[i][h];
+            before = i < lane && m > before ? m : before;
+        }
+        sh->fold[warp][lane] =
+            sh->bits[lane] ? rf_fold_of(before, sh->m[lane][h]) : vec_no_fold(before);
+    }
+    rf_warp_sync();
+    t->l = t->acc[0] = t->acc[1] = 0.0f;
     RF_UNROLL
-    for (int g = 0; g < 2; g++) {
-        const rf_fold f = rf_fold_of(total->m[g], t->m[g]);
-        total->m[g] = f.m;
-        total->l[g] = rf_folded(&f, total->l[g], t->l[g]);
-        total->acc[g][0] = rf_folded(&f, total->acc[g][0], t->acc[g][0]);
-        total->acc[g][1] = rf_folded(&f, total->acc[g][1], t->acc[g][1]);
+    for (uint32_t i = 0; i < RF_GPU_SEGMENT_BLOCKS; i++) {
+        const rf_fold f = sh->fold[warp][i];
+        const float *part = (const float *)sh->k[i] + h * VEC_DIM + col;
+        t->m = f.m;
+        t->l = rf_folded(&f, t->l, sh->l[i][h]);
+        RF_UNROLL
+        for (uint32_t k = 0; k < n_cols; k++)
+            t->acc[k] = rf_folded(&f, t->acc[k], part[k]);
     }
 }
 
-/* The queries of the block's heads, of which at least one is there. */
+RF_DEVICE void vec_fold_segment(vec_sum *total, const vec_sum *t, uint32_t n_cols) {
+    const rf_fold f = rf_fold_of(total->m, t->m);
+    total->m = f.m;
+    total->l = rf_folded(&f, total->l, t->l);
+    RF_UNROLL
+    for (uint32_t k = 0; k < n_cols; k++)
+        total->acc[k] = rf_folded(&f, total->acc[k], t->acc[k]);
+}
+
+/* The queries of the block's heads, of which n_here are there. */
 RF_DEVICE void vec_queries(vec_shared *sh, const rf_gpu_attend_args *a, uint64_t item,
-                           uint32_t n_here) {
-    for (uint32_t i = rf_tid(); i < VEC_HEADS * a->head_dim / 4; i += VEC_THREADS) {
-        const uint32_t h = i / (a->head_dim / 4), k = i % (a->head_dim / 4);
-        const float *q = a->q + (item + rf_min_u32(h, n_here - 1)) * a->head_dim;
-        sh->q[h][k] = ((const rf_f4 *)(const void *)q)[k];
+                           uint32_t n_here, uint32_t n_heads) {
+    const uint32_t d = rf_tid() % VEC_DIM;
+    if (d >= a->head_dim) return;
+    RF_UNROLL
+    for (uint32_t i = 0; i < n_heads; i += VEC_THREADS / VEC_DIM) {
+        const uint32_t h = i + rf_tid() / VEC_DIM;
+        if (h < n_heads)
+            ((float *)sh->q)[d * n_heads + h] =
+                a->q[(item + rf_min_u32(h, n_here - 1)) * a->head_dim + d];
     }
 }
 
-RF_KERNEL(attend_vec, rf_gpu_attend_args) {
-    RF_SHARED vec_shared sh;
-    const uint32_t row = rf_bid_x(), split = rf_bid_z() % a.n_splits;
-    const uint32_t per_kv = a.n_heads / a.n_kv_heads, col = rf_tid() % 64, h = rf_tid() / 64 * 2;
-    const uint32_t in_group = rf_bid_z() / a.n_splits * VEC_HEADS;
-    vec_walk w;
+/* In place of what a warp without visible keys has not made. */
+RF_DEVICE void vec_leave_out(vec_shared *sh, const vec_work *w) {
+    const rf_f4 zero = {{0.0f, 0.0f, 0.0f, 0.0f}};
+    rf_f4 *to = (rf_f4 *)(void *)sh->k[w->warp];
+    RF_UNROLL
+    for (uint32_t h = 0; h < VEC_MAX_HEADS; h++)
+        to[h * VEC_DIM / 4 + w->lane] = zero;
+    if (w->lane >= VEC_MAX_HEADS) return;
+    sh->m[w->warp][w->lane] = -__builtin_inff();
+    sh->l[w->warp][w->lane] = 0.0f;
+}
+
+/* One warp's part of a segment. */
+RF_DEVICE void vec_block(vec_shared *sh, const rf_gpu_attend_args *a, vec_work *w, uint32_t block,
+                         uint32_t n_heads) {
+    float s[VEC_MAX_HEADS];
+    if (w->lane == 0) sh->bits[w->warp] = w->bits;
+    if (rf_warp_may_skip() && !w->bits) {
+        vec_leave_out(sh, w);
+        return;
+    }
+    rf_copy_wait();
+    rf_warp_sync();
+    vec_scores(s, sh, a, w, n_heads);
+    vec_soften(s, sh, a, w, block, n_heads);
+    rf_warp_sync();
+    vec_values(sh, a, w, n_heads);
+    if (!rf_warp_may_skip() && !w->bits) vec_leave_out(sh, w);
+}
+
+/* The warp's block of a segment on its way. */
+RF_DEVICE void vec_fetch(vec_shared *sh, const rf_gpu_attend_args *a, vec_work *w,
+                         const uint32_t *table, uint32_t block) {
+    w->at = w->bits ? ((uint64_t)table[block] * a->n_kv_heads + w->kv_head) * 32 : 0;
+    RF_UNROLL
+    for (uint32_t i = 0; i < VEC_SLOTS; i++)
+        if (i * VEC_STRETCH < a->head_dim) vec_fetch_keys(sh, a, w, i);
+    vec_load_values(a, w);
+}
+
+RF_DEVICE void vec_attend(vec_shared *sh, const rf_gpu_attend_args *a, uint32_t n_heads) {
+    const uint32_t n_cols = n_heads * VEC_DIM > VEC_THREADS ? 2 : 1, per_head = VEC_DIM / n_cols;
+    const uint32_t row = rf_bid_x(), split = rf_bid_z() % a->n_splits;
+    const uint32_t per_kv = a->n_heads / a->n_kv_heads;
+    const uint32_t in_group = rf_bid_z() / a->n_splits * n_heads;
+    const uint32_t h = rf_tid() / per_head % n_heads, col = n_cols * (rf_tid() % per_head);
+    vec_work w;
     w.kv_head = rf_bid_y();
-    w.span = rf_span_of(&a, row);
+    w.warp = rf_tid() / 32;
+    w.lane = rf_tid() % 32;
+    w.span = rf_span_of(a, row);
     uint32_t first = rf_span_first(&w.span), end = rf_div_up(w.span.end, 32);
-    if (!rf_take_split(&a, split, &first, &end)) return;
-    w.table = a.batch.table + (uint64_t)a.batch.row_seq[row] * a.batch.table_stride;
-    w.k_row = 2 * a.head_dim;
-    w.v_row = 2 * a.value_dim;
-    w.type = a.k_type;
-    const uint64_t item = (uint64_t)row * a.n_heads + w.kv_head * per_kv + in_group;
-    vec_queries(&sh, &a, item, per_kv - in_group);
-    const int is_part = a.n_splits > 1;
+    const int is_here = rf_take_split(a, split, &first, &end);
+    const uint32_t *table =
+        a->batch.table + (uint64_t)a->batch.row_seq[row] * a->batch.table_stride;
+    /* With one row of each sequence the kernel in front has written the last block alone. */
+    const uint32_t n_old = a->n_rows == a->n_seqs ? a->batch.pos[row] / 32 : 0;
+    const uint64_t item = (uint64_t)row * a->n_heads + w.kv_head * per_kv + in_group;
+    const int is_part = a->n_splits > 1, has_sink = a->sinks && !is_part && in_group + h < per_kv;
+    int is_first = 1;
     vec_sum total, t;
+    total.m = has_sink ? a->sinks[w.kv_head * per_kv + in_group + h] : -__builtin_inff();
+    total.l = total.m == -__builtin_inff() ? 0.0f : 1.0f;
+    total.acc[0] = total.acc[1] = 0.0f;
+    for (uint32_t b = first - first % VEC_WARPS; is_here && b < end; b += VEC_WARPS) {
+        const uint32_t block = b + w.warp;
+        w.bits = block >= first && block < end ? rf_span_bits(&w.span, block) : 0;
+        if (is_first && block >= n_old) rf_await_before();
+        vec_fetch(sh, a, &w, table, block);
+        if (is_first) {
+            rf_await_before();
+            vec_queries(sh, a, item, per_kv - in_group, n_heads);
+            is_first = 0;
+            rf_sync();
+        }
+        vec_block(sh, a, &w, block, n_heads);
+        rf_sync();
+        vec_fold_blocks(&t, sh, w.warp, w.lane, h, col, n_cols);
+        if (t.m != -__builtin_inff() || t.l != 0.0f) vec_fold_segment(&total, &t, n_cols);
+        rf_sync();
+    }
+    if (!is_here && is_part) return;
+    if (is_first) rf_await_before();
+    if (in_group + h >= per_kv || rf_tid() >= n_heads * per_head) return;
+    const uint64_t part = (item + h) * a->n_splits + split;
+    const float l = is_part || total.l == 0.0f ? 1.0f : total.l;
+    float *dst = (is_part ? a->parts : a->dst) + part * a->value_dim;
+    if (is_part && col == 0) rf_put_part(a, part, total.m, total.l);
     RF_UNROLL
-    for (uint32_t g = 0; g < 2; g++) {
-        const int has_sink = a.sinks && !is_part && in_group + h + g < per_kv;
-        total.m[g] = has_sink ? a.sinks[w.kv_head * per_kv + in_group + h + g] : -__builtin_inff();
-        total.l[g] = total.m[g] == -__builtin_inff() ? 0.0f : 1.0f;
-        total.acc[g][0] = total.acc[g][1] = 0.0f;
-    }
-    for (w.b = first; w.b < end; w.b += w.n_blocks) {
-        w.n_blocks = rf_min_u32(end - w.b, RF_GPU_SEGMENT_BLOCKS - w.b % RF_GPU_SEGMENT_BLOCKS);
-        if (vec_segment(&sh, &a, &w, &t, h, col)) vec_fold(&total, &t);
-    }
-    RF_UNROLL
-    for (uint32_t g = 0; g < 2; g++) {
-        if (in_group + h + g >= per_kv) continue;
-        const uint64_t part = (item + h + g) * a.n_splits + split;
-        const float l = is_part || total.l[g] == 0.0f ? 1.0f : total.l[g];
-        float *dst = (is_part ? a.parts : a.dst) + part * a.value_dim;
-        if (is_part && col == 0) rf_put_part(&a, part, total.m[g], total.l[g]);
-        if (2 * col >= a.value_dim) continue;
-        dst[2 * col] = total.acc[g][0] / l;
-        dst[2 * col + 1] = total.acc[g][1] / l;
-    }
+    for (uint32_t k = 0; k < n_cols; k++)
+        if (col + k < a->value_dim) dst[col + k] = total.acc[k] / l;
+}
+
+#if defined(RF_NVIDIA)
+#define VEC_SHARED vec_shared *sh = (vec_shared *)(void *)rf_dynamic_shared
+#else
+#define VEC_SHARED                  \
+    RF_SHARED vec_shared in_shared; \
+    vec_shared *sh = &in_shared
+#endif
+
+RF_KERNEL_EARLY(attend_vec_1, rf_gpu_attend_args, 2) {
+    VEC_SHARED;
+    vec_attend(sh, &a, 1);
+}
+
+RF_KERNEL_EARLY(attend_vec_4, rf_gpu_attend_args, 2) {
+    VEC_SHARED;
+    vec_attend(sh, &a, 4);
 }

@@ -265,6 +265,27 @@ RF_DEVICE uint32_t rf_lane_xor(uint32_t v, uint32_t mask) {
 #endif
 }
 
+/* Orders shared memory among 32 threads, which are part of one warp or wave; on the host among all of the
+ * block.  There all threads go the same way: what no thread of a warp needs is not left out. */
+RF_DEVICE void rf_warp_sync(void) {
+#if defined(RF_NVIDIA)
+    asm volatile("bar.warp.sync 0xffffffff;" ::: "memory");
+#elif defined(RF_AMD)
+    __builtin_amdgcn_fence(__ATOMIC_RELEASE, "wavefront");
+    __builtin_amdgcn_wave_barrier();
+    __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "wavefront");
+#else
+    rf_host_sync();
+#endif
+}
+RF_DEVICE int rf_warp_may_skip(void) {
+#if defined(RF_NVIDIA) || defined(RF_AMD)
+    return 1;
+#else
+    return 0;
+#endif
+}
+
 /* Bytes from global to shared memory, there after rf_copy_wait and rf_sync. */
 #if defined(RF_NVIDIA)
 RF_DEVICE void rf_copy_16(void *to, const void *from) {
@@ -319,6 +340,20 @@ RF_DEVICE rf_u2 rf_stream_8(const rf_u2 *p) {
     asm("ld.global.nc.L1::no_allocate.L2::256B.v2.u32 {%0, %1}, [%2];"
         : "=r"(r.v[0]), "=r"(r.v[1])
         : "l"(p));
+    return r;
+#else
+    return *p;
+#endif
+}
+
+/* On its way at once, past the first-level cache. */
+RF_DEVICE rf_u2 rf_load_8(const rf_u2 *p) {
+#if defined(RF_NVIDIA)
+    rf_u2 r;
+    asm volatile("ld.global.L1::no_allocate.v2.u32 {%0, %1}, [%2];"
+                 : "=r"(r.v[0]), "=r"(r.v[1])
+                 : "l"(p)
+                 : "memory");
     return r;
 #else
     return *p;

@@ -50,6 +50,7 @@ RF_DEVICE uint32_t rf_span_bits(const rf_span *s, uint32_t block) {
     const uint32_t first = 32 * block;
     uint32_t bits = rf_range_bits(s->begin, s->end, first) | rf_range_bits(0, s->n_global, first);
     if (!s->mask) return bits;
+    RF_NO_UNROLL
     for (uint32_t j = 0; j < 32; j++) {
         if (bits >> j & 1 && s->mask[first + j] == -__builtin_inff()) bits &= ~(1u << j);
     }
@@ -75,7 +76,7 @@ RF_DEVICE void rf_put_part(const rf_gpu_attend_args *a, uint64_t part, float m, 
     ml[1] = l;
 }
 
-/* How a segment of maximum m is folded into a total. */
+/* How a part of maximum m, a block or a segment, is folded into a total. */
 typedef struct rf_fold {
     float m, c_total, c_part;
     int is_first;
