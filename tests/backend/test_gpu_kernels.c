@@ -743,16 +743,20 @@ typedef struct attend_case {
     uint32_t n_heads, n_kv_heads, head_dim, value_dim;
     rf_attn_pattern pattern;
     float softcap;
-    bool sinks, latent, f16;
+    bool sinks, latent, f16, bf16;
     uint32_t units; /* of the device, where segments are made side by side; else 0 */
     uint32_t len[2], rows[2];
 } attend_case;
 
-static void fill_pool(uint8_t *p, size_t n, bool f16) {
+static rf_dtype type_of(const attend_case *a) {
+    return a->bf16 ? RF_DT_BF16 : a->f16 ? RF_DT_F16 : RF_DT_F32;
+}
+
+static void fill_pool(uint8_t *p, size_t n, rf_dtype type) {
     for (size_t i = 0; i < n; i++) {
         float f = rf_test_randf(&seed) * 2;
-        uint16_t h = rf_f32_to_f16(f);
-        if (f16)
+        uint16_t h = type == RF_DT_F16 ? rf_f32_to_f16(f) : rf_f32_to_bf16(f);
+        if (type != RF_DT_F32)
             memcpy(p + 2 * i, &h, 2);
         else
             memcpy(p + 4 * i, &f, 4);
@@ -762,7 +766,7 @@ static void fill_pool(uint8_t *p, size_t n, bool f16) {
 /* Every row and KV head on the CPU. */
 static void attend_on_cpu(const attend_case *a, const kv_case *c, const float *q, const uint8_t *k,
                           const uint8_t *v, const float *sinks, const float *mask, float *dst) {
-    size_t elem = a->f16 ? 2 : 4, k_row = a->head_dim * elem;
+    size_t elem = type_of(a) == RF_DT_F32 ? 4 : 2, k_row = a->head_dim * elem;
     size_t v_row = (a->latent ? a->head_dim : a->value_dim) * elem;
     uint32_t per = a->n_heads / a->n_kv_heads;
     for (uint32_t t = 0; t < c->T; t++)
@@ -775,8 +779,8 @@ static void attend_on_cpu(const attend_case *a, const kv_case *c, const float *q
                               .n_q = per,
                               .head_dim = a->head_dim,
                               .value_dim = a->value_dim,
-                              .k_type = a->f16 ? RF_DT_F16 : RF_DT_F32,
-                              .v_type = a->f16 ? RF_DT_F16 : RF_DT_F32,
+                              .k_type = type_of(a),
+                              .v_type = type_of(a),
                               .k = k + (size_t)h * 32 * k_row,
                               .v = (a->latent ? k : v) + (size_t)h * 32 * v_row,
                               .k_block = a->n_kv_heads * 32 * k_row,
@@ -801,13 +805,14 @@ static void check_attend(const attend_case *a) {
     size_t n_q = (size_t)c.T * a->n_heads * a->head_dim,
            n = (size_t)c.T * a->n_heads * a->value_dim;
     size_t n_k = (size_t)KV_BLOCKS * a->n_kv_heads * 32 * a->head_dim;
-    size_t n_v = (size_t)KV_BLOCKS * a->n_kv_heads * 32 * a->value_dim, elem = a->f16 ? 2 : 4;
+    size_t n_v = (size_t)KV_BLOCKS * a->n_kv_heads * 32 * a->value_dim;
+    size_t elem = type_of(a) == RF_DT_F32 ? 4 : 2;
     float *q = random_floats(n_q, 3), *want = random_floats(n, 1);
     float *sinks = random_floats(a->n_heads, 4), *mask = random_floats((size_t)c.T * 400, 2);
     uint8_t *k = rf_alloc(n_k, elem), *v = rf_alloc(n_v, elem);
     assert_true(k && v);
-    fill_pool(k, n_k, a->f16);
-    fill_pool(v, n_v, a->f16);
+    fill_pool(k, n_k, type_of(a));
+    fill_pool(v, n_v, type_of(a));
     sinks[0] = -INFINITY;
     for (size_t i = 0; i < (size_t)c.T * 400; i++)
         if (i / 400 == 0 || rf_test_rand(&seed) % 3 == 0) mask[i] = -INFINITY;
@@ -829,8 +834,8 @@ static void check_attend(const attend_case *a) {
                                .n_kv_heads = a->n_kv_heads,
                                .head_dim = a->head_dim,
                                .value_dim = a->value_dim,
-                               .k_type = a->f16 ? RF_DT_F16 : RF_DT_F32,
-                               .v_type = a->f16 ? RF_DT_F16 : RF_DT_F32,
+                               .k_type = type_of(a),
+                               .v_type = type_of(a),
                                .pattern = (uint32_t)a->pattern.kind,
                                .window = a->pattern.window,
                                .n_global = a->pattern.n_global,
@@ -924,31 +929,50 @@ static void test_attend(void **state) {
     check_attend(&many);
 }
 
-/* Many rows of each sequence at a time. */
+/* Many rows of each sequence at a time, by either kernel. */
+static void check_attend_rows(const attend_case *a) {
+    const rf_gpu_kernel kernels[] = {RF_GPU_attend_rows, RF_GPU_attend_tile};
+    for (size_t i = 0; i < RF_COUNT(kernels); i++) {
+        queue.left_out[kernels[!i]] = true;
+        if (queue.function[kernels[i]]) check_attend(a);
+        queue.left_out[kernels[!i]] = false;
+    }
+}
+
 static void test_attend_rows(void **state) {
     (void)state;
     static const rf_attn_pattern patterns[] = {
         {RF_ATTN_CAUSAL, 0, 0},      {RF_ATTN_BIDIRECTIONAL, 0, 0}, {RF_ATTN_LOCAL, 40, 0},
         {RF_ATTN_LOCAL_BOTH, 20, 0}, {RF_ATTN_GLOBAL_LOCAL, 33, 5}, {RF_ATTN_CUSTOM, 0, 0}};
     static const uint32_t dims[][2] = {{128, 128}, {64, 40}, {80, 80}};
+    static const uint32_t heads[][2] = {{8, 1}, {6, 2}, {14, 2}, {3, 3}, {16, 1}};
     uint32_t n_units = queue.info.n_units;
     queue.info.n_units = 1; /* few blocks are enough */
     for (size_t p = 0; p < RF_COUNT(patterns); p++) {
-        attend_case a = {.n_heads = p % 2 ? 6 : 8,
-                         .n_kv_heads = p % 3 ? 2 : 1,
+        attend_case a = {.n_heads = heads[p % 5][0],
+                         .n_kv_heads = heads[p % 5][1],
                          .head_dim = dims[p % 3][0],
                          .value_dim = dims[p % 3][1],
                          .pattern = patterns[p],
                          .softcap = p % 4 == 1 ? 5.0f : 0,
                          .sinks = p % 2,
                          .f16 = true,
+                         .bf16 = p % 4 == 2,
                          .len = {p % 2 ? 44 : 330, p % 2 ? 290 : 19},
                          .rows = {p % 3 ? 37 : 9, 11}};
-        check_attend(&a);
+        check_attend_rows(&a);
         a.rows[p % 2] += 14;
         a.len[p % 2] += 14;
-        check_attend(&a);
+        check_attend_rows(&a);
     }
+    attend_case whole = {.n_heads = 8,
+                         .n_kv_heads = 2,
+                         .head_dim = 128,
+                         .value_dim = 128,
+                         .f16 = true,
+                         .len = {380, 1},
+                         .rows = {50, 1}};
+    check_attend_rows(&whole);
     queue.info.n_units = n_units;
 }
 

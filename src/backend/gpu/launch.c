@@ -22,8 +22,10 @@ enum {
     HEADS_MIN_ROWS = 32,  /* of heads_rows */
     ATTEND_VALUE_BYTES = 32 << 10,
     ATTEND_STEP_BLOCKS = 4,
-    ATTEND_FEW = 512, /* heads of rows */
-    CONV_BLOCKS = 8,  /* for each unit of the device */
+    ATTEND_FEW = 512,     /* heads of rows */
+    ATTEND_AT_ONCE = 2,   /* blocks of attend_tile that a multiprocessor runs */
+    ATTEND_MIN_ROWS = 16, /* of attend_rows, and half of that for each sequence */
+    CONV_BLOCKS = 8,      /* for each unit of the device */
     MAX_GRID_Y = 65535,
 };
 
@@ -92,12 +94,31 @@ static bool fits_attend_vec(const rf_gpu_attend_args *a) {
            a->value_dim <= RF_GPU_ATTEND_VEC_DIM;
 }
 
-/* Enough neighbouring rows of each sequence, and blocks for half of the device. */
-static bool takes_attend_rows(const rf_gpu_queue *q, const rf_gpu_attend_args *a,
-                              rf_gpu_grid grid) {
-    return fits_attend_vec(a) && a->n_heads > a->n_kv_heads && !q->left_out[RF_GPU_attend_rows] &&
-           a->n_rows >= 2 * RF_GPU_ATTEND_ROWS && a->n_rows / RF_GPU_ATTEND_ROWS >= a->n_seqs &&
-           2 * (uint64_t)grid.x * grid.y * grid.z >= q->info.n_units;
+/* Enough neighbouring rows of each sequence. */
+static bool takes_attend_rows(const rf_gpu_attend_args *a) {
+    return fits_attend_vec(a) && a->n_rows >= ATTEND_MIN_ROWS &&
+           2 * a->n_rows / ATTEND_MIN_ROWS >= a->n_seqs;
+}
+
+/* By attend_tile where its shared memory is there and blocks for all of the device, else by
+ * attend_rows with blocks for half of it; false: by neither. */
+static bool attends_rows(rf_gpu_queue *q, const rf_gpu_attend_args *a) {
+    for (int is_large = 1; is_large >= 0 && takes_attend_rows(a); is_large--) {
+        rf_rows_tile t = rf_rows_tile_of(is_large);
+        rf_gpu_kernel k = is_large ? RF_GPU_attend_tile : RF_GPU_attend_rows;
+        uint32_t bytes = rf_rows_shared_bytes(t), per_kv = a->n_heads / a->n_kv_heads;
+        uint64_t stretches = ((uint64_t)a->n_rows * per_kv + t.items - 1) / t.items;
+        uint64_t n_blocks = stretches * a->n_kv_heads;
+        if (!can_run(q, k) || bytes > q->info.lds_bytes || stretches > MAX_GRID_Y ||
+            (is_large ? n_blocks : 2 * n_blocks) < q->info.n_units)
+            continue;
+        rf_gpu_grid grid = {a->n_kv_heads, (uint32_t)stretches, 1};
+        rf_gpu_attend_args args = *a;
+        args.is_paired = n_blocks <= ATTEND_AT_ONCE * (uint64_t)q->info.n_units;
+        put_shared(q, k, grid, is_amd(q) ? 0 : bytes, &args, sizeof args);
+        return true;
+    }
+    return false;
 }
 
 /* Segments side by side where the device would be idle otherwise and there is room; else 1. */
@@ -134,12 +155,7 @@ void rf_gpu_op_attend(rf_gpu_queue *q, const rf_gpu_attend_args *a) {
     size_t v_row = a->v ? rf_kv_head_bytes((rf_dtype)a->v_type, a->value_dim)
                         : rf_kv_head_bytes((rf_dtype)a->k_type, a->head_dim);
     args.step_blocks = min_u32(ATTEND_VALUE_BYTES / (32 * (uint32_t)v_row), ATTEND_STEP_BLOCKS);
-    rf_gpu_grid rows = {div_up(a->n_rows, RF_GPU_ATTEND_ROWS), a->n_kv_heads, div_up(per_kv, 4)};
-    if (takes_attend_rows(q, a, rows)) {
-        args.n_splits = 1;
-        put(q, RF_GPU_attend_rows, rows.x, rows.y, rows.z, &args, sizeof args);
-        return;
-    }
+    if (attends_rows(q, a)) return;
     rf_gpu_kernel k = fits_attend_vec(a) ? attend_vec_of(q, a) : NO_KERNEL;
     bool is_vec = k != NO_KERNEL;
     if (!is_vec) {
@@ -497,7 +513,7 @@ static bool is_besides(rf_gpu_kernel k) {
 bool rf_gpu_has_substitute(const rf_gpu_queue *q, rf_gpu_kernel k) {
     bool attends = !q->left_out[RF_GPU_attend_1] || !q->left_out[RF_GPU_attend_4];
     if (k == RF_GPU_attend_1 || k == RF_GPU_attend_4 || k == RF_GPU_attend_vec_1 ||
-        k == RF_GPU_attend_vec_4 || k == RF_GPU_attend_rows)
+        k == RF_GPU_attend_vec_4 || k == RF_GPU_attend_rows || k == RF_GPU_attend_tile)
         return attends;
     if (k == RF_GPU_float_one) return !q->left_out[RF_GPU_mm_float];
     if (k == RF_GPU_heads_rows) return !q->left_out[RF_GPU_heads];

@@ -2,8 +2,8 @@
  * memory, and queues it.
  *
  * Nothing is allocated and nothing waits, so every call may be recorded in a graph.  Sizes of 0
- * queue nothing.  A failure stays in the queue.  Kernels ask for at most RF_GPU_MAX_SHARED bytes of
- * dynamic shared memory: a driver with a lower default raises the limit of each function. */
+ * queue nothing.  A failure stays in the queue.  Kernels may ask for as much dynamic shared memory
+ * as the device has: a driver with a lower default raises the limit of each function. */
 #pragma once
 #include "backend/gpu/args.h"
 #include "backend/gpu/driver.h"
@@ -11,8 +11,6 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
-
-enum { RF_GPU_MAX_SHARED = 64 << 10 };
 
 void rf_gpu_op_norm(rf_gpu_queue *q, const rf_gpu_norm_args *a);
 void rf_gpu_op_quant(rf_gpu_queue *q, const rf_gpu_quant_args *a);

@@ -206,3 +206,18 @@ RF_TILE_FN uint32_t rf_f1_shared_bytes(void) {
 
 /* Attention of few rows (attend_vec.hip) on NVIDIA: keys of eight KV blocks, and what is made of them. */
 enum { RF_ATTEND_VEC_SHARED = 80 << 10 };
+
+/* Attention of many rows (attend_rows.hip): items and keys of a block's step, and of how many items a
+ * thread has scores and weighted values.  In shared memory: queries, keys, values, exponentials, all
+ * as f32, and two numbers for each item and two KV blocks. */
+typedef struct rf_rows_tile {
+    uint32_t threads, items, keys, n_scores, n_values;
+} rf_rows_tile;
+enum { RF_ROWS_MOST = 8, RF_ROWS_DIM = 128 };
+RF_TILE_FN rf_rows_tile rf_rows_tile_of(int is_large) {
+    const rf_rows_tile large = {128, 64, 64, 8, 8}, small = {128, 32, 32, 2, 4};
+    return is_large ? large : small;
+}
+RF_TILE_FN uint32_t rf_rows_shared_bytes(rf_rows_tile t) {
+    return 4 * (RF_ROWS_DIM * (t.items + 2 * t.keys) + t.keys * t.items + 4 * t.items);
+}

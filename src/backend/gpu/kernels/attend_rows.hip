@@ -1,334 +1,633 @@
 /* attend_rows.hip - attention of many rows of a sequence over keys and values in sixteen bits; one
- * block per eight neighbouring rows, KV head and four of the query heads that share it.
+ * block per KV head and so many neighbouring items: an item is a query head of a row, the heads of
+ * the KV head first, so that any number of them fills a block.
  *
- * Every 32 threads have a row; keys pass in blocks of 32 through shared memory, as floats, for all
- * eight.  Of a row's four heads and 32 keys a thread makes four by four scores in four canonical
- * lanes, of which it keeps one head's; then it has four columns of the values for all four heads and
- * adds the keys in order.  Rows of several sequences pass one sequence after the other. */
+ * Keys pass in steps of one or two KV blocks.  Scores and weighted values are made as products of
+ * matrices are: a thread has outputs of several items, and all operands lie in shared memory as
+ * floats.  Values come in while scores are made, the next step's keys while values are added.  A
+ * segment's weighted values stay in registers; the total lies where the result will be.
+ *
+ * attend_rows has 32 items and 32 keys; attend_tile, for GPUs with more shared memory, 64 of each. */
 #include "backend/gpu/kernels/span.h"
+#include "backend/gpu/tile.h"
 
-enum {
-    ROWS_ROWS = RF_GPU_ATTEND_ROWS,
-    ROWS_HEADS = 4,
-    ROWS_DIM = RF_GPU_ATTEND_VEC_DIM,
-    ROWS_KEY = ROWS_DIM + 16, /* floats from key to key: two keys meet all banks */
-};
-
-/* Queries and keys: of every sixteen columns first 0, 4, 8 and 12, then 1, 5, 9 and 13 ... */
+/* Of shared memory; four columns or items at a time. */
 typedef struct rows_shared {
-    rf_f4 q[ROWS_ROWS][ROWS_HEADS][ROWS_DIM / 4];
-    rf_f4 k[32][ROWS_KEY / 4];
-    rf_u4 v[32 * ROWS_DIM / 8];
-    rf_f4 p[ROWS_ROWS][32];                /* of a key for all heads */
-    float part[ROWS_ROWS][ROWS_HEADS][8];  /* of a head, maxima and then sums of four keys */
-    float factor[ROWS_ROWS][ROWS_HEADS];   /* of what there is when the maximum rises */
-    float total[2][ROWS_ROWS][ROWS_HEADS]; /* factors of the total and of a segment */
+    rf_f4 *q;       /* [head_dim / 4][items] */
+    rf_f4 *k;       /* [head_dim / 4][keys] */
+    rf_f4 *v;       /* [keys][16 * halves] */
+    rf_f4 *p;       /* [keys][items / 4], as rows_at says; less than 0: not visible */
+    float *m, *l;   /* [2][items], of a KV block; then its factors, of what there is and its own */
+    uint32_t *bits; /* [keys / 32][items], where p will be */
 } rows_shared;
 
-/* A thread's place: row of the block and head of four that its scores are of, eighth of the keys, and
- * the formats. */
+/* A thread's place: items group + groups * n and keys eighth + 8 * i of a KV block of the step for
+ * scores; items group + 8 * n and columns col .. col + 3, and 64 further on, for values. */
 typedef struct rows_place {
-    rf_span span; /* of its row */
-    uint32_t seq, row, head, eighth, kv_head;
-    uint32_t is_here; /* the row is there */
+    rf_rows_tile t;
+    uint32_t kv_head, per_kv, first, n_items; /* first: the block's first item */
+    uint32_t s_group, eighth, block;
+    uint32_t v_group, col, halves; /* halves: of 64 columns of values */
+    rf_span span;                  /* of item number tid % items */
+    uint32_t seq, is_here;
     uint32_t type;
 } rows_place;
 
-/* Of one head, for its own thread; and four columns of all heads. */
-typedef struct rows_sum {
-    float m, l;
-    float acc[ROWS_HEADS][4];
-} rows_sum;
-
-RF_DEVICE float rows_half(uint32_t word, int i, uint32_t type) {
-    const uint16_t h = (uint16_t)(word >> 16 * i);
-    return type == RF_DT_F16 ? rf_f16_at(h) : rf_float_of((uint32_t)h << 16);
-}
-
-/* What a thread fetches of a block: sixteen columns of a key and of a value, the last ones again
- * where there are no more. */
-typedef struct rows_fetch {
-    rf_u4 k0, k1, v0, v1;
-} rows_fetch;
-
-/* Word by word: a copy of the whole would not stay in registers. */
+/* Eight columns of a key or value.  NVIDIA's assembler would put the load off until its value is
+ * used; it does not take it past what lets the warp meet. */
 RF_DEVICE rf_u4 rows_words(const rf_u4 *p) {
+#if defined(RF_NVIDIA)
+    rf_u4 out;
+    asm volatile("ld.global.v4.u32 {%0, %1, %2, %3}, [%4];\n"
+                 "bar.warp.sync 0xffffffff;"
+                 : "=r"(out.v[0]), "=r"(out.v[1]), "=r"(out.v[2]), "=r"(out.v[3])
+                 : "l"(p)
+                 : "memory");
+#else /* word by word: a copy of the whole would not stay in registers */
     const rf_u4 out = {{p->v[0], p->v[1], p->v[2], p->v[3]}};
+#endif
     return out;
 }
-
-RF_DEVICE void rows_load(rows_fetch *f, const rf_gpu_attend_args *a, const rows_place *at,
-                         uint32_t block) {
-    const uint32_t key = rf_tid() / 8, part = rf_tid() % 8;
-    const uint64_t slot = ((uint64_t)block * a->n_kv_heads + at->kv_head) * 32 + key;
-    const uint32_t per_key = a->head_dim / 8, per_value = a->value_dim / 8;
-    const rf_u4 *k = (const rf_u4 *)a->k + slot * per_key;
-    const rf_u4 *v = (const rf_u4 *)a->v + slot * per_value;
-    f->k0 = rows_words(k + rf_min_u32(2 * part, per_key - 1));
-    f->k1 = rows_words(k + rf_min_u32(2 * part + 1, per_key - 1));
-    f->v0 = rows_words(v + rf_min_u32(2 * part, per_value - 1));
-    f->v1 = rows_words(v + rf_min_u32(2 * part + 1, per_value - 1));
-}
-
-RF_DEVICE void rows_store(rows_shared *sh, const rows_fetch *f, const rf_gpu_attend_args *a,
-                          const rows_place *at) {
-    const uint32_t key = rf_tid() / 8, part = rf_tid() % 8;
-    float x[16];
-    RF_UNROLL
-    for (int i = 0; i < 16; i++)
-        x[i] = rows_half((i < 8 ? f->k0 : f->k1).v[i % 8 / 2], i % 2, at->type);
-    RF_UNROLL
-    for (uint32_t c = 0; c < 4; c++) {
-        const rf_f4 out = {{x[c], x[4 + c], x[8 + c], x[12 + c]}};
-        if (16 * part < a->head_dim) sh->k[key][4 * part + c] = out;
-    }
-    rf_u4 *v = sh->v + key * (a->value_dim / 8) + 2 * part;
-    if (16 * part < a->value_dim) v[0] = f->v0;
-    if (16 * part + 8 < a->value_dim) v[1] = f->v1;
-}
-
-/* Scores of this thread's head with keys eighth, eighth + 8, ... */
-RF_DEVICE void rows_scores(float score[4], const rows_shared *sh, const rf_gpu_attend_args *a,
-                           const rows_place *at) {
-    const uint32_t c = rf_tid() % 4, upper = c & 2, odd = c & 1;
-    float acc[ROWS_HEADS][4][4], sum[ROWS_HEADS][4], half[2][4];
-    RF_UNROLL
-    for (int i = 0; i < ROWS_HEADS * 16; i++)
-        acc[i / 16][i / 4 % 4][i % 4] = 0.0f;
-    RF_NO_UNROLL
-    for (uint32_t j = 0; j < a->head_dim / 16; j++) {
-        rf_f4 k[4];
-        RF_UNROLL
-        for (uint32_t i = 0; i < 4; i++)
-            k[i] = sh->k[at->eighth + 8 * i][4 * j + c];
-        RF_UNROLL
-        for (int h = 0; h < ROWS_HEADS; h++) {
-            const rf_f4 q = sh->q[at->row][h][4 * j + c];
-            RF_UNROLL
-            for (int i = 0; i < 16; i++)
-                acc[h][i / 4][i % 4] = rf_fma(q.v[i % 4], k[i / 4].v[i % 4], acc[h][i / 4][i % 4]);
-        }
-    }
-    RF_UNROLL
-    for (int i = 0; i < 4 * ROWS_HEADS; i++) {
-        const float *s = acc[i / 4][i % 4];
-        sum[i / 4][i % 4] = (s[0] + s[2]) + (s[1] + s[3]);
-    }
-    RF_UNROLL
-    for (int i = 0; i < 8; i++) {
-        const float x = sum[i / 4][i % 4], y = sum[2 + i / 4][i % 4];
-        half[i / 4][i % 4] = (upper ? y : x) + rf_quad_xor(upper ? x : y, 2);
-    }
-    RF_UNROLL
-    for (int i = 0; i < 4; i++) {
-        const float x = half[0][i], y = half[1][i];
-        score[i] = (odd ? y : x) + rf_quad_xor(odd ? x : y, 1);
-    }
-}
-
-/* The block's exponentials, sums of four keys and factors; m and l of this thread's head. */
-RF_DEVICE void rows_soften(rows_shared *sh, const rf_gpu_attend_args *a, const rows_place *at,
-                           uint32_t bits, uint32_t first, float score[4], rows_sum *t) {
-    const float *mask = at->span.mask;
-    float most = -__builtin_inff(), p[4];
-    RF_UNROLL
-    for (uint32_t i = 0; i < 4; i++) {
-        const uint32_t key = at->eighth + 8 * i;
-        score[i] *= a->scale;
-        if (a->softcap > 0) score[i] = a->softcap * rf_tanh32(score[i] / a->softcap);
-        if (mask && bits >> key & 1) score[i] += mask[first + key];
-        if (bits >> key & 1 && score[i] > most) most = score[i];
-    }
-    sh->part[at->row][at->head][at->eighth] = most;
-    rf_sync();
-    const float *of_head = sh->part[at->row][at->head];
-    float top = t->m;
+RF_DEVICE void rows_floats(rf_f4 out[2], const rf_u4 *w, uint32_t type) {
     RF_UNROLL
     for (int i = 0; i < 8; i++)
-        top = of_head[i] > top ? of_head[i] : top;
+        out[i / 4].v[i % 4] = rf_f16_at((uint16_t)(w->v[i / 2] >> 16 * (i % 2)));
+    if (type == RF_DT_F16) return;
+    RF_UNROLL
+    for (int i = 0; i < 8; i++)
+        out[i / 4].v[i % 4] = rf_float_of(w->v[i / 2] << 16 * (1 - i % 2) & 0xffff0000u);
+}
+
+/* What is left of a walk: the blocks of a sequence from first to end, of which b is the next. */
+typedef struct rows_walk {
+    const uint32_t *table;
+    uint32_t seq, first, end, b;
+    uint32_t lo, hi;          /* positions that all items see */
+    uint32_t now[2], next[2]; /* where the pool has the blocks of this step and of the next one */
+} rows_walk;
+
+/* The blocks from b on; those that are not in the walk are its first or last one. */
+RF_DEVICE void rows_look_up(uint32_t out[2], const rows_walk *w, uint32_t b) {
+    RF_UNROLL
+    for (uint32_t i = 0; i < 2; i++) {
+        const uint32_t block = rf_min_u32(b + i, w->end - 1);
+        out[i] = w->table[block < w->first ? w->first : block];
+    }
+}
+
+/* A part of a step's keys or values on its way from the pool to shared memory; eight: which columns. */
+typedef struct rows_part {
+    rf_u4 w;
+    uint32_t key, eight;
+    int is_there;
+} rows_part;
+RF_DEVICE void rows_fetch(rows_part *p, const rf_gpu_attend_args *a, const rows_place *at,
+                          const void *pool, const uint32_t blocks[2], uint32_t n_eights) {
+    const uint32_t block = p->key < 32 ? blocks[0] : blocks[1];
+    const uint64_t slot = ((uint64_t)block * a->n_kv_heads + at->kv_head) * 32 + p->key % 32;
+    p->w = rows_words((const rf_u4 *)pool + slot * n_eights + rf_min_u32(p->eight, n_eights - 1));
+    p->is_there = p->eight < n_eights;
+}
+
+/* Part number i of a step's keys. */
+RF_DEVICE uint32_t rows_key_parts(const rf_gpu_attend_args *a, const rows_place *at) {
+    return rf_div_up(a->head_dim / 8 * at->t.keys, at->t.threads);
+}
+RF_DEVICE void rows_fetch_keys(rows_part *p, const rf_gpu_attend_args *a, const rows_place *at,
+                               const uint32_t blocks[2], uint32_t i) {
+    const uint32_t side = at->t.threads / at->t.keys;
+    p->key = rf_tid() / 8 / side * 8 + rf_tid() % 8;
+    p->eight = i * side + rf_tid() / 8 % side;
+    rows_fetch(p, a, at, a->k, blocks, a->head_dim / 8);
+}
+RF_DEVICE void rows_store_keys(const rows_shared *sh, const rows_part *p, const rows_place *at) {
+    rf_f4 x[2];
+    if (!p->is_there) return;
+    rows_floats(x, &p->w, at->type);
+    sh->k[2 * p->eight * at->t.keys + p->key] = x[0];
+    sh->k[(2 * p->eight + 1) * at->t.keys + p->key] = x[1];
+}
+
+/* Part number i of a step's values, if there are so many. */
+RF_DEVICE uint32_t rows_value_parts(const rows_place *at) {
+    return at->t.keys * 8 * at->halves / at->t.threads;
+}
+RF_DEVICE void rows_fetch_values(rows_part *p, const rf_gpu_attend_args *a, const rows_place *at,
+                                 const uint32_t blocks[2], uint32_t i) {
+    const uint32_t side = 8 * at->halves, n_parts = rows_value_parts(at);
+    p->key = rf_min_u32(i, n_parts - 1) * (at->t.threads / side) + rf_tid() / side;
+    p->eight = rf_tid() % side;
+    rows_fetch(p, a, at, a->v, blocks, a->value_dim / 8);
+    p->is_there = p->is_there && i < n_parts;
+}
+RF_DEVICE void rows_store_values(const rows_shared *sh, const rows_part *p, const rows_place *at) {
+    rf_f4 x[2];
+    if (!p->is_there) return;
+    rows_floats(x, &p->w, at->type);
+    sh->v[p->key * 16 * at->halves + 2 * p->eight] = x[0];
+    sh->v[p->key * 16 * at->halves + 2 * p->eight + 1] = x[1];
+}
+
+/* A thread's numbers: of items s_group + groups * n with its keys; of items v_group + 8 * n with its
+ * columns, of a segment.  m, l: of item number tid of the segment, and of the total. */
+typedef struct rows_sum {
+    float acc[RF_ROWS_MOST][2][4];
+    float m, l, total_m, total_l;
+    int is_begun; /* something has been added to the total */
+} rows_sum;
+
+RF_DEVICE uint32_t rows_s_groups(const rows_place *at) { return at->t.items / at->t.n_scores; }
+RF_DEVICE uint32_t rows_v_groups(const rows_place *at) { return at->t.items / at->t.n_values; }
+
+/* Sixteen columns further. */
+RF_DEVICE void rows_products(float s[RF_ROWS_MOST][4], const rf_f4 *q, const rf_f4 *k,
+                             const rows_place *at) {
+    RF_UNROLL
+    for (uint32_t j = 0; j < 4; j++) {
+        rf_f4 x[4];
+        RF_UNROLL
+        for (uint32_t i = 0; i < 4; i++)
+            x[i] = k[j * at->t.keys + 8 * i];
+        RF_UNROLL
+        for (uint32_t n = 0; n < at->t.n_scores; n++) {
+            const rf_f4 y = q[j * at->t.items + rows_s_groups(at) * n];
+            RF_UNROLL
+            for (uint32_t d = 0; d < 4; d++) {
+                RF_UNROLL
+                for (uint32_t i = 0; i < 4; i++)
+                    s[n][i] = rf_fma(y.v[d], x[i].v[d], s[n][i]);
+            }
+        }
+    }
+}
+
+/* The step's scores, and its values on their way. */
+RF_DEVICE void rows_scores(float s[RF_ROWS_MOST][4], const rows_shared *sh,
+                           const rf_gpu_attend_args *a, const rows_place *at, const rows_walk *w) {
+    const rf_f4 *q = sh->q + at->s_group, *k = sh->k + 32 * at->block + at->eighth;
+    const uint32_t n_parts = rows_value_parts(at);
+    RF_UNROLL
+    for (uint32_t i = 0; i < 4 * at->t.n_scores; i++)
+        s[i / 4][i % 4] = 0.0f;
+    uint32_t i = 0;
+    RF_NO_UNROLL
+    for (; i < a->head_dim / 16; i++) {
+        rows_part p;
+        p.is_there = 0;
+        if (i < n_parts) rows_fetch_values(&p, a, at, w->now, i);
+        rows_products(s, q + 4 * i * at->t.items, k + 4 * i * at->t.keys, at);
+        rows_store_values(sh, &p, at);
+    }
+    RF_NO_UNROLL
+    for (; i < n_parts; i++) {
+        rows_part p;
+        rows_fetch_values(&p, a, at, w->now, i);
+        rows_store_values(sh, &p, at);
+    }
+}
+
+/* Where items 4 * i .. of key have their exponentials; keys that are stored together, or items of
+ * one key, are in different banks.  Item v_group + 8 * n is number v_group * n_values + n. */
+RF_DEVICE uint32_t rows_at(const rows_place *at, uint32_t key, uint32_t i) {
+    return key * (at->t.items / 4) +
+           (i ^ ((key & 1) << 2 | (at->t.n_values == 4 ? key & 2 : key >> 1 & 1)));
+}
+
+RF_DEVICE void rows_put_p(const rows_shared *sh, const rows_place *at, float p[RF_ROWS_MOST][4]) {
     RF_UNROLL
     for (uint32_t i = 0; i < 4; i++) {
-        const uint32_t key = at->eighth + 8 * i;
-        p[i] = bits >> key & 1 ? rf_exp32(score[i] - top) : 0.0f;
-        ((float *)&sh->p[at->row][key])[at->head] = p[i];
-    }
-    float factor = 1.0f;
-    if (top > t->m) factor = t->m == -__builtin_inff() ? 0.0f : rf_exp32(t->m - top);
-    if (at->eighth == 0) sh->factor[at->row][at->head] = factor;
-    t->m = top;
-    t->l *= factor;
-    rf_sync(); /* the maxima have been read */
-    sh->part[at->row][at->head][at->eighth] = (p[0] + p[2]) + (p[1] + p[3]);
-    rf_sync();
-    float s[4];
-    RF_UNROLL
-    for (int i = 0; i < 4; i++)
-        s[i] = of_head[i] + of_head[i + 4];
-    if (bits) t->l += (s[0] + s[2]) + (s[1] + s[3]);
-}
-
-/* The visible keys onto this thread's columns. */
-RF_DEVICE void rows_add(rows_sum *t, const rows_shared *sh, uint32_t row, uint32_t v_row,
-                        uint32_t bits, uint32_t type) {
-    const uint8_t *v = (const uint8_t *)sh->v + rf_tid() % 32 * 8;
-    RF_UNROLL_8
-    for (uint32_t j = 0; j < 32; j++) {
-        if (!(bits >> j & 1)) continue;
-        const rf_f4 p = sh->p[row][j];
-        const rf_u2 word = *(const rf_u2 *)(const void *)(v + j * v_row);
-        RF_UNROLL
-        for (int d = 0; d < 4; d++) {
-            const float x = rows_half(word.v[d / 2], d % 2, type);
+        const uint32_t key = 32 * at->block + at->eighth + 8 * i;
+        if (at->t.n_scores == at->t.n_values) {
             RF_UNROLL
-            for (int h = 0; h < ROWS_HEADS; h++)
-                t->acc[h][d] = rf_fma(p.v[h], x, t->acc[h][d]);
+            for (uint32_t n = 0; n < at->t.n_scores; n += 4) {
+                const rf_f4 out = {{p[n][i], p[n + 1][i], p[n + 2][i], p[n + 3][i]}};
+                sh->p[rows_at(at, key, at->s_group * (at->t.n_scores / 4) + n / 4)] = out;
+            }
+            continue;
         }
-    }
-}
-
-RF_DEVICE void rows_values(rows_sum *t, const rows_shared *sh, const rf_gpu_attend_args *a,
-                           const rows_place *at, uint32_t bits) {
-    if (!bits) return;
-    RF_UNROLL
-    for (int i = 0; i < ROWS_HEADS * 4; i++)
-        t->acc[i / 4][i % 4] *= sh->factor[at->row][i / 4];
-    if (rf_tid() % 32 * 4 >= a->value_dim) return;
-    if (at->type == RF_DT_F16 && bits == 0xffffffffu)
-        rows_add(t, sh, at->row, 2 * a->value_dim, 0xffffffffu, RF_DT_F16);
-    else if (at->type == RF_DT_F16)
-        rows_add(t, sh, at->row, 2 * a->value_dim, bits, RF_DT_F16);
-    else
-        rows_add(t, sh, at->row, 2 * a->value_dim, bits, RF_DT_BF16);
-}
-
-RF_DEVICE void rows_start(rows_sum *t, float m, float l) {
-    t->m = m;
-    t->l = l;
-    RF_UNROLL
-    for (int i = 0; i < ROWS_HEADS * 4; i++)
-        t->acc[i / 4][i % 4] = 0.0f;
-}
-
-/* A segment onto the total, where the row has seen one of its keys. */
-RF_DEVICE void rows_fold(rows_sum *total, rows_shared *sh, const rows_place *at, const rows_sum *t,
-                         int is_seen) {
-    rf_fold f = rf_fold_of(total->m, t->m);
-    if (is_seen) {
-        total->m = f.m;
-        total->l = rf_folded(&f, total->l, t->l);
-    }
-    rf_sync();
-    if (at->eighth == 0) { /* less than nothing: the segment is the first */
-        sh->total[0][at->row][at->head] = f.is_first ? -1.0f : f.c_total;
-        sh->total[1][at->row][at->head] = f.c_part;
-    }
-    rf_sync();
-    if (!is_seen) return;
-    RF_UNROLL
-    for (int i = 0; i < ROWS_HEADS * 4; i++) {
-        f.c_total = sh->total[0][at->row][i / 4];
-        f.c_part = sh->total[1][at->row][i / 4];
-        f.is_first = f.c_total < 0.0f;
-        total->acc[i / 4][i % 4] = rf_folded(&f, total->acc[i / 4][i % 4], t->acc[i / 4][i % 4]);
-    }
-}
-
-/* Blocks first to end of sequence number seq, for the rows that are its. */
-RF_DEVICE void rows_walk(rows_shared *sh, const rf_gpu_attend_args *a, const rows_place *at,
-                         uint32_t seq, uint32_t first, uint32_t end, rows_sum *total) {
-    const uint32_t *table = a->batch.table + (uint64_t)seq * a->batch.table_stride;
-    const int is_own = at->is_here && at->seq == seq;
-    rows_fetch f;
-    rows_sum t;
-    int is_seen = 0;
-    rows_start(&t, -__builtin_inff(), 0.0f);
-    rows_load(&f, a, at, table[first]);
-    RF_NO_UNROLL
-    for (uint32_t b = first; b < end; b++) {
-        const uint32_t bits = is_own ? rf_span_bits(&at->span, b) : 0;
-        float score[4];
-        rf_sync();
-        rows_store(sh, &f, a, at);
-        rf_sync();
-        rows_scores(score, sh, a, at);
-        rows_load(&f, a, at, table[rf_min_u32(b + 1, end - 1)]);
-        rows_soften(sh, a, at, bits, 32 * b, score, &t);
-        rows_values(&t, sh, a, at, bits);
-        is_seen = is_seen || bits;
-        if (b + 1 != end && (b + 1) % RF_GPU_SEGMENT_BLOCKS != 0) continue;
-        rows_fold(total, sh, at, &t, is_seen);
-        rows_start(&t, -__builtin_inff(), 0.0f);
-        is_seen = 0;
-    }
-}
-
-/* The queries of the block's rows and heads; those that are not there are the last ones. */
-RF_DEVICE void rows_queries(rows_shared *sh, const rf_gpu_attend_args *a, uint32_t first_row,
-                            uint32_t first_head, uint32_t n_heads) {
-    const uint32_t per_head = a->head_dim / 4;
-    for (uint32_t i = rf_tid(); i < ROWS_ROWS * ROWS_HEADS * per_head; i += RF_BLOCK_attend_rows) {
-        const uint32_t h = i / per_head % ROWS_HEADS, r = i / per_head / ROWS_HEADS;
-        const uint32_t k = i % per_head / 4 * 16 + i % 4,
-                       row = rf_min_u32(first_row + r, a->n_rows - 1);
-        const float *q =
-            a->q +
-            ((uint64_t)row * a->n_heads + first_head + rf_min_u32(h, n_heads - 1)) * a->head_dim +
-            k;
-        const rf_f4 out = {{q[0], q[4], q[8], q[12]}};
-        sh->q[r][h][i % per_head] = out;
-    }
-}
-
-RF_DEVICE void rows_run(rows_shared *sh, const rf_gpu_attend_args *a) {
-    const uint32_t per_kv = a->n_heads / a->n_kv_heads, in_group = rf_bid_z() * ROWS_HEADS;
-    const uint32_t n_stretches = rf_div_up(a->n_rows, ROWS_ROWS); /* the longest walks first */
-    const uint32_t first_row = (n_stretches - 1 - rf_bid_x()) * ROWS_ROWS;
-    const uint32_t last_row = rf_min_u32(first_row + ROWS_ROWS, a->n_rows) - 1;
-    rows_place at;
-    at.row = rf_tid() / 32;
-    at.head = rf_tid() % 4;
-    at.eighth = rf_tid() % 32 / 4;
-    at.kv_head = rf_bid_y();
-    at.type = a->k_type;
-    at.is_here = first_row + at.row <= last_row;
-    const uint32_t row = rf_min_u32(first_row + at.row, last_row);
-    const uint32_t head = at.kv_head * per_kv + in_group;
-    at.seq = a->batch.row_seq[row];
-    at.span = rf_span_of(a, row);
-    rows_queries(sh, a, first_row, head, per_kv - in_group);
-    const int has_sink = a->sinks && in_group + at.head < per_kv;
-    const float sink = has_sink ? a->sinks[head + at.head] : -__builtin_inff();
-    rows_sum total;
-    rows_start(&total, sink, sink == -__builtin_inff() ? 0.0f : 1.0f);
-    for (uint32_t r = first_row; r <= last_row;) { /* a sequence's rows at a time */
-        const uint32_t seq = a->batch.row_seq[r];
-        uint32_t first = ~0u, end = 0;
-        for (; r <= last_row && a->batch.row_seq[r] == seq; r++) {
-            const rf_span span = rf_span_of(a, r);
-            first = rf_min_u32(first, rf_span_first(&span));
-            end = rf_div_up(span.end, 32) > end ? rf_div_up(span.end, 32) : end;
-        }
-        if (first < end) rows_walk(sh, a, &at, seq, first, end, &total);
-    }
-    rf_sync();
-    if (at.eighth == 0) sh->factor[at.row][at.head] = total.l == 0.0f ? 1.0f : total.l;
-    rf_sync();
-    const uint32_t col = rf_tid() % 32 * 4;
-    if (!at.is_here || col >= a->value_dim) return;
-    RF_UNROLL
-    for (uint32_t h = 0; h < ROWS_HEADS; h++) {
-        if (in_group + h >= per_kv) break;
-        rf_f4 out;
         RF_UNROLL
-        for (int i = 0; i < 4; i++)
-            out.v[i] = total.acc[h][i] / sh->factor[at.row][h];
-        *(rf_f4 *)(void *)(a->dst + ((uint64_t)row * a->n_heads + head + h) * a->value_dim + col) =
-            out;
+        for (uint32_t n = 0; n < at->t.n_scores; n++) {
+            const uint32_t item = at->s_group + rows_s_groups(at) * n;
+            const uint32_t place =
+                item % rows_v_groups(at) * at->t.n_values + item / rows_v_groups(at);
+            ((float *)&sh->p[rows_at(at, key, place / 4)])[place % 4] = p[n][i];
+        }
     }
 }
 
-RF_KERNEL_EARLY(attend_rows, rf_gpu_attend_args, 2) {
-    RF_SHARED rows_shared sh;
-    rf_await_before();
-    rows_run(&sh, &a);
+RF_DEVICE float rows_lane(float f, uint32_t mask) {
+    return rf_float_of(rf_lane_xor(rf_bits_of(f), mask));
 }
+
+/* rf_exp32 of what is 0 or less, or not a number: rounded to an integer by an addition, whose low bits
+ * that integer is. */
+RF_DEVICE float rows_exp(float x) {
+    const float magic = 12582912.0f, y = x < RF_EXPF_MIN ? RF_EXPF_MIN : x;
+    const float shifted = y * RF_EXPF_LOG2E + magic, n = shifted - magic;
+    float r = rf_fma(n, -RF_EXPF_LN2_HI, y);
+    r = rf_fma(n, -RF_EXPF_LN2_LO, r);
+    float p = RF_EXPF_C6;
+    p = rf_fma(p, r, RF_EXPF_C5);
+    p = rf_fma(p, r, RF_EXPF_C4);
+    p = rf_fma(p, r, RF_EXPF_C3);
+    p = rf_fma(p, r, RF_EXPF_C2);
+    p = rf_fma(p, r, RF_EXPF_C1);
+    p = rf_fma(p, r, RF_EXPF_C0);
+    p = rf_float_of(rf_bits_of(p) + (rf_bits_of(shifted) << 23));
+    return x != x ? x : p;
+}
+
+/* Item after item, so that there is little code: the scores pass by. */
+RF_DEVICE void rows_softcap(const rows_place *at, float s[RF_ROWS_MOST][4], float softcap) {
+    RF_NO_UNROLL
+    for (uint32_t n = 0; n < at->t.n_scores; n++) {
+        RF_UNROLL
+        for (uint32_t i = 0; i < 4; i++) {
+            const float x = softcap * rf_tanh32(s[0][i] / softcap);
+            RF_UNROLL
+            for (uint32_t k = 1; k < at->t.n_scores; k++)
+                s[k - 1][i] = s[k][i];
+            s[at->t.n_scores - 1][i] = x;
+        }
+    }
+}
+
+/* From scores to exponentials, and each KV block's maximum and sum.  is_whole: all keys are visible
+ * to all items. */
+RF_DEVICE void rows_soften(const rows_shared *sh, const rf_gpu_attend_args *a, const rows_place *at,
+                           const rows_walk *w, float s[RF_ROWS_MOST][4], int is_whole) {
+    const uint32_t n_scores = at->t.n_scores;
+    uint32_t bits[RF_ROWS_MOST];
+    RF_UNROLL
+    for (uint32_t i = 0; i < 4 * n_scores; i++)
+        s[i / 4][i % 4] *= a->scale;
+    if (a->softcap > 0) rows_softcap(at, s, a->softcap);
+    if (!is_whole) {
+        const uint32_t tid = rf_tid(), b = w->b + tid / at->t.items;
+        if (tid / at->t.items < at->t.keys / 32)
+            sh->bits[tid] = at->is_here && at->seq == w->seq ? rf_span_bits(&at->span, b) : 0;
+        rf_sync();
+        RF_UNROLL
+        for (uint32_t n = 0; n < n_scores; n++)
+            bits[n] = sh->bits[at->block * at->t.items + at->s_group + rows_s_groups(at) * n] >>
+                      at->eighth;
+        rf_sync();
+    }
+    RF_UNROLL
+    for (uint32_t n = 0; n < n_scores; n++) {
+        const uint32_t item = at->s_group + rows_s_groups(at) * n;
+        float most = -__builtin_inff(), sum[4];
+        if (!is_whole && at->span.mask && bits[n]) {
+            const float *mask = a->batch.mask +
+                                (uint64_t)((at->first + item) / at->per_kv) * a->batch.mask_stride +
+                                32 * (w->b + at->block) + at->eighth;
+            RF_UNROLL
+            for (uint32_t i = 0; i < 4; i++)
+                if (bits[n] >> 8 * i & 1) s[n][i] += mask[8 * i];
+        }
+        RF_UNROLL
+        for (uint32_t i = 0; i < 4; i++)
+            if ((is_whole || bits[n] >> 8 * i & 1) && s[n][i] > most) most = s[n][i];
+        RF_UNROLL
+        for (uint32_t mask = 2; mask <= 8; mask *= 2) {
+            const float other = rows_lane(most, mask);
+            most = other > most ? other : most;
+        }
+        RF_UNROLL
+        for (uint32_t i = 0; i < 4; i++) {
+            const int is_visible = is_whole || bits[n] >> 8 * i & 1;
+            const float p = rows_exp(s[n][i] - most);
+            sum[i] = is_visible ? p : 0.0f;
+            s[n][i] = is_visible ? p : -1.0f;
+        }
+        float l = (sum[0] + sum[2]) + (sum[1] + sum[3]);
+        RF_UNROLL
+        for (uint32_t mask = 8; mask >= 2; mask /= 2)
+            l += rows_lane(l, mask);
+        if (at->eighth == 0) {
+            sh->m[at->block * at->t.items + item] = most;
+            sh->l[at->block * at->t.items + item] = l;
+        }
+    }
+    rows_put_p(sh, at, s);
+}
+
+/* A part of maximum m and sum l, 0 when no key of it is visible, onto what there is; its factors:
+ * less than 0 where the part is the first one (first), or nothing (second). */
+RF_DEVICE void rows_fold(float *total_m, float *total_l, float m, float l, float *c_total,
+                         float *c_part) {
+    *c_total = 1.0f;
+    *c_part = -1.0f;
+    if (l == 0.0f) return;
+    const rf_fold f = rf_fold_of(*total_m, m);
+    *total_m = f.m;
+    *total_l = rf_folded(&f, *total_l, l);
+    *c_total = f.is_first ? -1.0f : f.c_total;
+    *c_part = f.c_part;
+}
+
+RF_DEVICE float rows_folded(float total, float part, float c_total, float c_part) {
+    if (c_part < 0.0f) return total;
+    return c_total < 0.0f ? part : rf_fma(part, c_part, total * c_total);
+}
+
+/* Weighted values of keys j .. j + 7. */
+RF_DEVICE void rows_add(float acc[RF_ROWS_MOST][2][4], const rows_shared *sh, const rows_place *at,
+                        uint32_t first, int is_whole) {
+    RF_UNROLL
+    for (uint32_t j = 0; j < 8; j++) {
+        const rf_f4 *v = sh->v + (first + j) * 16 * at->halves + at->col / 4;
+        rf_f4 x[2], p[RF_ROWS_MOST / 4];
+        RF_UNROLL
+        for (uint32_t h = 0; h < at->halves; h++)
+            x[h] = v[16 * h];
+        RF_UNROLL
+        for (uint32_t n = 0; n < at->t.n_values / 4; n++)
+            p[n] = sh->p[first * (at->t.items / 4) +
+                         rows_at(at, j, at->v_group * (at->t.n_values / 4) + n)];
+        RF_UNROLL
+        for (uint32_t n = 0; n < at->t.n_values; n++) {
+            const float y = p[n / 4].v[n % 4];
+            if (!is_whole && y < 0.0f) continue;
+            RF_UNROLL
+            for (uint32_t d = 0; d < 4 * at->halves; d++)
+                acc[n][d / 4][d % 4] = rf_fma(y, x[d / 4].v[d % 4], acc[n][d / 4][d % 4]);
+        }
+    }
+}
+
+/* KV block number block of the step onto the segment, and a half of the next step's keys on their
+ * way. */
+RF_DEVICE void rows_values(const rows_shared *sh, const rf_gpu_attend_args *a, const rows_place *at,
+                           const rows_walk *w, rows_sum *t, uint32_t block, int is_whole) {
+    const uint32_t n_values = at->t.n_values, n_parts = rows_key_parts(a, at);
+    float acc[RF_ROWS_MOST][2][4];
+    RF_UNROLL
+    for (uint32_t i = 0; i < 8 * n_values; i++)
+        acc[i / 8][i / 4 % 2][i % 4] = 0.0f;
+    RF_NO_UNROLL
+    for (uint32_t i = 4 * block; i < 4 * block + 4; i++) {
+        rows_part p;
+        p.is_there = 0;
+        if (i < n_parts) rows_fetch_keys(&p, a, at, w->next, i);
+        if (is_whole)
+            rows_add(acc, sh, at, 8 * i, 1);
+        else
+            rows_add(acc, sh, at, 8 * i, 0);
+        rows_store_keys(sh, &p, at);
+    }
+    if (block == 0) rf_sync(); /* the factors are there */
+    RF_UNROLL
+    for (uint32_t n = 0; n < n_values; n++) {
+        const uint32_t item = block * at->t.items + at->v_group + rows_v_groups(at) * n;
+        const float c_total = sh->m[item], c_part = sh->l[item];
+        if (c_total >= 0.0f && c_part >= 0.0f) {
+            RF_UNROLL
+            for (uint32_t d = 0; d < 4 * at->halves; d++)
+                t->acc[n][d / 4][d % 4] =
+                    rf_fma(acc[n][d / 4][d % 4], c_part, t->acc[n][d / 4][d % 4] * c_total);
+            continue;
+        }
+        RF_UNROLL
+        for (uint32_t d = 0; d < 4 * at->halves; d++)
+            t->acc[n][d / 4][d % 4] =
+                rows_folded(t->acc[n][d / 4][d % 4], acc[n][d / 4][d % 4], c_total, c_part);
+    }
+}
+
+RF_DEVICE void rows_start(rows_sum *t) {
+    t->m = -__builtin_inff();
+    t->l = 0.0f;
+    RF_UNROLL
+    for (int i = 0; i < 8 * RF_ROWS_MOST; i++)
+        t->acc[i / 8][i / 4 % 2][i % 4] = 0.0f;
+}
+
+/* The total of n items from number first of a thread's on; places that are not there are read from
+ * those next to them, and not written. */
+typedef struct rows_result {
+    rf_f4 x[RF_ROWS_MOST][2];
+} rows_result;
+RF_DEVICE float *rows_dst(const rf_gpu_attend_args *a, const rows_place *at, uint32_t n,
+                          uint32_t h) {
+    const uint32_t i = rf_min_u32(at->first + at->v_group + rows_v_groups(at) * n, at->n_items - 1);
+    const uint64_t head = at->kv_head * at->per_kv + i % at->per_kv;
+    return a->dst + ((uint64_t)(i / at->per_kv) * a->n_heads + head) * a->value_dim +
+           rf_min_u32(at->col + 64 * h, a->value_dim - 4);
+}
+RF_DEVICE void rows_read(rows_result *r, const rf_gpu_attend_args *a, const rows_place *at,
+                         const rows_sum *t, uint32_t first, uint32_t n) {
+    RF_UNROLL
+    for (uint32_t i = 0; i < n * at->halves; i++) {
+        const rf_f4 *from =
+            (const rf_f4 *)(const void *)rows_dst(a, at, first + i / at->halves, i % at->halves);
+        rf_f4 *to = &r->x[i / at->halves][i % at->halves];
+        RF_UNROLL
+        for (int d = 0; d < 4; d++)
+            to->v[d] = 0.0f;
+        if (t->is_begun) *to = *from;
+    }
+}
+RF_DEVICE void rows_write(const rows_result *r, const rf_gpu_attend_args *a, const rows_place *at,
+                          uint32_t first, uint32_t n) {
+    RF_UNROLL
+    for (uint32_t i = 0; i < n * at->halves; i++) {
+        const uint32_t item = at->v_group + rows_v_groups(at) * (first + i / at->halves),
+                       h = i % at->halves;
+        float *to = rows_dst(a, at, first + i / at->halves, h);
+        if (at->first + item < at->n_items && at->col + 64 * h < a->value_dim)
+            *(rf_f4 *)(void *)to = r->x[i / at->halves][h];
+    }
+}
+
+/* The segment onto the total. */
+RF_DEVICE void rows_total(const rows_shared *sh, const rf_gpu_attend_args *a, const rows_place *at,
+                          rows_sum *t) {
+    const uint32_t tid = rf_tid();
+    rows_result r;
+    rows_read(&r, a, at, t, 0, at->t.n_values);
+    if (tid < at->t.items)
+        rows_fold(&t->total_m, &t->total_l, t->m, t->l, &sh->m[tid], &sh->l[tid]);
+    rf_sync();
+    RF_UNROLL
+    for (uint32_t n = 0; n < at->t.n_values; n++) {
+        const float c_total = sh->m[at->v_group + rows_v_groups(at) * n],
+                    c_part = sh->l[at->v_group + rows_v_groups(at) * n];
+        RF_UNROLL
+        for (uint32_t d = 0; d < 4 * at->halves; d++) {
+            float *x = &r.x[n][d / 4].v[d % 4];
+            *x = rows_folded(*x, t->acc[n][d / 4][d % 4], c_total, c_part);
+        }
+    }
+    rows_write(&r, a, at, 0, at->t.n_values);
+    t->is_begun = 1;
+    rows_start(t);
+    rf_sync(); /* the factors have been read */
+}
+
+/* The total divided by its sum. */
+RF_DEVICE void rows_end(const rows_shared *sh, const rf_gpu_attend_args *a, const rows_place *at,
+                        const rows_sum *t) {
+    const uint32_t tid = rf_tid();
+    if (tid < at->t.items) sh->m[tid] = t->total_l == 0.0f ? 1.0f : t->total_l;
+    rf_sync();
+    RF_NO_UNROLL
+    for (uint32_t n = 0; n < at->t.n_values; n += 2) {
+        rows_result r;
+        rows_read(&r, a, at, t, n, 2);
+        RF_UNROLL
+        for (uint32_t i = 0; i < 8 * at->halves; i++) {
+            float *x = &r.x[i / (4 * at->halves)][i / 4 % at->halves].v[i % 4];
+            *x /= sh->m[at->v_group + rows_v_groups(at) * (n + i / (4 * at->halves))];
+        }
+        rows_write(&r, a, at, n, 2);
+    }
+}
+
+/* One step, the keys of which are in shared memory. */
+RF_DEVICE void rows_step(const rows_shared *sh, const rf_gpu_attend_args *a, const rows_place *at,
+                         const rows_walk *w, rows_sum *t, int is_whole) {
+    const uint32_t tid = rf_tid();
+    float s[RF_ROWS_MOST][4];
+    rows_scores(s, sh, a, at, w);
+    if (is_whole)
+        rows_soften(sh, a, at, w, s, 1);
+    else
+        rows_soften(sh, a, at, w, s, 0);
+    rf_sync();
+    RF_UNROLL
+    for (uint32_t i = 0; i < at->t.keys / 32; i++) {
+        const uint32_t item = i * at->t.items + tid;
+        if (tid < at->t.items)
+            rows_fold(&t->m, &t->l, sh->m[item], sh->l[item], &sh->m[item], &sh->l[item]);
+    }
+    RF_NO_UNROLL
+    for (uint32_t i = 0; i < at->t.keys / 32; i++)
+        rows_values(sh, a, at, w, t, i, is_whole);
+    rf_sync();
+}
+
+/* The sequence's blocks, for the items that are its. */
+RF_DEVICE void rows_all(const rows_shared *sh, const rf_gpu_attend_args *a, const rows_place *at,
+                        rows_walk *w, rows_sum *t) {
+    const uint32_t step = at->t.keys / 32;
+    w->b = w->first - w->first % step;
+    rows_look_up(w->now, w, w->b);
+    rows_look_up(w->next, w, w->b + step);
+    for (uint32_t i = 0; i < rows_key_parts(a, at); i++) {
+        rows_part p;
+        rows_fetch_keys(&p, a, at, w->now, i);
+        rows_store_keys(sh, &p, at);
+    }
+    rf_sync();
+    RF_NO_UNROLL
+    for (; w->b < w->end; w->b += step) {
+        rows_step(sh, a, at, w, t, 32 * w->b >= w->lo && 32 * (w->b + step) <= w->hi);
+        if (w->b + step >= w->end || (w->b + step) % RF_GPU_SEGMENT_BLOCKS == 0)
+            rows_total(sh, a, at, t);
+        RF_UNROLL
+        for (int i = 0; i < 2; i++)
+            w->now[i] = w->next[i];
+        rows_look_up(w->next, w, w->b + 2 * step);
+    }
+}
+
+/* The block's queries; those of items that are not there are the last one. */
+RF_DEVICE void rows_queries(const rows_shared *sh, const rf_gpu_attend_args *a,
+                            const rows_place *at) {
+    for (uint32_t i = rf_tid(); i < at->t.items * (a->head_dim / 4); i += at->t.threads) {
+        const uint32_t item = rf_min_u32(at->first + i % at->t.items, at->n_items - 1);
+        const uint64_t row = item / at->per_kv;
+        const float *q =
+            a->q + (row * a->n_heads + at->kv_head * at->per_kv + item % at->per_kv) * a->head_dim;
+        sh->q[i] = *(const rf_f4 *)(const void *)(q + i / at->t.items * 4);
+    }
+}
+
+/* Which of n stretches of items: long walks first; where all blocks run at once, the first half of them
+ * is followed by the shortest ones, so that a multiprocessor gets as much as another. */
+RF_DEVICE uint32_t rows_stretch(const rf_gpu_attend_args *a, uint32_t n) {
+    const uint32_t y = rf_bid_y(), half = rf_div_up(n, 2);
+    return a->is_paired && y >= half ? y - half : n - 1 - y;
+}
+
+RF_DEVICE rows_place rows_place_of(const rf_gpu_attend_args *a, rf_rows_tile t, uint32_t halves) {
+    const uint32_t tid = rf_tid(), low = (tid & 1) | (tid >> 3 & 6);
+    rows_place at;
+    at.t = t;
+    at.per_kv = a->n_heads / a->n_kv_heads;
+    at.n_items = a->n_rows * at.per_kv;
+    at.kv_head = rf_bid_x();
+    at.first = rows_stretch(a, rf_div_up(at.n_items, t.items)) * t.items;
+    at.eighth = tid >> 1 & 7;
+    at.block = t.keys == 64 ? tid / 64 % 2 : 0;
+    at.s_group = low + (t.keys == 64 ? tid / 128 * 8 : tid / 64 * 8);
+    at.v_group = low + tid / 128 * 8;
+    at.col = 4 * (at.eighth + tid / 64 % 2 * 8);
+    at.halves = halves;
+    const uint32_t item = at.first + tid % t.items,
+                   row = rf_min_u32(item, at.n_items - 1) / at.per_kv;
+    at.is_here = item < at.n_items;
+    at.span = rf_span_of(a, row);
+    at.seq = a->batch.row_seq[row];
+    at.type = a->k_type;
+    return at;
+}
+
+RF_DEVICE void rows_run(uint8_t *shared, const rf_gpu_attend_args *a, rf_rows_tile tile,
+                        uint32_t halves) {
+    const rows_place at = rows_place_of(a, tile, halves);
+    rows_shared sh;
+    sh.q = (rf_f4 *)(void *)shared;
+    sh.k = sh.q + tile.items * RF_ROWS_DIM / 4;
+    sh.v = sh.k + tile.keys * RF_ROWS_DIM / 4;
+    sh.p = sh.v + tile.keys * RF_ROWS_DIM / 4;
+    sh.m = (float *)(sh.p + tile.keys * tile.items / 4);
+    sh.l = sh.m + 2 * tile.items;
+    sh.bits = (uint32_t *)(void *)sh.p;
+    rows_queries(&sh, a, &at);
+    rows_sum t;
+    rows_start(&t);
+    t.total_m = -__builtin_inff();
+    if (a->sinks && at.is_here && rf_tid() < tile.items)
+        t.total_m = a->sinks[at.kv_head * at.per_kv + (at.first + rf_tid()) % at.per_kv];
+    t.total_l = t.total_m == -__builtin_inff() ? 0.0f : 1.0f;
+    t.is_begun = 0;
+    const uint32_t first_row = at.first / at.per_kv;
+    const uint32_t last_row = (rf_min_u32(at.first + tile.items, at.n_items) - 1) / at.per_kv;
+    for (uint32_t r = first_row; r <= last_row;) { /* a sequence's rows at a time */
+        const uint32_t from = r;
+        rows_walk w = {0, a->batch.row_seq[r], ~0u, 0, 0, 0, ~0u, {0, 0}, {0, 0}};
+        for (; r <= last_row && a->batch.row_seq[r] == w.seq; r++) {
+            const rf_span span = rf_span_of(a, r);
+            w.first = rf_min_u32(w.first, rf_span_first(&span));
+            w.end = rf_div_up(span.end, 32) > w.end ? rf_div_up(span.end, 32) : w.end;
+            w.lo = span.begin > w.lo ? span.begin : w.lo;
+            w.hi = rf_min_u32(w.hi, span.mask ? 0 : span.end);
+        }
+        if (from != first_row || r <= last_row) w.hi = 0; /* items of other sequences */
+        w.table = a->batch.table + (uint64_t)w.seq * a->batch.table_stride;
+        if (w.first < w.end) rows_all(&sh, a, &at, &w, &t);
+    }
+    rows_end(&sh, a, &at, &t);
+}
+
+#if defined(RF_AMD)
+#define ROWS_SHARED(bytes) RF_SHARED __attribute__((aligned(16))) uint8_t shared[bytes]
+#else
+#define ROWS_SHARED(bytes) uint8_t *shared = rf_dynamic_shared
+#endif
+#define ROWS_KERNEL(name, is_large, n_blocks)                         \
+    RF_KERNEL_EARLY(name, rf_gpu_attend_args, n_blocks) {             \
+        const rf_rows_tile tile = rf_rows_tile_of(is_large);          \
+        ROWS_SHARED(rf_rows_shared_bytes(rf_rows_tile_of(is_large))); \
+        rf_await_before();                                            \
+        if (a.value_dim > 64)                                         \
+            rows_run(shared, &a, tile, 2);                            \
+        else                                                          \
+            rows_run(shared, &a, tile, 1);                            \
+    }
+ROWS_KERNEL(attend_rows, 0, 3)
+#if defined(RF_NVIDIA)
+ROWS_KERNEL(attend_tile, 1, 2)
+#endif
