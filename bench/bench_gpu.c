@@ -148,7 +148,8 @@ static void bench_products(const char *only) {
     for (size_t t = 0; t < RF_COUNT(types); t++)
         for (size_t i = 0; i < RF_COUNT(Ts); i++)
             for (size_t p = 0; p < RF_COUNT(products); p++) {
-                bool large = Ts[i] > 64 && (products[p].rows[0] == MAX_ROWS || t > 3);
+                bool large =
+                    Ts[i] > 64 && (products[p].rows[0] == MAX_ROWS || (t > 3 && Ts[i] > 512));
                 bool wanted = !*only || !strcmp(only, rf_dtype_get(types[t])->name);
                 if (wanted && !large) bench_product(&products[p], types[t], Ts[i]);
             }

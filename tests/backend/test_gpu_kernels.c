@@ -440,6 +440,32 @@ static void test_batch_products(void **state) {
     }
 }
 
+/* Floats in rows of whole vectors, over more columns than are on their way together. */
+static void test_float_products(void **state) {
+    (void)state;
+    static const rf_dtype types[] = {RF_DT_F32, RF_DT_F16, RF_DT_BF16};
+    static const uint32_t Ts[] = {1, 2, 4, 7, 12, 27, 40};
+    static const uint32_t all_cols[] = {1032, 8, 2560, 200, 64, 888};
+    uint32_t n_units = queue.info.n_units, k = 0;
+    for (size_t i = 0; i < RF_COUNT(types) * RF_COUNT(Ts); i++) {
+        product_case c = {.type = types[i / RF_COUNT(Ts)], .T = Ts[i % RF_COUNT(Ts)], .n_parts = 1};
+        c.rows = k % 2 ? 70 : 33;
+        c.cols = all_cols[k++ % RF_COUNT(all_cols)];
+        check_product(&c);
+        queue.info.n_units = k % 3 + 1; /* what blocks have on their way */
+        c.bias = c.add = true;
+        c.cols = all_cols[k++ % RF_COUNT(all_cols)];
+        check_product(&c);
+        c = (product_case){.type = c.type, .rows = 40, .T = c.T, .n_parts = 2, .glu = true};
+        c.cols = all_cols[k++ % RF_COUNT(all_cols)];
+        check_product(&c);
+        queue.info.n_units = n_units;
+        c.n_parts = 3;
+        c.glu = false;
+        check_product(&c);
+    }
+}
+
 /* NaNs and infinities in the activations reach the same outputs. */
 static void test_product_specials(void **state) {
     (void)state;
@@ -1474,17 +1500,17 @@ static int close_device(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_quant),         cmocka_unit_test(test_norm),
-        cmocka_unit_test(test_products),      cmocka_unit_test(test_product_specials),
-        cmocka_unit_test(test_tall_products), cmocka_unit_test(test_wide_products),
-        cmocka_unit_test(test_wide_experts),  cmocka_unit_test(test_batch_products),
-        cmocka_unit_test(test_head_products), cmocka_unit_test(test_experts),
-        cmocka_unit_test(test_heads),         cmocka_unit_test(test_attend),
-        cmocka_unit_test(test_attend_rows),   cmocka_unit_test(test_each),
-        cmocka_unit_test(test_copy),          cmocka_unit_test(test_route),
-        cmocka_unit_test(test_mix),           cmocka_unit_test(test_conv),
-        cmocka_unit_test(test_recur),         cmocka_unit_test(test_gates),
-        cmocka_unit_test(test_best),
+        cmocka_unit_test(test_quant),          cmocka_unit_test(test_norm),
+        cmocka_unit_test(test_products),       cmocka_unit_test(test_product_specials),
+        cmocka_unit_test(test_tall_products),  cmocka_unit_test(test_wide_products),
+        cmocka_unit_test(test_wide_experts),   cmocka_unit_test(test_batch_products),
+        cmocka_unit_test(test_float_products), cmocka_unit_test(test_head_products),
+        cmocka_unit_test(test_experts),        cmocka_unit_test(test_heads),
+        cmocka_unit_test(test_attend),         cmocka_unit_test(test_attend_rows),
+        cmocka_unit_test(test_each),           cmocka_unit_test(test_copy),
+        cmocka_unit_test(test_route),          cmocka_unit_test(test_mix),
+        cmocka_unit_test(test_conv),           cmocka_unit_test(test_recur),
+        cmocka_unit_test(test_gates),          cmocka_unit_test(test_best),
     };
     return cmocka_run_group_tests(tests, open_device, close_device);
 }

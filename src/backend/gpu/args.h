@@ -123,6 +123,8 @@ typedef struct rf_gpu_matmul_args {
     uint32_t n_used;     /* EXPERTS */
     uint32_t x_per_used; /* EXPERTS: x has a row per (t, i), not per t */
     uint32_t *lists;     /* EXPERTS: scratch of rf_gpu_lists_bytes, or NULL */
+    uint32_t
+        n_blocks; /* chosen by rf_gpu_op_matmul: blocks that take tiles in turns; 0: one each */
 } rf_gpu_matmul_args;
 
 /* The rows of each expert in order: first [n_experts + 1], item [T * n_used] with item = t * n_used + i. */

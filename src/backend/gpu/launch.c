@@ -11,6 +11,7 @@
 enum {
     FLOAT_ROWS = 16,
     FLOAT_NT = 4,
+    FLOAT_ONE_BLOCKS = 2, /* of a multiprocessor, side by side */
     PIECE = 4096,
     VEC_MAX_ROWS_NVIDIA = 2,
     VEC_MAX_ROWS = 8,    /* activation rows; from more on tiles are faster */
@@ -421,15 +422,43 @@ static shape sound_shape(const rf_gpu_queue *q, const rf_gpu_matmul_args *a, sha
     return s; /* has_substitute said that this cannot be */
 }
 
+/* Several rows of floats; NVIDIA's blocks have what they bring ahead in all of a multiprocessor's shared
+ * memory. */
+static shape float_rows_shape(const rf_gpu_queue *q, const rf_gpu_matmul_args *a, rf_gpu_kernel k,
+                              uint32_t n_rows, uint32_t cols, uint32_t y) {
+    rf_fr_shape s = rf_fr_shape_of(cols, blocks[k], 0);
+    uint64_t n_blocks = (uint64_t)tiles_of(a, RF_FR_ROWS) * div_up(n_rows, cols) * y;
+    uint32_t most = cols <= 16 ? 3 : 2, side_by_side = 1;
+    while (side_by_side < most && n_blocks > (uint64_t)side_by_side * q->info.n_units)
+        side_by_side++;
+    uint32_t room = (q->info.lds_bytes + BLOCK_RESERVE) / side_by_side - BLOCK_RESERVE;
+    uint32_t n_stages = rf_fr_stages(s, room);
+    return (shape){k, RF_FR_ROWS, cols, rf_fr_shared_bytes(s, n_stages < 3 ? 3 : n_stages), false};
+}
+
+/* One row of sixteen bits and several rows have kernels of their own. */
+static shape float_shape(const rf_gpu_queue *q, const rf_gpu_matmul_args *a, uint32_t n_rows,
+                         uint32_t y) {
+    static const rf_gpu_kernel kernels[] = {RF_GPU_mm_float_4, RF_GPU_mm_float_8,
+                                            RF_GPU_mm_float_16, RF_GPU_mm_float_32};
+    const rf_gpu_weight *w = &a->part[0].w;
+    uint32_t i = n_rows > 16 ? 3 : n_rows > 8 ? 2 : n_rows > 4;
+    while (i > 0 && !can_run(q, kernels[i]))
+        i--;
+    bool is_one = n_rows == 1 && w->form != RF_GPU_F32;
+    if (w->cols % 8 == 0 && is_one && !q->left_out[RF_GPU_float_one])
+        return (shape){RF_GPU_float_one, RF_F1_ROWS, 1, is_nvidia(q) ? rf_f1_shared_bytes() : 0,
+                       false};
+    if (w->cols % 8 == 0 && n_rows > 1 && can_run(q, kernels[i]))
+        return float_rows_shape(q, a, kernels[i], n_rows, 4u << i, y);
+    return (shape){RF_GPU_mm_float, FLOAT_ROWS, FLOAT_NT, 0, false};
+}
+
 /* n_rows: activation rows that a matrix meets; y: matrices. */
 static shape shape_of(const rf_gpu_queue *q, const rf_gpu_matmul_args *a, uint32_t n_rows,
                       uint32_t y) {
     const rf_gpu_weight *w = &a->part[0].w;
-    bool is_half = w->form == RF_GPU_F16 || w->form == RF_GPU_BF16;
-    if (is_half && n_rows == 1 && w->cols % 8 == 0 && !q->left_out[RF_GPU_float_one])
-        return (shape){RF_GPU_float_one, RF_F1_ROWS, 1, is_nvidia(q) ? rf_f1_shared_bytes() : 0,
-                       false};
-    if (w->form <= RF_GPU_BF16) return (shape){RF_GPU_mm_float, FLOAT_ROWS, FLOAT_NT, 0, false};
+    if (w->form <= RF_GPU_BF16) return float_shape(q, a, n_rows, y);
     shape s;
     if (batch_shape(q, a, n_rows, y, &s) || wide_shape(q, a, n_rows, y, &s)) return s;
     if (n_rows > (is_nvidia(q) ? VEC_MAX_ROWS_NVIDIA : VEC_MAX_ROWS))
@@ -468,6 +497,10 @@ static void launch_product(rf_gpu_queue *q, rf_gpu_matmul_args *a, uint32_t n_ro
     if (is_int && a->x && s.kernel != int_kernels_of(&a->part[0].w)->one) quantise_rows(q, a);
     rf_gpu_grid grid = {tiles_of(a, s.rows), y, div_up(n_rows, s.cols)};
     if (s.goes_on) grid = (rf_gpu_grid){min_u32(grid.x * grid.z, q->info.n_units), y, 1};
+    uint32_t stay = FLOAT_ONE_BLOCKS * q->info.n_units; /* blocks that take tiles in turns */
+    a->n_blocks =
+        s.kernel == RF_GPU_float_one && is_nvidia(q) && y == 1 && grid.x > stay ? stay : 0;
+    if (a->n_blocks) grid.x = a->n_blocks;
     put_shared(q, s.kernel, grid, is_amd(q) ? 0 : s.shared_bytes, a, sizeof *a);
 }
 
@@ -515,7 +548,8 @@ bool rf_gpu_has_substitute(const rf_gpu_queue *q, rf_gpu_kernel k) {
     if (k == RF_GPU_attend_1 || k == RF_GPU_attend_4 || k == RF_GPU_attend_vec_1 ||
         k == RF_GPU_attend_vec_4 || k == RF_GPU_attend_rows || k == RF_GPU_attend_tile)
         return attends;
-    if (k == RF_GPU_float_one) return !q->left_out[RF_GPU_mm_float];
+    if (k == RF_GPU_float_one || (k >= RF_GPU_mm_float_4 && k <= RF_GPU_mm_float_32))
+        return !q->left_out[RF_GPU_mm_float];
     if (k == RF_GPU_heads_rows) return !q->left_out[RF_GPU_heads];
     if (k == RF_GPU_delta_128) return !q->left_out[RF_GPU_delta];
     if (k == RF_GPU_scan_128) return !q->left_out[RF_GPU_scan];

@@ -221,3 +221,40 @@ RF_TILE_FN rf_rows_tile rf_rows_tile_of(int is_large) {
 RF_TILE_FN uint32_t rf_rows_shared_bytes(rf_rows_tile t) {
     return 4 * (RF_ROWS_DIM * (t.items + 2 * t.keys) + t.keys * t.items + 4 * t.items);
 }
+
+/* The products of floats with several activation rows (mm_float_rows.hip): a block's weight rows and
+ * activation rows, stretches of columns in shared memory. */
+enum {
+    RF_FR_ROWS = 32,
+    RF_FR_MAX_COLS = 32,
+    RF_FR_MAX_STAGES = 8,
+    RF_FR_HEAD = 128, /* bytes before the stretches: where each activation row begins */
+    RF_FR_W_PAD = 32, /* bytes behind a weight row, */
+    RF_FR_X_PAD = 64, /* and behind an activation row: no bank twice */
+};
+typedef struct rf_fr_shape {
+    uint32_t cols;    /* activation rows, */
+    uint32_t across;  /* which so many threads share: 2 or 4 */
+    uint32_t threads; /* of a block */
+    uint32_t step;    /* columns of a stretch, of 16-bit weights; half of them of f32 */
+} rf_fr_shape;
+RF_TILE_FN rf_fr_shape rf_fr_shape_of(uint32_t cols, uint32_t threads, int amd) {
+    const rf_fr_shape s = {cols, cols > 16 ? 4u : 2u, threads, amd ? 64u : cols <= 8 ? 256u : 128u};
+    return s;
+}
+RF_TILE_FN uint32_t rf_fr_w_stride(rf_fr_shape s) { return 2 * s.step + RF_FR_W_PAD; }
+RF_TILE_FN uint32_t rf_fr_x_stride(rf_fr_shape s) { return 4 * s.step + RF_FR_X_PAD; }
+RF_TILE_FN uint32_t rf_fr_x_at(rf_fr_shape s) { return RF_FR_ROWS * rf_fr_w_stride(s); }
+RF_TILE_FN uint32_t rf_fr_stage_bytes(rf_fr_shape s) {
+    return rf_fr_x_at(s) + s.cols * rf_fr_x_stride(s);
+}
+RF_TILE_FN uint32_t rf_fr_shared_bytes(rf_fr_shape s, uint32_t n_stages) {
+    return RF_FR_HEAD + n_stages * rf_fr_stage_bytes(s);
+}
+/* Outputs that each thread of a block gets. */
+RF_TILE_FN uint32_t rf_fr_outputs(rf_fr_shape s) { return RF_FR_ROWS * s.cols / s.threads; }
+/* Stretches that a block has in so many bytes of shared memory. */
+RF_TILE_FN uint32_t rf_fr_stages(rf_fr_shape s, uint32_t bytes) {
+    const uint32_t n = bytes > RF_FR_HEAD ? (bytes - RF_FR_HEAD) / rf_fr_stage_bytes(s) : 0;
+    return n < RF_FR_MAX_STAGES ? n : RF_FR_MAX_STAGES;
+}

@@ -11,6 +11,7 @@
 #include "backend/gpu/kernels/mm_batch.hip"
 #include "backend/gpu/kernels/mm_float.hip"
 #include "backend/gpu/kernels/mm_float_one.hip"
+#include "backend/gpu/kernels/mm_float_rows.hip"
 #include "backend/gpu/kernels/mm_one.hip"
 #include "backend/gpu/kernels/mm_tile.hip"
 #include "backend/gpu/kernels/mm_vec.hip"

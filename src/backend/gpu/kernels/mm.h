@@ -48,6 +48,14 @@ RF_DEVICE mm_share share_at(const rf_gpu_matmul_args *a, uint32_t tile_rows, uin
     return s;
 }
 
+/* Tiles of all parts. */
+RF_DEVICE uint32_t tiles_in(const rf_gpu_matmul_args *a, uint32_t tile_rows) {
+    uint32_t n = rf_div_up(a->part[0].w.rows, tile_rows);
+    if (!a->is_glu && a->n_parts > 1) n += rf_div_up(a->part[1].w.rows, tile_rows);
+    if (!a->is_glu && a->n_parts > 2) n += rf_div_up(a->part[2].w.rows, tile_rows);
+    return n;
+}
+
 /* Grid x: tiles; z: stretches. */
 RF_DEVICE mm_share share_of(const rf_gpu_matmul_args *a, uint32_t tile_rows, uint32_t nt) {
     return share_at(a, tile_rows, nt, rf_bid_x(), rf_bid_z());

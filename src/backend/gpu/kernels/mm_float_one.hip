@@ -2,7 +2,8 @@
  * weights; eight threads, two canonical lanes each, for each of sixteen weight rows.
  *
  * Weights and activations pass through shared memory in stretches of columns, all but one of them on their
- * way, the first weights before the kernel in front has ended. */
+ * way, the first weights before the kernel in front has ended.  A block may have several tiles of rows, one
+ * behind the other without a pause. */
 #include "backend/gpu/kernels/mm.h"
 #include "backend/gpu/tile.h"
 
@@ -23,22 +24,35 @@ typedef struct f1_shared {
     float lanes[F1_ROWS * 17];
 } f1_shared;
 
-/* A block's rows of one matrix. */
-typedef struct f1_rows {
-    const uint8_t *w; /* of the plane */
-    uint32_t first, rows, cols;
-} f1_rows;
+/* A stretch of columns: whose rows, with is_glu of the gate or of the up matrix, and the first column. */
+typedef struct f1_stretch {
+    mm_share share;
+    uint32_t tile, pass, column;
+} f1_stretch;
 
-/* Columns first .. first + F1_STEP - 1 of the block's rows on their way; rows behind the last are it. */
-RF_DEVICE void f1_fetch(rf_u4 *to, const f1_rows *m, uint32_t first) {
-    const uint32_t piece = rf_tid() % (F1_STEP / 8), n = rf_min_u32(m->cols - first, F1_STEP) / 8;
+/* The one behind it; tile n_tiles or more: none. */
+RF_DEVICE void f1_advance(f1_stretch *s, const rf_gpu_matmul_args *a, uint32_t n_tiles) {
+    s->column += F1_STEP;
+    if (s->column < s->share.p.w.cols) return;
+    s->column = 0;
+    if (++s->pass <= a->is_glu) return;
+    s->pass = 0;
+    s->tile += a->n_blocks ? a->n_blocks : n_tiles;
+    if (s->tile < n_tiles) s->share = share_at(a, F1_ROWS, 1, s->tile, rf_bid_z());
+}
+
+/* Its weights on their way; rows behind the last are it. */
+RF_DEVICE void f1_fetch(rf_u4 *to, const rf_gpu_matmul_args *a, const f1_stretch *s) {
+    const rf_gpu_weight *m = &s->share.p.w;
+    const uint8_t *w = (const uint8_t *)(s->pass ? a->part[1].w.lo : m->lo);
+    const uint32_t piece = rf_tid() % (F1_STEP / 8);
+    if (piece >= rf_min_u32(m->cols - s->column, F1_STEP) / 8) return;
+    w += ((uint64_t)s->share.plane * m->rows * m->cols + s->column + 8 * piece) * 2;
     RF_UNROLL
     for (uint32_t i = 0; i < F1_ROWS / F1_AT_ONCE; i++) {
         const uint32_t r = rf_tid() / (F1_STEP / 8) + F1_AT_ONCE * i;
-        const uint64_t row = rf_min_u32(m->first + r, m->rows - 1);
-        if (piece < n)
-            rf_copy_16(to + r * (F1_STRIDE / 16) + piece,
-                       m->w + (row * m->cols + first + 8 * piece) * 2);
+        const uint64_t row = rf_min_u32(s->share.tile * F1_ROWS + r, m->rows - 1);
+        rf_copy_16(to + r * (F1_STRIDE / 16) + piece, w + row * (2 * m->cols));
     }
 }
 
@@ -88,46 +102,44 @@ RF_DEVICE float f1_tree(f1_shared *sh, const float s[2]) {
 
 RF_DEVICE void f1_run(f1_shared *sh, const rf_gpu_matmul_args *a, uint32_t form) {
     if (a->mode == RF_GPU_MM_EXPERTS) rf_await_before(); /* the route */
-    const mm_share share = share_of(a, F1_ROWS, 1);
-    if (share.n == 0) return;
-    const rf_gpu_weight *up = &a->part[1].w;
-    const uint64_t plane_bytes = 2 * (uint64_t)share.p.w.rows * share.p.w.cols;
-    f1_rows m = {(const uint8_t *)share.p.w.lo + share.plane * plane_bytes, share.tile * F1_ROWS,
-                 share.p.w.rows, share.p.w.cols};
-    const uint8_t *const first_w = m.w;
-    const uint8_t *const up_w = (const uint8_t *)up->lo + share.plane * plane_bytes;
-    const uint32_t n_steps = rf_div_up(m.cols, F1_STEP), n_units = n_steps * (1 + a->is_glu);
-    for (uint32_t u = 0; u < F1_STAGES - 1; u++) {
-        m.w = u < n_steps ? first_w : up_w;
-        if (u < n_units) f1_fetch(sh->w[u], &m, u % n_steps * F1_STEP);
+    const uint32_t n_tiles = tiles_in(a, F1_ROWS);
+    f1_stretch at = {share_of(a, F1_ROWS, 1), rf_bid_x(), 0, 0}, next = at;
+    if (at.share.n == 0) return;
+    for (uint32_t i = 0; i < F1_STAGES - 1; i++, f1_advance(&next, a, n_tiles)) {
+        if (next.tile < n_tiles) f1_fetch(sh->w[i], a, &next);
         rf_copy_end();
     }
     rf_await_before();
-    const uint32_t dst_row = dst_row_of(a, &share, 0), r = m.first + rf_tid();
-    const float *x = a->x + (uint64_t)x_row_of(a, dst_row) * m.cols;
-    for (uint32_t u = 0; u < F1_STAGES - 1 && u < n_units; u++)
-        f1_fetch_x(sh->x[u], x, m.cols, u % n_steps * F1_STEP);
+    const uint32_t dst_row = dst_row_of(a, &at.share, 0), cols = at.share.p.w.cols;
+    const float *x = a->x + (uint64_t)x_row_of(a, dst_row) * cols;
+    for (uint32_t i = 0, first = 0; i < F1_STAGES - 1; i++) {
+        f1_fetch_x(sh->x[i], x, cols, first);
+        first = first + F1_STEP < cols ? first + F1_STEP : 0;
+    }
     rf_copy_end();
     rf_copy_wait();
     float s[2] = {0.0f, 0.0f}, gate = 0.0f;
-    for (uint32_t u = 0; u < n_units; u++) {
-        const uint32_t next = u + F1_STAGES - 1, first = u % n_steps * F1_STEP;
+    for (uint32_t now = 0; at.tile < n_tiles; now = now + 1 == F1_STAGES ? 0 : now + 1) {
+        const uint32_t done = now ? now - 1 : F1_STAGES - 1;
         rf_copy_wait_but(F1_STAGES - 2);
         rf_sync();
-        m.w = next < n_steps ? first_w : up_w;
-        if (next < n_units) {
-            f1_fetch(sh->w[next % F1_STAGES], &m, next % n_steps * F1_STEP);
-            f1_fetch_x(sh->x[next % F1_STAGES], x, m.cols, next % n_steps * F1_STEP);
+        if (next.tile < n_tiles) {
+            f1_fetch(sh->w[done], a, &next);
+            f1_fetch_x(sh->x[done], x, cols, next.column);
+            f1_advance(&next, a, n_tiles);
         }
         rf_copy_end();
-        f1_add(s, sh->w[u % F1_STAGES], sh->x[u % F1_STAGES], rf_min_u32(m.cols - first, F1_STEP),
-               form);
-        if (u + 1 != n_steps || !a->is_glu) continue;
-        gate = f1_tree(sh, s);
-        s[0] = s[1] = 0.0f;
+        f1_add(s, sh->w[now], sh->x[now], rf_min_u32(cols - at.column, F1_STEP), form);
+        if (at.column + F1_STEP >= cols) {
+            const uint32_t r = at.share.tile * F1_ROWS + rf_tid();
+            const float v = f1_tree(sh, s);
+            if (at.pass == a->is_glu && rf_tid() < F1_ROWS && r < at.share.p.w.rows)
+                put_output(a, &at.share, dst_row, r, gate, v);
+            gate = v;
+            s[0] = s[1] = 0.0f;
+        }
+        f1_advance(&at, a, n_tiles);
     }
-    const float v = f1_tree(sh, s);
-    if (rf_tid() < F1_ROWS && r < m.rows) put_output(a, &share, dst_row, r, gate, v);
 }
 
 RF_KERNEL_EARLY(float_one, rf_gpu_matmul_args, 2) {

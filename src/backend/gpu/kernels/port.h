@@ -297,13 +297,16 @@ RF_DEVICE void rf_copy_4(void *to, const void *from) {
                  : "memory");
 }
 RF_DEVICE void rf_copy_wait(void) { asm volatile("cp.async.wait_all;" ::: "memory"); }
-/* Ends a group of copies; until all groups but the last n are there, n at most 3. */
+/* Ends a group of copies; until all groups but the last n are there, n at most 6. */
 RF_DEVICE void rf_copy_end(void) { asm volatile("cp.async.commit_group;" ::: "memory"); }
 RF_DEVICE void rf_copy_wait_but(uint32_t n) {
     if (n == 0) asm volatile("cp.async.wait_group 0;" ::: "memory");
     if (n == 1) asm volatile("cp.async.wait_group 1;" ::: "memory");
     if (n == 2) asm volatile("cp.async.wait_group 2;" ::: "memory");
     if (n == 3) asm volatile("cp.async.wait_group 3;" ::: "memory");
+    if (n == 4) asm volatile("cp.async.wait_group 4;" ::: "memory");
+    if (n == 5) asm volatile("cp.async.wait_group 5;" ::: "memory");
+    if (n == 6) asm volatile("cp.async.wait_group 6;" ::: "memory");
 }
 extern __attribute__((shared)) __attribute__((aligned(16))) uint8_t rf_dynamic_shared[];
 RF_DEVICE uint32_t rf_dynamic_bytes(void) {
