@@ -1,13 +1,13 @@
 /* bench_gpu.c - how fast the GPU's kernels are, one at a time, at the shapes of an 8B Llama.
  *
- *   bench_gpu [products|norms|attention|decode|layers] [TYPE]
+ *   bench_gpu [products|norms|attention|decode|layers|experts] [TYPE]
  *
  * Each line is one kernel launched many times in one graph over buffers that no cache holds: the
  * median time of a launch over several replays, and what that makes of memory (weights and
  * activations read once) and of arithmetic (two operations per weight and row).  decode: what one row
  * needs.  attention: of 1 to 64 answers.  layers: a decoding
  * step's layers in one graph for 1 to 64 answers, as the backend queues them, then without one of
- * their kernels each.  Contents are noise; that results are right is test_gpu_kernels' business (ROCMFORGE_TEST_GPU=1). */
+ * their kernels each.  experts: what Qwen3 30B-A3B has of it.  Contents are noise; that results are right is test_gpu_kernels' business (ROCMFORGE_TEST_GPU=1). */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -377,6 +377,148 @@ static void bench_layers(const char *only) {
                 bench_layers_of(types[i], Ts[t]);
 }
 
+/* Experts -----------------------------------------------------------------------------------------*/
+
+enum { N_EXPERTS = 128, N_USED = 8, EXPERT_COLS = 768, EMBD = 2048 };
+
+typedef struct mixture {
+    rf_dtype type;
+    uint32_t T;
+    float *route, *scores;
+    uint32_t *lists;
+} mixture;
+
+static rf_gpu_weight expert_weight(rf_dtype type, uint32_t planes, uint32_t rows, uint32_t cols) {
+    rf_error e = {RF_OK, ""};
+    rf_gpu_layout l;
+    rf_tensor t = {.name = RF_STR("w"), .type = type, .cols = cols, .rows = rows, .planes = planes};
+    stop_on(rf_gpu_layout_of(&l, &t, &e), &e);
+    return rf_gpu_weight_at(&l, next_bytes(l.bytes));
+}
+
+static void launch_scores(const void *what) {
+    const mixture *m = what;
+    rf_gpu_matmul_args a = {.n_parts = 1, .n_rows = m->T, .x = x};
+    a.part[0] = (rf_gpu_product){.w = expert_weight(RF_DT_F32, 1, N_EXPERTS, EMBD),
+                                 .dst = m->scores,
+                                 .dst_stride = N_EXPERTS};
+    rf_gpu_op_matmul(&queue, &a);
+}
+
+static void launch_route(const void *what) {
+    const mixture *m = what;
+    rf_gpu_route_args a = {.dst = dst, /* the benchmark's own route stays */
+                           .scores = m->scores,
+                           .n_rows = m->T,
+                           .n_experts = N_EXPERTS,
+                           .n_used = N_USED,
+                           .normalise = 1,
+                           .scale = 1};
+    rf_gpu_op_route(&queue, &a);
+}
+
+static void launch_lists(const void *what) {
+    const mixture *m = what;
+    rf_gpu_lists_args a = {m->route, m->lists, m->T, N_USED, N_EXPERTS};
+    rf_gpu_op_lists(&queue, &a);
+}
+
+static rf_gpu_matmul_args experts_of(const mixture *m) {
+    return (rf_gpu_matmul_args){.n_rows = m->T,
+                                .mode = RF_GPU_MM_EXPERTS,
+                                .route = m->route,
+                                .n_used = N_USED,
+                                .lists = m->lists,
+                                .xq = q256};
+}
+
+static void launch_gate_up(const void *what) {
+    const mixture *m = what;
+    rf_gpu_matmul_args a = experts_of(m);
+    a.n_parts = 2;
+    a.is_glu = 1;
+    for (uint32_t i = 0; i < 2; i++)
+        a.part[i] = (rf_gpu_product){.w = expert_weight(m->type, N_EXPERTS, EXPERT_COLS, EMBD),
+                                     .dst = dst,
+                                     .dst_stride = EXPERT_COLS};
+    rf_gpu_op_matmul(&queue, &a);
+}
+
+static void launch_mixed(const void *what) {
+    const mixture *m = what;
+    rf_gpu_matmul_args a = experts_of(m);
+    a.n_parts = 1;
+    a.x = x;
+    a.x_per_used = 1;
+    a.mixed = dst + (size_t)MAX_T * N_USED * EMBD;
+    a.mixed_add = x;
+    a.part[0] = (rf_gpu_product){
+        .w = expert_weight(m->type, N_EXPERTS, EMBD, EXPERT_COLS), .dst = dst, .dst_stride = EMBD};
+    rf_gpu_op_matmul(&queue, &a);
+}
+
+static void launch_mixture(const void *what) {
+    launch_scores(what);
+    launch_route(what);
+    launch_lists(what);
+    launch_gate_up(what);
+    launch_mixed(what);
+}
+
+/* Different experts for each row, by chance. */
+static void random_route(mixture *m) {
+    size_t n = (size_t)m->T * 2 * N_USED;
+    float *route = rf_alloc(n, sizeof *route);
+    uint64_t seed = 1;
+    for (uint32_t t = 0; t < m->T; t++) {
+        float *row = route + (size_t)t * 2 * N_USED;
+        bool taken[N_EXPERTS] = {false};
+        for (uint32_t i = 0; i < N_USED; i++) {
+            uint32_t e;
+            do {
+                seed = seed * 6364136223846793005u + 1442695040888963407u;
+                e = (uint32_t)(seed >> 57);
+            } while (taken[e]);
+            taken[e] = true;
+            row[i] = 0.125f;
+            row[N_USED + i] = (float)e;
+        }
+    }
+    m->route = take(n * sizeof *route);
+    rf_gpu_upload(&queue, m->route, route, n * sizeof *route);
+    rf_gpu_wait(&queue);
+    rf_free(route);
+}
+
+static void bench_mixture(rf_dtype type, uint32_t T) {
+    mixture m = {.type = type, .T = T};
+    random_route(&m);
+    m.scores = take((size_t)T * N_EXPERTS * sizeof(float));
+    m.lists = take(rf_gpu_lists_bytes(T, N_USED, N_EXPERTS));
+    launch_lists(&m);
+    const uint32_t n = T > 64 ? 4 : 24;
+    (void)time_launches(launch_mixture, &m, n);
+    printf("%-5s T %4u  all %9.2f us; scores %.2f, route %.2f, lists %.2f, gate+up %.2f, down+mix "
+           "%.2f\n",
+           rf_dtype_get(type)->name, T, time_launches(launch_mixture, &m, n),
+           time_launches(launch_scores, &m, n), time_launches(launch_route, &m, n),
+           time_launches(launch_lists, &m, n), time_launches(launch_gate_up, &m, n),
+           time_launches(launch_mixed, &m, n));
+    fflush(stdout);
+    rf_gpu_free(&queue, m.route);
+    rf_gpu_free(&queue, m.scores);
+    rf_gpu_free(&queue, m.lists);
+}
+
+static void bench_experts(const char *only) {
+    static const rf_dtype types[] = {RF_DT_Q4_K, RF_DT_Q6_K, RF_DT_Q8_0};
+    static const uint32_t Ts[] = {1, 2, 4, 8, 16, 32, 64, 256, 512, 1024, 2048};
+    for (size_t i = 0; i < RF_COUNT(types); i++)
+        for (size_t t = 0; t < RF_COUNT(Ts); t++)
+            if (!*only || !strcmp(only, rf_dtype_get(types[i])->name))
+                bench_mixture(types[i], Ts[t]);
+}
+
 int main(int argc, char **argv) {
     const char *only = argc > 1 ? argv[1] : "", *type = argc > 2 ? argv[2] : "";
     const rf_gpu_driver *driver;
@@ -399,6 +541,7 @@ int main(int argc, char **argv) {
     if (!*only || !strcmp(only, "attention")) bench_attention();
     if (!strcmp(only, "decode")) bench_decode();
     if (!*only || !strcmp(only, "layers")) bench_layers(type);
+    if (!*only || !strcmp(only, "experts")) bench_experts(type);
     rf_gpu_close(&queue);
     return 0;
 }

@@ -529,8 +529,27 @@ static float *random_route(uint32_t T, uint32_t n_experts, uint32_t n_used) {
     return route;
 }
 
+/* The same products with their mix, and something added; of: the products, [T][n_used][rows]. */
+static void check_mixed(rf_gpu_matmul_args *args, const float *x, const float *route,
+                        const float *of) {
+    uint32_t T = args->n_rows, n_used = args->n_used, rows = args->part[0].w.rows;
+    size_t n = (size_t)T * rows, n_x = (size_t)T * args->part[0].w.cols;
+    float *add = random_floats(n, 1), *want = rf_alloc(n, sizeof *want);
+    for (uint32_t i = 0; i < T * n_used; i++)
+        cpu->add_scaled(want + (size_t)(i / n_used) * rows, of + (size_t)i * rows,
+                        route[(size_t)i / n_used * 2 * n_used + i % n_used], rows);
+    cpu->add(want, add, want, n);
+    if (args->xq.q) args->x = up(x, n_x * (args->x_per_used ? n_used : 1) * sizeof *x);
+    args->mixed = take(n * sizeof *want);
+    args->mixed_add = up(add, n * sizeof *add);
+    rf_gpu_op_matmul(&queue, args);
+    check_floats("mix of experts", want, args->mixed, n);
+    rf_free(add);
+    rf_free(want);
+}
+
 static void check_experts(rf_dtype type, uint32_t T, bool per_used, bool with_lists, bool glu) {
-    uint32_t n_experts = 7, n_used = 2, rows = 41, cols = cols_of(type, 3);
+    uint32_t n_experts = 7, n_used = T == 3 ? 5 : 2, rows = 41, cols = cols_of(type, 3);
     size_t n_items = (size_t)T * n_used, n = n_items * rows;
     float *x = random_floats((per_used ? n_items : T) * cols, 1);
     float *route = random_route(T, n_experts, n_used);
@@ -544,7 +563,11 @@ static void check_experts(rf_dtype type, uint32_t T, bool per_used, bool with_li
                                .route = up(route, n_items * 2 * sizeof *route),
                                .n_used = n_used,
                                .x_per_used = per_used};
-    if (with_lists) args.lists = take(rf_gpu_lists_bytes(T, n_used, n_experts));
+    rf_gpu_lists_args lists = {args.route, NULL, T, n_used, n_experts};
+    if (with_lists) {
+        args.lists = lists.lists = take(rf_gpu_lists_bytes(T, n_used, n_experts));
+        rf_gpu_op_lists(&queue, &lists);
+    }
     product_input(&args, x, per_used ? T * n_used : T, cols, type);
     float *bias_up = up(bias, (size_t)n_experts * rows * sizeof *bias);
     for (uint32_t p = 0; p < args.n_parts; p++) {
@@ -563,6 +586,7 @@ static void check_experts(rf_dtype type, uint32_t T, bool per_used, bool with_li
     if (glu) cpu->glu(RF_ACT_SWIGLU_OAI, want[0], want[0], want[1], n);
     rf_gpu_op_matmul(&queue, &args);
     check_floats("experts", want[0], args.part[0].dst, n);
+    if (!glu) check_mixed(&args, x, route, want[0]);
     for (uint32_t p = 0; p < args.n_parts; p++) {
         free_tensor(&w[p]);
         rf_free(want[p]);

@@ -21,6 +21,7 @@ enum {
     RF_GPU_SEGMENT_BLOCKS = 8,   /* KV blocks that attention adds up by themselves: RF_KV_SEGMENT */
     RF_GPU_ATTEND_VEC_DIM = 128, /* widest head of attend_vec and attend_rows */
     RF_GPU_BEST_MAX_GROUPS = 4096, /* groups of columns whose best are compared */
+    RF_GPU_MIX_MOST = 32,          /* experts of a row of mm_mix.hip */
     RF_GPU_CONV_ROWS = 16,   /* rows of a stretch of conv, at least what it keeps of a sequence */
     RF_GPU_RECUR_KEPT = 128, /* rows of the matrix that delta_128 and scan_128 keep in registers */
 };
@@ -119,18 +120,20 @@ typedef struct rf_gpu_matmul_args {
     rf_gpu_quant xq; /* forms INT_32, INT_256: x in that view, or room for it */
     uint32_t mode;   /* rf_gpu_mm_mode */
     uint32_t is_glu, act;
-    const float *route;  /* EXPERTS: [T][2 * n_used] weights, then numbers of the experts */
-    uint32_t n_used;     /* EXPERTS */
-    uint32_t x_per_used; /* EXPERTS: x has a row per (t, i), not per t */
-    uint32_t *lists;     /* EXPERTS: scratch of rf_gpu_lists_bytes, or NULL */
+    const float *route;     /* EXPERTS: [T][2 * n_used] weights, then numbers of the experts */
+    uint32_t n_used;        /* EXPERTS */
+    uint32_t x_per_used;    /* EXPERTS: x has a row per (t, i), not per t */
+    const uint32_t *lists;  /* EXPERTS: the route's (rf_gpu_op_lists), or NULL */
+    float *mixed;           /* EXPERTS, one part: [T][rows], what MIX makes of dst, which is room */
+    const float *mixed_add; /* then, or NULL; mixed_add: what is added to the mix, or NULL */
     uint32_t
         n_blocks; /* chosen by rf_gpu_op_matmul: blocks that take tiles in turns; 0: one each */
 } rf_gpu_matmul_args;
 
-/* The rows of each expert in order: first [n_experts + 1], item [T * n_used] with item = t * n_used + i. */
+/* The rows of each expert in order: units (lists.h), then item [T * n_used] with item = t * n_used + i. */
 typedef struct rf_gpu_lists_args {
     const float *route; /* [T][2 * n_used] */
-    uint32_t *lists;    /* first, then item */
+    uint32_t *lists;    /* scratch of rf_gpu_lists_bytes */
     uint32_t n_rows, n_used, n_experts;
 } rf_gpu_lists_args;
 

@@ -44,6 +44,7 @@ typedef enum rf_gpu_task_kind {
     RF_GPU_TASK_EACH,
     RF_GPU_TASK_COPY,
     RF_GPU_TASK_ROUTE,
+    RF_GPU_TASK_LISTS,
     RF_GPU_TASK_MIX,
 } rf_gpu_task_kind;
 
@@ -58,6 +59,7 @@ typedef union rf_gpu_args {
     rf_gpu_each_args each;
     rf_gpu_copy_args copy;
     rf_gpu_route_args route;
+    rf_gpu_lists_args lists;
     rf_gpu_mix_args mix;
 } rf_gpu_args;
 

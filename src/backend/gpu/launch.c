@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "backend/backend.h"
+#include "backend/gpu/lists.h"
 #include "backend/gpu/tile.h"
 #include "model/model.h"
 #include "quant/dtype.h"
@@ -14,13 +15,16 @@ enum {
     FLOAT_ONE_BLOCKS = 2, /* of a multiprocessor, side by side */
     PIECE = 4096,
     VEC_MAX_ROWS_NVIDIA = 2,
-    VEC_MAX_ROWS = 8,    /* activation rows; from more on tiles are faster */
-    ONE_MAX_TILES = 256, /* from more on smaller blocks are faster */
-    BATCH_MIN_ROWS = 3,  /* of mm_batch.hip */
+    VEC_MAX_ROWS = 8,         /* activation rows; from more on tiles are faster */
+    ROUTER_MAX_BLOCKS = 4096, /* of mm_router.hip, an output each */
+    ONE_MAX_TILES = 256,      /* from more on smaller blocks are faster */
+    BATCH_MIN_ROWS = 3,       /* of mm_batch.hip */
     BATCH_MAX_ROWS = 64,
-    BLOCK_RESERVE = 1024, /* bytes of shared memory that NVIDIA's driver takes for each block */
-    WIDE_MIN_ROWS = 65,   /* of mm_wide.hip */
-    HEADS_MIN_ROWS = 32,  /* of heads_rows */
+    BLOCK_RESERVE = 1024,  /* bytes of shared memory that NVIDIA's driver takes for each block */
+    WIDE_MIN_ROWS = 65,    /* of mm_wide.hip */
+    EXPERT_ROWS = 16,      /* activation rows of a block of one expert's, */
+    EXPERT_WIDE_ROWS = 48, /* and from how many on mm_wide.hip is better */
+    HEADS_MIN_ROWS = 32,   /* of heads_rows */
     ATTEND_VALUE_BYTES = 32 << 10,
     ATTEND_STEP_BLOCKS = 4,
     ATTEND_FEW = 512,     /* heads of rows */
@@ -240,14 +244,16 @@ bool rf_gpu_same_layout(const rf_gpu_weight *a, const rf_gpu_weight *b) {
 }
 
 size_t rf_gpu_lists_bytes(uint32_t max_rows, uint32_t n_used, uint32_t n_experts) {
-    return ((size_t)n_experts + 1 + (size_t)max_rows * n_used) * sizeof(uint32_t);
+    uint32_t n_items = max_rows * n_used;
+    return rf_lists_at(n_items, n_experts, 1 << RF_LISTS_WIDTHS) * sizeof(rf_gpu_unit) +
+           n_items * sizeof(uint32_t);
 }
 
 /* The kernels of one layout of integers: for 1, 2, 4 and 8 activation rows, for one row and not many
- * tiles, and tiles by size. */
+ * tiles, for its experts' mix, and tiles by size. */
 typedef struct int_kernels {
     uint32_t view, lo_bits, hi_bits;
-    rf_gpu_kernel vec[4], one, tile[RF_TILE_SIZES];
+    rf_gpu_kernel vec[4], one, mix, tile[RF_TILE_SIZES];
 } int_kernels;
 
 /* NVIDIA's kernels for formats of one layout and so many scales, with minima or without: for some
@@ -287,7 +293,7 @@ static const matrix_kernels matrix_layouts[] = {
         view, lo, hi,                                                                       \
             {RF_GPU_vec_##view##_##lo##hi##_1, RF_GPU_vec_##view##_##lo##hi##_2,            \
              RF_GPU_vec_##view##_##lo##hi##_4, RF_GPU_vec_##view##_##lo##hi##_8},           \
-            RF_GPU_one_##view##_##lo##hi,                                                   \
+            RF_GPU_one_##view##_##lo##hi, RF_GPU_mix_##view##_##lo##hi,                     \
             {RF_GPU_tile_##view##_##lo##hi##_large, RF_GPU_tile_##view##_##lo##hi##_middle, \
              RF_GPU_tile_##view##_##lo##hi##_small},                                        \
     }
@@ -305,10 +311,18 @@ static const int_kernels *int_kernels_of(const rf_gpu_weight *w) {
     return l;
 }
 
-/* Few rows per expert: each alone; else the rows of an expert together. */
-static bool wants_lists(const rf_gpu_queue *q, const rf_gpu_matmul_args *a) {
-    return !q->left_out[RF_GPU_lists] && a->mode == RF_GPU_MM_EXPERTS && a->lists &&
-           a->n_rows * a->n_used > a->part[0].w.planes;
+/* Few rows: each with its experts alone; else the rows of an expert together, which NVIDIA's kernels for
+ * some rows are good for before most experts have one. */
+static bool wants_lists(const rf_gpu_queue *q, uint32_t n_rows, uint32_t n_used,
+                        uint32_t n_experts) {
+    uint32_t n_items = n_rows * n_used;
+    bool are_few = is_nvidia(q) ? 2 * n_items < n_experts : n_items <= n_experts;
+    return !are_few && !q->left_out[RF_GPU_lists];
+}
+
+void rf_gpu_op_lists(rf_gpu_queue *q, const rf_gpu_lists_args *a) {
+    if (wants_lists(q, a->n_rows, a->n_used, a->n_experts))
+        put(q, RF_GPU_lists, a->n_experts, 1, 1, a, sizeof *a);
 }
 
 static uint32_t tiles_of(const rf_gpu_matmul_args *a, uint32_t rows) {
@@ -422,6 +436,14 @@ static shape sound_shape(const rf_gpu_queue *q, const rf_gpu_matmul_args *a, sha
     return s; /* has_substitute said that this cannot be */
 }
 
+/* Few outputs in all. */
+static bool fits_router(const rf_gpu_queue *q, const rf_gpu_matmul_args *a, uint32_t n_rows) {
+    const rf_gpu_weight *w = &a->part[0].w;
+    return a->mode == RF_GPU_MM_PLAIN && a->n_parts == 1 && w->rows <= RF_MAX_EXPERTS &&
+           (uint64_t)w->rows * n_rows <= ROUTER_MAX_BLOCKS && w->cols % 8 == 0 &&
+           can_run(q, RF_GPU_mm_router);
+}
+
 /* Several rows of floats; NVIDIA's blocks have what they bring ahead in all of a multiprocessor's shared
  * memory. */
 static shape float_rows_shape(const rf_gpu_queue *q, const rf_gpu_matmul_args *a, rf_gpu_kernel k,
@@ -458,6 +480,8 @@ static shape float_shape(const rf_gpu_queue *q, const rf_gpu_matmul_args *a, uin
 static shape shape_of(const rf_gpu_queue *q, const rf_gpu_matmul_args *a, uint32_t n_rows,
                       uint32_t y) {
     const rf_gpu_weight *w = &a->part[0].w;
+    if (w->form <= RF_GPU_BF16 && fits_router(q, a, n_rows))
+        return (shape){RF_GPU_mm_router, 1, 1, 0, false};
     if (w->form <= RF_GPU_BF16) return float_shape(q, a, n_rows, y);
     shape s;
     if (batch_shape(q, a, n_rows, y, &s) || wide_shape(q, a, n_rows, y, &s)) return s;
@@ -488,15 +512,19 @@ static void quantise_rows(rf_gpu_queue *q, rf_gpu_matmul_args *a) {
     a->x = NULL;
 }
 
-/* One launch; n_rows: how many activation rows a matrix may meet, and as a rule meets; y: matrices
- * or items. */
-static void launch_product(rf_gpu_queue *q, rf_gpu_matmul_args *a, uint32_t n_rows, uint32_t usual,
-                           uint32_t y) {
+/* One launch; usual: how many activation rows a matrix as a rule meets; y: matrices or items. */
+static void launch_product(rf_gpu_queue *q, rf_gpu_matmul_args *a, uint32_t usual, uint32_t y) {
     shape s = sound_shape(q, a, shape_of(q, a, usual, y));
     bool is_int = a->part[0].w.form >= RF_GPU_INT_32;
     if (is_int && a->x && s.kernel != int_kernels_of(&a->part[0].w)->one) quantise_rows(q, a);
-    rf_gpu_grid grid = {tiles_of(a, s.rows), y, div_up(n_rows, s.cols)};
-    if (s.goes_on) grid = (rf_gpu_grid){min_u32(grid.x * grid.z, q->info.n_units), y, 1};
+    rf_gpu_grid grid = {tiles_of(a, s.rows), y, div_up(usual, s.cols)};
+    if (a->lists) {
+        uint32_t n = rf_lists_units(a->n_rows * a->n_used, a->part[0].w.planes, s.cols);
+        grid.y = min_u32(n, MAX_GRID_Y);
+        grid.z = div_up(n, MAX_GRID_Y);
+    } else if (s.goes_on) {
+        grid = (rf_gpu_grid){min_u32(grid.x * grid.z, q->info.n_units), y, 1};
+    }
     uint32_t stay = FLOAT_ONE_BLOCKS * q->info.n_units; /* blocks that take tiles in turns */
     a->n_blocks =
         s.kernel == RF_GPU_float_one && is_nvidia(q) && y == 1 && grid.x > stay ? stay : 0;
@@ -504,16 +532,28 @@ static void launch_product(rf_gpu_queue *q, rf_gpu_matmul_args *a, uint32_t n_ro
     put_shared(q, s.kernel, grid, is_amd(q) ? 0 : s.shared_bytes, a, sizeof *a);
 }
 
+/* The activation rows for whose number a kernel is chosen.  On average an expert has n; as some have
+ * fewer, blocks of sixteen leave less idle than larger ones do, and the kernels for some rows are good
+ * for one, too.  With many rows large blocks are better filled half than small ones often. */
+static uint32_t rows_of_expert(const rf_gpu_queue *q, const rf_gpu_matmul_args *a) {
+    const rf_gpu_weight *w = &a->part[0].w;
+    uint32_t n = div_up(a->n_rows * a->n_used, w->planes);
+    const matrix_kernels *k = w->form >= RF_GPU_INT_32 ? matrix_kernels_of(w) : NULL;
+    if (!k || !is_nvidia(q) || n > BATCH_MAX_ROWS) return n;
+    if (n >= EXPERT_WIDE_ROWS) return can_run(q, k->wide) ? WIDE_MIN_ROWS : n;
+    return n < BATCH_MIN_ROWS ? BATCH_MIN_ROWS : min_u32(n, EXPERT_ROWS);
+}
+
 static void launch_group(rf_gpu_queue *q, rf_gpu_matmul_args *a) {
     uint32_t planes = a->part[0].w.planes, n_items = a->n_rows * a->n_used;
     if (a->mode == RF_GPU_MM_PLAIN)
-        launch_product(q, a, a->n_rows, a->n_rows, 1);
+        launch_product(q, a, a->n_rows, 1);
     else if (a->mode == RF_GPU_MM_HEADS)
-        launch_product(q, a, a->n_rows, a->n_rows, planes);
+        launch_product(q, a, a->n_rows, planes);
     else if (a->lists)
-        launch_product(q, a, a->n_rows, min_u32(a->n_rows, div_up(n_items, planes)), planes);
+        launch_product(q, a, rows_of_expert(q, a), min_u32(n_items, planes));
     else
-        launch_product(q, a, 1, 1, n_items);
+        launch_product(q, a, 1, n_items);
 }
 
 /* Is another kernel of k's layout there?  Tiles may be too large for the device. */
@@ -543,29 +583,46 @@ static bool is_besides(rf_gpu_kernel k) {
     return false;
 }
 
+static bool is_mix(rf_gpu_kernel k) {
+    for (size_t i = 0; i < RF_COUNT(layouts); i++)
+        if (layouts[i].mix == k) return true;
+    return false;
+}
+
 bool rf_gpu_has_substitute(const rf_gpu_queue *q, rf_gpu_kernel k) {
     bool attends = !q->left_out[RF_GPU_attend_1] || !q->left_out[RF_GPU_attend_4];
     if (k == RF_GPU_attend_1 || k == RF_GPU_attend_4 || k == RF_GPU_attend_vec_1 ||
         k == RF_GPU_attend_vec_4 || k == RF_GPU_attend_rows || k == RF_GPU_attend_tile)
         return attends;
-    if (k == RF_GPU_float_one || (k >= RF_GPU_mm_float_4 && k <= RF_GPU_mm_float_32))
+    if (k == RF_GPU_float_one || k == RF_GPU_mm_router ||
+        (k >= RF_GPU_mm_float_4 && k <= RF_GPU_mm_float_32))
         return !q->left_out[RF_GPU_mm_float];
     if (k == RF_GPU_heads_rows) return !q->left_out[RF_GPU_heads];
     if (k == RF_GPU_delta_128) return !q->left_out[RF_GPU_delta];
     if (k == RF_GPU_scan_128) return !q->left_out[RF_GPU_scan];
     if (k == RF_GPU_best_groups || k == RF_GPU_best_rows) return true; /* the rows themselves */
+    if (is_mix(k)) return !q->left_out[RF_GPU_mix];
     return is_besides(k) || k == RF_GPU_lists || k == RF_GPU_attend_fold || layout_goes_on(q, k);
+}
+
+/* The products of a row's experts and their mix in one launch. */
+static bool launch_mix(rf_gpu_queue *q, const rf_gpu_matmul_args *a) {
+    const rf_gpu_weight *w = &a->part[0].w;
+    if (!a->mixed || a->lists || !a->x || !a->x_per_used || w->form < RF_GPU_INT_32) return false;
+    const int_kernels *k = int_kernels_of(w);
+    if (!can_run(q, k->mix) || a->n_used > RF_GPU_MIX_MOST) return false;
+    put(q, k->mix, div_up(w->rows, RF_GPU_TILE_ROWS / 2), a->n_rows, 1, a, sizeof *a);
+    return true;
 }
 
 void rf_gpu_op_matmul(rf_gpu_queue *q, const rf_gpu_matmul_args *a) {
     rf_gpu_matmul_args args = *a;
     if (a->n_rows == 0 || a->n_parts == 0) return;
-    if (wants_lists(q, a)) {
-        rf_gpu_lists_args lists = {a->route, a->lists, a->n_rows, a->n_used, a->part[0].w.planes};
-        put(q, RF_GPU_lists, 1, 1, 1, &lists, sizeof lists);
-    } else {
+    if (a->mode != RF_GPU_MM_EXPERTS || !wants_lists(q, a->n_rows, a->n_used, a->part[0].w.planes))
         args.lists = NULL;
-    }
+    if (args.lists)
+        q->launched[RF_GPU_lists] = true; /* for this product: its failure may be theirs */
+    if (launch_mix(q, &args)) return;
     /* Neighbours of one layout together. */
     for (uint32_t i = 0; i < a->n_parts; i += args.n_parts) {
         for (args.n_parts = 0; i + args.n_parts < a->n_parts; args.n_parts++) {
@@ -575,4 +632,8 @@ void rf_gpu_op_matmul(rf_gpu_queue *q, const rf_gpu_matmul_args *a) {
         }
         launch_group(q, &args);
     }
+    if (!a->mixed) return;
+    rf_gpu_mix_args mix = {a->mixed,  a->part[0].dst, a->route,         a->mixed_add,
+                           a->n_rows, a->n_used,      a->part[0].w.rows};
+    rf_gpu_op_mix(q, &mix);
 }

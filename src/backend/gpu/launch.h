@@ -14,7 +14,9 @@ extern "C" {
 
 void rf_gpu_op_norm(rf_gpu_queue *q, const rf_gpu_norm_args *a);
 void rf_gpu_op_quant(rf_gpu_queue *q, const rf_gpu_quant_args *a);
-/* One launch for neighbouring parts of one layout. */
+/* Nothing where the products of so many rows do without. */
+void rf_gpu_op_lists(rf_gpu_queue *q, const rf_gpu_lists_args *a);
+/* One launch for neighbouring parts of one layout.  Lists, where there are any, are of this route. */
 void rf_gpu_op_matmul(rf_gpu_queue *q, const rf_gpu_matmul_args *a);
 /* Norm, rotation and KV put of queries, keys and values; also ROPE and KV_PUT alone. */
 void rf_gpu_op_heads(rf_gpu_queue *q, const rf_gpu_heads_args *a);
@@ -39,7 +41,7 @@ uint64_t rf_gpu_parts_bytes(uint32_t n_rows, uint32_t n_heads, uint32_t n_splits
                             uint32_t value_dim);
 /* Scratch of rf_gpu_recur_args.ready, for so many rows of what a is of. */
 size_t rf_gpu_ready_bytes(const rf_gpu_recur_args *a, uint32_t max_rows);
-/* Scratch of rf_gpu_matmul_args.lists. */
+/* Scratch of rf_gpu_lists_args.lists. */
 size_t rf_gpu_lists_bytes(uint32_t max_rows, uint32_t n_used, uint32_t n_experts);
 
 #ifdef __cplusplus

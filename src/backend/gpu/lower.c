@@ -38,6 +38,7 @@ typedef struct lowering {
     bool *made;           /* [n_vals] by a task so far, or with the batch */
     uint32_t *made_by;    /* [n_vals] the task that makes it, where a norm does: one more than it */
     uint32_t *quant_by;   /* [3 * n_vals] one more than the task that makes rows in integers */
+    rf_val lists_of;      /* the route whose lists are there, or 0 */
     bool *done;           /* [n_steps] */
     attention *attention; /* [n_steps] of ATTEND steps */
 } lowering;
@@ -162,6 +163,17 @@ static const rf_step *sum_behind(const lowering *l, rf_val v, rf_val *other) {
     return same && l->made[*other] && !l->done[l->consumer[v]] ? s : NULL;
 }
 
+/* v, or the sum behind it, whose other operand then goes to the field. */
+static rf_val with_sum(lowering *l, rf_gpu_task *t, const void *field, rf_val v) {
+    rf_val other = 0;
+    const rf_step *sum = sum_behind(l, v, &other);
+    if (!sum) return v;
+    bind(t, field, other);
+    l->done[l->consumer[v]] = true;
+    l->made[sum->dst] = true;
+    return sum->dst;
+}
+
 /* Adds step i as the next product of task t, whose result goes to dst. */
 static rf_status add_part(lowering *l, rf_gpu_task *t, uint32_t i, rf_val dst) {
     const rf_step *s = &l->p->steps[i];
@@ -172,13 +184,7 @@ static rf_status add_part(lowering *l, rf_gpu_task *t, uint32_t i, rf_val dst) {
     RF_TRY(use_vector(l, t, &part->bias, s->bias));
     l->done[i] = true;
     if (!dst) return RF_OK;
-    rf_val other = 0;
-    const rf_step *sum = s->op == RF_OP_MATMUL && dst == s->dst ? sum_behind(l, dst, &other) : NULL;
-    if (sum) {
-        bind(t, &part->add, other);
-        l->done[l->consumer[dst]] = true;
-        dst = sum->dst;
-    }
+    if (s->op == RF_OP_MATMUL && dst == s->dst) dst = with_sum(l, t, &part->add, dst);
     bind(t, &part->dst, dst);
     part->dst_stride = s->op == RF_OP_MATMUL ? cols_of(l, dst) : weight_of(l, s->w)->rows;
     l->made[dst] = true;
@@ -244,14 +250,38 @@ static void set_mode(lowering *l, rf_gpu_task *t, const rf_step *s) {
     a->x_per_used = cols_of(l, s->a) != weight_of(l, s->w)->cols;
     bind(t, &a->route, s->b);
     bind(t, &a->lists, rf_gpu_lists_item(l->p));
-    size_t bytes =
-        rf_gpu_lists_bytes(l->x->limits.max_tokens, s->router->n_used, s->router->n_experts);
+}
+
+/* The lists of the route that step s reads, unless they are there. */
+static void make_lists(lowering *l, const rf_step *s) {
+    if (l->lists_of == s->b) return;
+    rf_gpu_task *t = new_task(l, RF_GPU_TASK_LISTS, s->b);
+    rf_gpu_lists_args *a = &t->args.lists;
+    a->n_used = s->router->n_used;
+    a->n_experts = s->router->n_experts;
+    bind(t, &a->route, s->b);
+    bind(t, &a->lists, rf_gpu_lists_item(l->p));
+    size_t bytes = rf_gpu_lists_bytes(l->x->limits.max_tokens, a->n_used, a->n_experts);
     if (bytes > l->x->lists_bytes) l->x->lists_bytes = bytes;
+    l->lists_of = s->b;
+}
+
+/* The mix that alone reads what step s makes. */
+static bool add_mix(lowering *l, rf_gpu_task *t, const rf_step *s) {
+    if (s->op != RF_OP_EXPERTS || !used_once(l, s->dst)) return false;
+    uint32_t at = l->consumer[s->dst];
+    const rf_step *m = &l->p->steps[at];
+    if (m->op != RF_OP_MIX || m->b != s->b || l->done[at]) return false;
+    l->done[at] = true;
+    l->made[m->dst] = true;
+    bind(t, &t->args.matmul.mixed, with_sum(l, t, &t->args.matmul.mixed_add, m->dst));
+    return true;
 }
 
 static rf_status lower_product(lowering *l, uint32_t i) {
     const rf_step *s = &l->p->steps[i];
     rf_int_view view = view_of(l, s);
+    if (s->op == RF_OP_EXPERTS) make_lists(l, s);
     bool alone = view != RF_INT_NONE && used_once(l, s->a) && !l->made_by[s->a];
     rf_gpu_item rows = alone ? rf_gpu_quant_item(l->p, s->a, view) : rows_in(l, s->a, view);
     rf_gpu_task *t = new_task(l, RF_GPU_TASK_MATMUL, s->dst);
@@ -262,7 +292,8 @@ static rf_status lower_product(lowering *l, uint32_t i) {
     RF_TRY(glu_of(l, i, pair, &glu));
     if (glu != NO_STEP) return add_glu(l, t, pair, glu);
     RF_TRY(add_part(l, t, i, s->dst));
-    return s->op == RF_OP_HEAD_MATMUL ? RF_OK : add_neighbours(l, t, i);
+    if (add_mix(l, t, s) || s->op == RF_OP_HEAD_MATMUL) return RF_OK;
+    return add_neighbours(l, t, i);
 }
 
 /* Attention --------------------------------------------------------------------------------------*/
@@ -524,14 +555,7 @@ static rf_status lower_route(lowering *l, const rf_step *s) {
 static void lower_mix(lowering *l, const rf_step *s) {
     rf_gpu_task *t = new_task(l, RF_GPU_TASK_MIX, s->dst);
     rf_gpu_mix_args *a = &t->args.mix;
-    rf_val other = 0, dst = s->dst;
-    const rf_step *sum = sum_behind(l, dst, &other);
-    if (sum) {
-        bind(t, &a->add, other);
-        l->done[l->consumer[dst]] = true;
-        dst = sum->dst;
-        l->made[dst] = true;
-    }
+    rf_val dst = with_sum(l, t, &a->add, s->dst);
     a->n_used = s->router->n_used;
     a->cols = cols_of(l, dst);
     bind(t, &a->dst, dst);
@@ -703,7 +727,7 @@ rf_status rf_gpu_lower(rf_exec *x, rf_error *e) {
     l.quant_by = rf_arena_alloc(scratch, 3 * (size_t)p->n_vals, sizeof *l.quant_by);
     l.done = rf_arena_alloc(scratch, p->n_steps, sizeof *l.done);
     l.attention = rf_arena_alloc(scratch, p->n_steps, sizeof *l.attention);
-    x->tasks = rf_arena_alloc(x->arena, 2 * (size_t)p->n_steps, sizeof *x->tasks);
+    x->tasks = rf_arena_alloc(x->arena, 3 * (size_t)p->n_steps, sizeof *x->tasks);
     x->embeds = rf_arena_alloc(x->arena, p->n_steps, sizeof *x->embeds);
     x->ropes = rf_arena_alloc(x->arena, p->n_steps, sizeof *x->ropes);
     x->kv = rf_arena_alloc(x->arena, p->model->n_layers, sizeof *x->kv);
@@ -711,7 +735,7 @@ rf_status rf_gpu_lower(rf_exec *x, rf_error *e) {
     rf_status s = RF_OK;
     if (!l.n_uses || !l.producer || !l.consumer || !l.made || !l.made_by || !l.quant_by ||
         !l.done || !l.attention || !x->tasks || !x->embeds || !x->ropes || !x->kv || !x->places)
-        s = rf_fail_nomem(e, 2 * (size_t)p->n_steps * sizeof *x->tasks);
+        s = rf_fail_nomem(e, 3 * (size_t)p->n_steps * sizeof *x->tasks);
     if (s == RF_OK) s = size_kv(x, e);
     if (s == RF_OK) s = size_states(x, e);
     if (s == RF_OK) s = lower_all(&l);

@@ -212,6 +212,10 @@ static void run_task(const rf_exec *x, rf_gpu_queue *q, const rf_gpu_task *t) {
         a.route.n_rows = n_rows;
         rf_gpu_op_route(q, &a.route);
         return;
+    case RF_GPU_TASK_LISTS:
+        a.lists.n_rows = n_rows;
+        rf_gpu_op_lists(q, &a.lists);
+        return;
     case RF_GPU_TASK_MIX:
         a.mix.n_rows = n_rows;
         rf_gpu_op_mix(q, &a.mix);

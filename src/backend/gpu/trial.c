@@ -127,16 +127,20 @@ static rf_val build_products(rf_gpu_trial *t, rf_plan *p, rf_val x) {
 }
 
 static rf_val build_experts(rf_gpu_trial *t, rf_plan *p, rf_val x) {
-    uint32_t n = p->vals[x].cols;
+    const rf_dtype_info *info = rf_dtype_get(t->c.type);
+    uint32_t n = p->vals[x].cols, n_ff = N_ROWS;
+    if (info->is_block) n_ff = info->block_elems > 32 ? info->block_elems : 64;
     const rf_router *r = &t->router;
     rf_val scores = rf_emit_matmul(p, x, tensor(t, RF_DT_F32, 1, N_EXPERTS, n), NULL);
     rf_val route = rf_emit_route(p, scores, r);
-    rf_val up = rf_emit_experts(p, x, route, tensor(t, t->c.type, N_EXPERTS, N_ROWS, n),
-                                tensor(t, RF_DT_F32, 1, N_EXPERTS, N_ROWS), r);
-    rf_val gate = rf_emit_experts(p, x, route, tensor(t, t->c.type, N_EXPERTS, N_ROWS, n), NULL, r);
+    rf_val up = rf_emit_experts(p, x, route, tensor(t, t->c.type, N_EXPERTS, n_ff, n),
+                                tensor(t, RF_DT_F32, 1, N_EXPERTS, n_ff), r);
+    rf_val gate = rf_emit_experts(p, x, route, tensor(t, t->c.type, N_EXPERTS, n_ff, n), NULL, r);
     rf_val y = rf_emit_glu(p, RF_ACT_GELU, gate, up);
-    y = rf_emit_experts(p, y, route, tensor(t, RF_DT_F16, N_EXPERTS, 24, N_ROWS), NULL, r);
-    return rf_emit_pick(p, rf_emit_mix(p, y, route, r));
+    y = rf_emit_experts(p, y, route, tensor(t, t->c.type, N_EXPERTS, 24, n_ff), NULL, r);
+    y = rf_emit_mix(p, y, route, r);
+    rf_val z = rf_emit_experts(p, x, route, tensor(t, RF_DT_F16, N_EXPERTS, 24, n), NULL, r);
+    return rf_emit_pick(p, rf_emit_add(p, rf_emit_mix(p, z, route, r), y));
 }
 
 static rf_val build_heads(rf_gpu_trial *t, rf_plan *p, rf_val x) {

@@ -41,6 +41,7 @@ RF_KERNEL(mix, rf_gpu_mix_args) {
     for (uint32_t row = rf_bid_y(); row < a.n_rows; row += 65535) {
         const float *route = a.route + (uint64_t)row * 2 * a.n_used;
         float acc = 0.0f;
+        RF_UNROLL_8
         for (uint32_t i = 0; i < a.n_used; i++)
             acc = rf_fma(a.a[((uint64_t)row * a.n_used + i) * a.cols + k], route[i], acc);
         if (a.add) acc = a.add[(uint64_t)row * a.cols + k] + acc;

@@ -2,17 +2,34 @@
  * integers of a tile of weights (pack.h). */
 #pragma once
 #include "backend/gpu/kernels/canon.h"
+#include "backend/gpu/lists.h"
 
 /* A block's share: one tile of one product's plane, and n activation rows. */
 typedef struct mm_share {
     rf_gpu_product p;
     uint32_t tile, plane;
     uint32_t first, n;     /* rows first .. first + n - 1 of the plane's own; n 0: nothing to do */
-    const uint32_t *items; /* EXPERTS with lists: the plane's items */
+    const uint32_t *items; /* EXPERTS with lists: all items */
 } mm_share;
 
+enum { MM_GRID_Y = 65535 };
+
+/* The unit of lists that a block has, of nt rows. */
+RF_DEVICE void take_unit(mm_share *s, const rf_gpu_matmul_args *a, uint32_t nt, uint32_t number) {
+    const uint32_t n_items = a->n_rows * a->n_used, n_experts = s->p.w.planes;
+    const rf_gpu_unit *units = (const rf_gpu_unit *)(const void *)a->lists;
+    s->n = 0;
+    if (number >= rf_lists_units(n_items, n_experts, nt)) return;
+    const rf_gpu_unit u = units[rf_lists_at(n_items, n_experts, nt) + number];
+    if (u.expert >= n_experts) return; /* nobody made it: a driver's fault, or a test's */
+    s->items = (const uint32_t *)(units + rf_lists_at(n_items, n_experts, 1 << RF_LISTS_WIDTHS));
+    s->plane = u.expert;
+    s->first = u.first;
+    s->n = u.n;
+}
+
 /* tile: of tile_rows weight rows, counted over all parts; stretch: of nt activation rows; grid y:
- * planes, or items of a route without lists. */
+ * planes, or items of a route without lists; with lists y and stretch count units. */
 RF_DEVICE mm_share share_at(const rf_gpu_matmul_args *a, uint32_t tile_rows, uint32_t nt,
                             uint32_t tile, uint32_t stretch) {
     mm_share s;
@@ -36,13 +53,12 @@ RF_DEVICE mm_share share_at(const rf_gpu_matmul_args *a, uint32_t tile_rows, uin
     s.items = 0;
     if (a->mode == RF_GPU_MM_EXPERTS) {
         if (a->lists) {
-            s.items = a->lists + s.p.w.planes + 1 + a->lists[y];
-            n_rows = a->lists[y + 1] - a->lists[y];
-        } else {
-            const uint32_t t = y / a->n_used;
-            s.plane = (uint32_t)a->route[(uint64_t)(t + 1) * a->n_used + y];
-            n_rows = 1;
+            take_unit(&s, a, nt, stretch * MM_GRID_Y + y);
+            return s;
         }
+        const uint32_t t = y / a->n_used;
+        s.plane = (uint32_t)a->route[(uint64_t)(t + 1) * a->n_used + y];
+        n_rows = 1;
     }
     s.n = s.first < n_rows ? rf_min_u32(n_rows - s.first, nt) : 0;
     return s;

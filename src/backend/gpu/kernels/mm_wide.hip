@@ -30,25 +30,24 @@ typedef struct wide_shared {
     uint64_t turn[2];                                           /* of the teams */
 } wide_shared;
 
-/* The tiles of a plane, of which a block takes every so many. */
+/* The tiles of a plane, or of a unit of experts' lists, of which a block takes every so many. */
 typedef struct wide_list {
     uint32_t n_tiles, n_stretches, rows; /* rows: of the output in a tile */
 } wide_list;
 
+RF_DEVICE mm_share wide_share(const rf_gpu_matmul_args *a, const wide_list *l, uint32_t i) {
+    const uint32_t stretch = a->mode == RF_GPU_MM_EXPERTS ? rf_bid_z() : i % l->n_stretches;
+    return share_at(a, l->rows, RF_WIDE_COLS, i / l->n_stretches, stretch);
+}
+
 RF_DEVICE wide_list wide_list_of(const rf_gpu_matmul_args *a) {
     wide_list l = {0, 0, (uint32_t)RF_WIDE_ROWS};
     if (a->is_glu) l.rows /= 2;
-    uint32_t n_rows = a->n_rows;
-    if (a->mode == RF_GPU_MM_EXPERTS)
-        n_rows = a->lists ? a->lists[rf_bid_y() + 1] - a->lists[rf_bid_y()] : 1;
     for (uint32_t i = 0; i < (a->is_glu ? 1 : a->n_parts); i++)
         l.n_tiles += rf_div_up(a->part[i].w.rows, l.rows);
-    l.n_stretches = rf_div_up(n_rows, RF_WIDE_COLS);
+    l.n_stretches = a->mode == RF_GPU_MM_EXPERTS ? 1 : rf_div_up(a->n_rows, RF_WIDE_COLS);
+    if (wide_share(a, &l, 0).n == 0) l.n_tiles = 0;
     return l;
-}
-
-RF_DEVICE mm_share wide_share(const rf_gpu_matmul_args *a, const wide_list *l, uint32_t i) {
-    return share_at(a, l->rows, RF_WIDE_COLS, i / l->n_stretches, i % l->n_stretches);
 }
 
 /* Making ----------------------------------------------------------------------------------------*/

@@ -25,6 +25,7 @@
 #define RF_DEVICE    __attribute__((device)) RF_INLINE
 #define RF_SHARED    __attribute__((shared))
 #define RF_UNROLL    _Pragma("unroll")
+#define RF_UNROLL_16 _Pragma("unroll 16")
 #define RF_UNROLL_8  _Pragma("unroll 8")
 #define RF_UNROLL_4  _Pragma("unroll 4")
 #define RF_UNROLL_2  _Pragma("unroll 2")
@@ -35,6 +36,7 @@
 #define RF_DEVICE RF_INLINE
 #define RF_SHARED static _Thread_local
 #define RF_UNROLL
+#define RF_UNROLL_16
 #define RF_UNROLL_8
 #define RF_UNROLL_4
 #define RF_UNROLL_2

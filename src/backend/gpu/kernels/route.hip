@@ -1,20 +1,23 @@
 /* route.hip - the experts of a row, and the rows of each expert.  Sums run in order of expert, those
  * over the picked ones in order of rank, in every thread alike. */
 #include "backend/gpu/kernels/canon.h"
+#include "backend/gpu/lists.h"
 
 typedef struct route_shared {
-    float p[RF_MAX_EXPERTS], choice[RF_MAX_EXPERTS], claim[RF_MAX_EXPERTS];
-    uint32_t taken[RF_MAX_EXPERTS], is_open[RF_MAX_EXPERTS];
-    float weight[RF_MAX_EXPERTS_USED];
+    float p[RF_MAX_EXPERTS], choice[RF_MAX_EXPERTS];
+    float claim[RF_MAX_EXPERTS];
+    uint32_t is_open[RF_MAX_EXPERTS];  /* groups */
+    float weight[RF_MAX_EXPERTS_USED]; /* by rank */
+    uint32_t expert[RF_MAX_EXPERTS_USED];
 } route_shared;
 
 /* In place: exp(x[i] - most) / sum of them. */
 RF_DEVICE void softmax(float *x, uint32_t n) {
     float most = x[0], sum = 0.0f;
-    for (uint32_t i = rf_tid(); i < n; i += RF_BLOCK_route)
+    for (uint32_t i = rf_tid() % 32; i < n; i += 32) /* all of them in every 32 threads */
         most = x[i] > most ? x[i] : most;
     RF_UNROLL
-    for (uint32_t mask = 1; mask < RF_BLOCK_route; mask *= 2) {
+    for (uint32_t mask = 1; mask < 32; mask *= 2) {
         const float other = rf_float_of(rf_lane_xor(rf_bits_of(most), mask));
         most = other > most ? other : most;
     }
@@ -22,7 +25,7 @@ RF_DEVICE void softmax(float *x, uint32_t n) {
     for (uint32_t i = rf_tid(); i < n; i += RF_BLOCK_route)
         x[i] = rf_exp32(x[i] - most);
     rf_sync();
-    RF_UNROLL_8
+    RF_UNROLL_16
     for (uint32_t i = 0; i < n; i++)
         sum += x[i];
     rf_sync();
@@ -31,24 +34,15 @@ RF_DEVICE void softmax(float *x, uint32_t n) {
     rf_sync();
 }
 
-/* The index of the highest x[i] not yet taken, the lowest such index. */
-RF_DEVICE uint32_t best_of(const float *x, const uint32_t *taken, uint32_t n) {
-    uint32_t best = n;
-    float value = 0.0f;
-    for (uint32_t i = rf_tid(); i < n; i += RF_BLOCK_route) {
-        if (taken[i] || (best != n && !(x[i] > value))) continue;
-        best = i;
-        value = x[i];
-    }
-    RF_UNROLL
-    for (uint32_t mask = 1; mask < RF_BLOCK_route; mask *= 2) {
-        const uint32_t at = rf_lane_xor(best, mask);
-        const float v = rf_float_of(rf_lane_xor(rf_bits_of(value), mask));
-        if (at == n || (best != n && !(v > value || (v == value && at < best)))) continue;
-        best = at;
-        value = v;
-    }
-    return best;
+/* How many of x come before x[i]: the higher ones, and equal ones of lower index.  A NaN comes before
+ * none. */
+RF_DEVICE uint32_t rank_of(const float *x, uint32_t n, uint32_t i) {
+    const float own = x[i];
+    uint32_t rank = 0;
+    RF_UNROLL_16
+    for (uint32_t k = 0; k < n; k++)
+        rank += k < i ? x[k] >= own : x[k] > own;
+    return rank;
 }
 
 /* A group's claim: its best choice, or the sum of its two best. */
@@ -64,19 +58,31 @@ RF_DEVICE float claim_of(const float *choice, uint32_t n, int two) {
 /* Takes the experts of all but the strongest groups out of the contest. */
 RF_DEVICE void close_groups(route_shared *s, const rf_gpu_route_args *a) {
     const uint32_t tid = rf_tid(), n = a->n_experts / a->n_groups;
-    for (uint32_t g = tid; g < a->n_groups; g += RF_BLOCK_route) {
+    for (uint32_t g = tid; g < a->n_groups; g += RF_BLOCK_route)
         s->claim[g] = claim_of(s->choice + g * n, n, a->select_bias != 0);
-        s->is_open[g] = 0;
+    rf_sync();
+    for (uint32_t g = tid; g < a->n_groups; g += RF_BLOCK_route)
+        s->is_open[g] = rank_of(s->claim, a->n_groups, g) < a->n_groups_used;
+    rf_sync();
+    for (uint32_t i = tid; i < a->n_experts; i += RF_BLOCK_route)
+        if (!s->is_open[i / n]) s->choice[i] = rf_float_of(0x7fc00000);
+    rf_sync();
+}
+
+/* The experts of the first ranks, and their values; where NaNs leave ranks open, those of such numbers. */
+RF_DEVICE void choose(route_shared *s, const rf_gpu_route_args *a) {
+    const uint32_t tid = rf_tid();
+    for (uint32_t i = tid; i < a->n_used; i += RF_BLOCK_route) {
+        s->weight[i] = s->p[i];
+        s->expert[i] = i;
     }
     rf_sync();
-    for (uint32_t i = 0; i < a->n_groups_used; i++) {
-        const uint32_t best = best_of(s->claim, s->is_open, a->n_groups);
-        rf_sync();
-        if (tid == 0) s->is_open[best] = 1;
-        rf_sync();
+    for (uint32_t i = tid; i < a->n_experts; i += RF_BLOCK_route) {
+        const uint32_t rank = rank_of(s->choice, a->n_experts, i);
+        if (rank >= a->n_used || s->choice[i] != s->choice[i]) continue;
+        s->weight[rank] = s->p[i];
+        s->expert[rank] = i;
     }
-    for (uint32_t i = tid; i < a->n_experts; i += RF_BLOCK_route)
-        s->taken[i] = !s->is_open[i / n];
     rf_sync();
 }
 
@@ -85,26 +91,15 @@ RF_KERNEL(route, rf_gpu_route_args) {
     const uint32_t tid = rf_tid(), row = rf_bid_x(), n = a.n_experts;
     const float *scores = a.scores + (uint64_t)row * n;
     float *dst = a.dst + (uint64_t)row * 2 * a.n_used;
-    for (uint32_t i = tid; i < n; i += RF_BLOCK_route) {
+    for (uint32_t i = tid; i < n; i += RF_BLOCK_route)
         s.p[i] = a.kind == RF_ROUTER_SIGMOID ? rf_gated(1.0f, scores[i]) : scores[i];
-        s.taken[i] = 0;
-    }
     rf_sync();
     if (a.kind == RF_ROUTER_SOFTMAX) softmax(s.p, n);
     for (uint32_t i = tid; i < n; i += RF_BLOCK_route)
         s.choice[i] = a.select_bias ? s.p[i] + a.select_bias[i] : s.p[i];
     rf_sync();
     if (a.n_groups > 1) close_groups(&s, &a);
-    for (uint32_t i = 0; i < a.n_used; i++) {
-        const uint32_t best = rf_min_u32(best_of(s.choice, s.taken, n), n - 1);
-        rf_sync();
-        if (tid == 0) {
-            s.taken[best] = 1;
-            s.weight[i] = s.p[best];
-            dst[a.n_used + i] = (float)best;
-        }
-        rf_sync();
-    }
+    choose(&s, &a);
     if (a.kind == RF_ROUTER_SOFTMAX_TOPK) softmax(s.weight, a.n_used);
     float sum = 0.0f;
     for (uint32_t i = 0; i < a.n_used; i++)
@@ -114,35 +109,93 @@ RF_KERNEL(route, rf_gpu_route_args) {
         float w = s.weight[i];
         if (a.normalise) w /= sum;
         dst[i] = w * a.scale;
+        dst[a.n_used + i] = (float)s.expert[i];
     }
 }
 
-/* One block: counts, their prefix, then the items in order.  A thread owns whole experts. */
-RF_KERNEL(lists, rf_gpu_lists_args) {
-    RF_SHARED uint32_t first[RF_MAX_EXPERTS + 1];
-    const uint32_t tid = rf_tid(), n_items = a.n_rows * a.n_used;
-    uint32_t *items = a.lists + a.n_experts + 1;
-    for (uint32_t e = tid; e < a.n_experts; e += RF_BLOCK_lists) {
-        uint32_t count = 0;
-        for (uint32_t t = 0; t < a.n_rows; t++)
-            for (uint32_t i = 0; i < a.n_used; i++)
-                count += (uint32_t)a.route[((uint64_t)2 * t + 1) * a.n_used + i] == e;
-        first[e + 1] = count;
+/* The experts of the items first .. end - 1, one after the other. */
+typedef struct lists_walk {
+    const float *at;          /* the next item's */
+    uint32_t i, left, n_used; /* left: of its row */
+} lists_walk;
+
+RF_DEVICE lists_walk lists_begin(const rf_gpu_lists_args *a, uint32_t first) {
+    const uint32_t t = first / a->n_used, i = first % a->n_used;
+    lists_walk w = {a->route + (2 * (uint64_t)t + 1) * a->n_used + i, first, a->n_used - i,
+                    a->n_used};
+    return w;
+}
+
+RF_DEVICE uint32_t lists_next(lists_walk *w) {
+    const uint32_t expert = (uint32_t)*w->at++;
+    w->i++;
+    if (--w->left == 0) {
+        w->at += w->n_used;
+        w->left = w->n_used;
     }
-    if (tid == 0) first[0] = 0;
+    return expert;
+}
+
+/* Threads' counts of items of the block's expert, and of experts before it. */
+typedef struct lists_counts {
+    uint32_t same[RF_BLOCK_lists], less[RF_BLOCK_lists];
+} lists_counts;
+
+/* Sums up to each thread's. */
+RF_DEVICE void lists_sum(lists_counts *c) {
+    const uint32_t tid = rf_tid();
     rf_sync();
-    if (tid == 0) {
-        for (uint32_t e = 0; e < a.n_experts; e++)
-            first[e + 1] += first[e];
+    for (uint32_t d = 1; d < RF_BLOCK_lists; d *= 2) {
+        const uint32_t same = tid >= d ? c->same[tid - d] : 0,
+                       less = tid >= d ? c->less[tid - d] : 0;
+        rf_sync();
+        c->same[tid] += same;
+        c->less[tid] += less;
+        rf_sync();
     }
-    rf_sync();
-    for (uint32_t e = tid; e < a.n_experts; e += RF_BLOCK_lists) {
-        uint32_t at = first[e];
-        a.lists[e] = at;
-        for (uint32_t i = 0; i < n_items; i++) {
-            const uint32_t t = i / a.n_used;
-            if ((uint32_t)a.route[((uint64_t)t + 1) * a.n_used + i] == e) items[at++] = i;
+}
+
+/* The units of an expert whose n items begin at number first, of every width. */
+RF_DEVICE void lists_put_units(const rf_gpu_lists_args *a, uint32_t expert, uint32_t first,
+                               uint32_t n) {
+    const uint32_t n_items = a->n_rows * a->n_used;
+    rf_gpu_unit *units = (rf_gpu_unit *)(void *)a->lists;
+    for (uint32_t width = 1; width < 1 << RF_LISTS_WIDTHS; width *= 2) {
+        const uint32_t from = first / width, end = (first + n) / width + 1;
+        for (uint32_t i = rf_tid(); i < end - from; i += RF_BLOCK_lists) {
+            const uint32_t past = i * width;
+            const rf_gpu_unit u = {expert, first + past, past < n ? rf_min_u32(width, n - past) : 0,
+                                   0};
+            units[from + expert + i] = u;
         }
+        units += rf_lists_units(n_items, a->n_experts, width);
     }
-    if (tid == 0) a.lists[a.n_experts] = n_items;
+}
+
+/* A block has one expert, a thread a stretch of all items. */
+RF_KERNEL(lists, rf_gpu_lists_args) {
+    RF_SHARED lists_counts c;
+    const uint32_t tid = rf_tid(), expert = rf_bid_x(), n_items = a.n_rows * a.n_used;
+    const uint32_t n_mine = rf_div_up(n_items, RF_BLOCK_lists);
+    const uint32_t first = rf_min_u32(tid * n_mine, n_items);
+    const uint32_t end = rf_min_u32(first + n_mine, n_items);
+    uint32_t same = 0, less = 0;
+    lists_walk walk = lists_begin(&a, first);
+    while (walk.i < end) {
+        const uint32_t e = lists_next(&walk);
+        same += e == expert;
+        less += e < expert;
+    }
+    c.same[tid] = same;
+    c.less[tid] = less;
+    lists_sum(&c);
+    const uint32_t before = c.less[RF_BLOCK_lists - 1];
+    uint32_t *to = a.lists + 4 * rf_lists_at(n_items, a.n_experts, 1 << RF_LISTS_WIDTHS) + before +
+                   c.same[tid] - same;
+    walk = lists_begin(&a, first);
+    while (same && walk.i < end) {
+        const uint32_t i = walk.i;
+        if (lists_next(&walk) == expert) *to++ = i;
+    }
+    lists_put_units(&a, expert, before, c.same[RF_BLOCK_lists - 1]);
 }
