@@ -15,10 +15,10 @@ enum {
     FLOAT_ONE_BLOCKS = 2, /* of a multiprocessor, side by side */
     PIECE = 4096,
     VEC_MAX_ROWS_NVIDIA = 2,
-    VEC_MAX_ROWS = 8,         /* activation rows; from more on tiles are faster */
-    ROUTER_MAX_BLOCKS = 4096, /* of mm_router.hip, an output each */
-    ONE_MAX_TILES = 256,      /* from more on smaller blocks are faster */
-    BATCH_MIN_ROWS = 3,       /* of mm_batch.hip */
+    VEC_MAX_ROWS = 8,    /* activation rows; from more on tiles are faster */
+    ROUTER_BLOCKS = 32,  /* of mm_router.hip, an output each, for each unit of the device */
+    ONE_MAX_TILES = 256, /* from more on smaller blocks are faster */
+    BATCH_MIN_ROWS = 3,  /* of mm_batch.hip */
     BATCH_MAX_ROWS = 64,
     BLOCK_RESERVE = 1024,  /* bytes of shared memory that NVIDIA's driver takes for each block */
     WIDE_MIN_ROWS = 65,    /* of mm_wide.hip */
@@ -440,8 +440,8 @@ static shape sound_shape(const rf_gpu_queue *q, const rf_gpu_matmul_args *a, sha
 static bool fits_router(const rf_gpu_queue *q, const rf_gpu_matmul_args *a, uint32_t n_rows) {
     const rf_gpu_weight *w = &a->part[0].w;
     return a->mode == RF_GPU_MM_PLAIN && a->n_parts == 1 && w->rows <= RF_MAX_EXPERTS &&
-           (uint64_t)w->rows * n_rows <= ROUTER_MAX_BLOCKS && w->cols % 8 == 0 &&
-           can_run(q, RF_GPU_mm_router);
+           (uint64_t)w->rows * n_rows <= ROUTER_BLOCKS * (uint64_t)q->info.n_units &&
+           w->cols % 8 == 0 && can_run(q, RF_GPU_mm_router);
 }
 
 /* Several rows of floats; NVIDIA's blocks have what they bring ahead in all of a multiprocessor's shared
