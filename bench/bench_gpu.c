@@ -7,7 +7,7 @@
  * activations read once) and of arithmetic (two operations per weight and row).  decode: what one row
  * needs.  attention: of 1 to 64 answers.  layers: a decoding
  * step's layers in one graph for 1 to 64 answers, as the backend queues them, then without one of
- * their kernels each.  experts: what Qwen3 30B-A3B has of it.  Contents are noise; that results are right is test_gpu_kernels' business (ROCMFORGE_TEST_GPU=1). */
+ * their kernels each.  experts: what Qwen3 30B-A3B has of it.  Contents are noise; that results are right is the business of test_gpu_kernels and test_gpu_attend (ROCMFORGE_TEST_GPU=1). */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

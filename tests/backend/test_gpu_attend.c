@@ -1,0 +1,419 @@
+/* test_gpu_attend.c - the GPU's kernels of heads, KV cache and attention against the scalar kernels of the CPU
+ * backend: equal bits. */
+#include "backend/cpu/exec.h"
+#include "backend/on_gpu.h"
+#include "base/fmath.h"
+
+enum { KV_BLOCKS = 24 };
+
+/* A batch of two sequences: rows continue at the end of each. */
+typedef struct kv_case {
+    uint32_t T, kv_len[2], rows[2];
+    uint32_t pos[64], row_seq[64], table[2][KV_BLOCKS];
+    rf_gpu_batch gpu;
+} kv_case;
+
+static void make_batch(kv_case *c, uint32_t len0, uint32_t rows0, uint32_t len1, uint32_t rows1) {
+    *c = (kv_case){.T = rows0 + rows1, .kv_len = {len0, len1}, .rows = {rows0, rows1}};
+    for (uint32_t t = 0; t < c->T; t++) {
+        uint32_t s = t >= rows0;
+        c->row_seq[t] = s;
+        c->pos[t] = c->kv_len[s] - c->rows[s] + (s ? t - rows0 : t);
+    }
+    for (uint32_t b = 0; b < KV_BLOCKS / 2; b++) { /* interleaved, backwards */
+        c->table[0][b] = KV_BLOCKS - 1 - 2 * b;
+        c->table[1][b] = KV_BLOCKS - 2 - 2 * b;
+    }
+    c->gpu = (rf_gpu_batch){.pos = up(c->pos, c->T * sizeof *c->pos),
+                            .row_seq = up(c->row_seq, c->T * sizeof *c->row_seq),
+                            .kv_len = up(c->kv_len, sizeof c->kv_len),
+                            .table = up(c->table, sizeof c->table),
+                            .table_stride = KV_BLOCKS};
+}
+
+typedef struct head_shape {
+    uint32_t n_heads, head_dim, n_dims;
+    uint32_t norm;
+    bool neox, rope, put;
+} head_shape;
+
+static void store_q4_0(uint8_t dst[18], const float x[32]) {
+    float most = 0;
+    for (int i = 0; i < 32; i++)
+        if (fabsf(x[i]) > fabsf(most)) most = x[i];
+    float d = most / -8, id = d != 0 ? 1 / d : 0;
+    uint16_t half = rf_f32_to_f16(d);
+    memcpy(dst, &half, 2);
+    for (int i = 0; i < 16; i++) {
+        float lo = fminf(fmaxf(x[i] * id + 8.5f, 0), 15);
+        float hi = fminf(fmaxf(x[i + 16] * id + 8.5f, 0), 15);
+        dst[2 + i] = (uint8_t)((unsigned)lo | (unsigned)hi << 4);
+    }
+}
+
+/* n elements into a row of the KV cache, as docs/arithmetic.md has it. */
+static void store_row(rf_dtype type, uint8_t *dst, const float *src, uint32_t n) {
+    float x[RF_MAX_HEAD_DIM] = {0}, d[RF_MAX_HEAD_DIM / 32];
+    int32_t sum[RF_MAX_HEAD_DIM / 32];
+    int8_t q[RF_MAX_HEAD_DIM];
+    uint32_t n_groups = (n + 31) / 32;
+    memcpy(x, src, n * sizeof *x);
+    cpu->quant_32(x, (size_t)32 * n_groups, q, d, sum);
+    for (uint32_t g = 0; g < n_groups && type == RF_DT_Q8_0; g++) {
+        uint16_t half = rf_f32_to_f16(d[g]);
+        memcpy(dst + (size_t)34 * g, &half, 2);
+        memcpy(dst + (size_t)34 * g + 2, q + (size_t)32 * g, 32);
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        uint16_t half = type == RF_DT_F16 ? rf_f32_to_f16(x[i]) : rf_f32_to_bf16(x[i]);
+        if (type == RF_DT_F16 || type == RF_DT_BF16) memcpy(dst + (size_t)2 * i, &half, 2);
+    }
+    if (type == RF_DT_F32) memcpy(dst, x, n * sizeof *x);
+    for (uint32_t g = 0; g < n_groups && type == RF_DT_Q4_0; g++)
+        store_q4_0(dst + (size_t)18 * g, x + (size_t)32 * g);
+}
+
+/* One part of a heads launch on the CPU: x in place, then into the pool. */
+static void heads_on_cpu(const head_shape *s, const kv_case *c, float *x, const float *w,
+                         const float *cos_sin, rf_dtype type, uint8_t *pool) {
+    rf_rope rope = {.kind = s->neox ? RF_ROPE_NEOX : RF_ROPE_NORM, .n_dims = s->n_dims};
+    for (uint32_t t = 0; t < c->T; t++) {
+        float *row = x + (size_t)t * s->n_heads * s->head_dim;
+        for (uint32_t h = 0; h < s->n_heads && s->norm; h++)
+            norm_on_cpu(s->norm, row + (size_t)h * s->head_dim, row + (size_t)h * s->head_dim, w,
+                        s->norm == RF_GPU_LAYER_NORM ? w : NULL, s->head_dim);
+        if (s->rope)
+            cpu->rope(row, s->n_heads, s->head_dim, &rope, cos_sin + (size_t)c->pos[t] * s->n_dims);
+        for (uint32_t h = 0; h < s->n_heads && s->put; h++) {
+            uint32_t block = c->table[c->row_seq[t]][c->pos[t] / 32];
+            size_t slot = ((size_t)block * s->n_heads + h) * 32 + c->pos[t] % 32;
+            store_row(type, pool + slot * rf_kv_head_bytes(type, s->head_dim),
+                      row + (size_t)h * s->head_dim, s->head_dim);
+        }
+    }
+}
+
+/* Part p has the cache format types[p]. */
+static void check_heads(const head_shape *shape, uint32_t n_parts, const rf_dtype *types,
+                        bool in_place, bool many_rows) {
+    kv_case c;
+    make_batch(&c, 70, many_rows ? 35 : 5, 33, many_rows ? 29 : 3);
+    rf_gpu_heads_args args = {.batch = c.gpu, .n_parts = n_parts, .n_rows = c.T};
+    float *x[3];
+    uint8_t *pool[3];
+    size_t n[3], pool_bytes[3];
+    for (uint32_t p = 0; p < n_parts; p++) {
+        const head_shape *s = &shape[p];
+        n[p] = (size_t)c.T * s->n_heads * s->head_dim;
+        pool_bytes[p] =
+            (size_t)KV_BLOCKS * s->n_heads * 32 * rf_kv_head_bytes(types[p], s->head_dim);
+        x[p] = random_floats(n[p], 2);
+        if (s->norm == RF_GPU_NO_NORM && !s->rope) { /* a group of zeros, huge and tiny values */
+            memset(x[p], 0, 32 * sizeof(float));
+            x[p][s->head_dim] = 1e30f;
+            x[p][2 * s->head_dim] = -1e-42f;
+        }
+        pool[p] = rf_alloc(pool_bytes[p], 1);
+        memset(pool[p], 0x3c, pool_bytes[p]);
+        float *w = random_floats(s->head_dim, 1),
+              *cos_sin = random_floats((size_t)80 * s->n_dims, 1);
+        rf_gpu_heads *h = &args.part[p];
+        *h = (rf_gpu_heads){.x = up(x[p], n[p] * sizeof(float)),
+                            .pool = s->put ? up(pool[p], pool_bytes[p]) : NULL,
+                            .w = up(w, s->head_dim * sizeof(float)),
+                            .cos_sin = s->rope ? up(cos_sin, (size_t)80 * s->n_dims * 4) : NULL,
+                            .n_heads = s->n_heads,
+                            .head_dim = s->head_dim,
+                            .n_dims = s->n_dims,
+                            .neox = s->neox,
+                            .norm = s->norm,
+                            .pool_type = types[p],
+                            .eps = 1e-5f};
+        if (s->norm == RF_GPU_LAYER_NORM) h->b = h->w;
+        union {
+            const float *from;
+            float *to;
+        } same_place = {h->x};
+        h->dst = in_place ? same_place.to : take(n[p] * sizeof(float));
+        heads_on_cpu(s, &c, x[p], w, cos_sin, types[p], pool[p]);
+        rf_free(w);
+        rf_free(cos_sin);
+    }
+    rf_gpu_op_heads(&queue, &args);
+    for (uint32_t p = 0; p < n_parts; p++) {
+        check_floats("heads", x[p], args.part[p].dst, n[p]);
+        if (shape[p].put) check_bytes("KV pool", pool[p], args.part[p].pool, pool_bytes[p]);
+        rf_free(x[p]);
+        rf_free(pool[p]);
+    }
+    give_all();
+}
+
+static void test_heads(void **state) {
+    (void)state;
+    static const rf_dtype types[] = {RF_DT_F32,  RF_DT_F16, RF_DT_BF16, RF_DT_Q8_0,
+                                     RF_DT_Q4_0, RF_DT_F16, RF_DT_F32};
+    for (int k = 0; k < 20; k++) {
+        const rf_dtype *of = types + k % 5;
+        bool in_place = k & 4, neox = k & 8;
+        head_shape qkv[3] = {{5, 128, 128, RF_GPU_RMS_NORM, neox, true, false},
+                             {2, 128, 128, RF_GPU_RMS_NORM, neox, true, true},
+                             {2, 72, 2, RF_GPU_NO_NORM, false, false, true}};
+        check_heads(qkv, 3, of, in_place, false);
+        head_shape odd[1] = {{3, 37, 18, RF_GPU_LAYER_NORM, neox, true, true}};
+        check_heads(odd, 1, of, in_place, false);
+        head_shape wide[2] = {{1, 640, 64, RF_GPU_NO_NORM, neox, true, true},
+                              {4, 16, 8, RF_GPU_NO_NORM, neox, true, false}};
+        check_heads(wide, 2, of, in_place, false);
+        head_shape plain[3] = {{5, 128, 128, RF_GPU_NO_NORM, neox, true, false},
+                               {2, 128, 96, RF_GPU_NO_NORM, neox, true, true},
+                               {2, 72, 2, RF_GPU_NO_NORM, false, false, true}};
+        check_heads(plain, 3, of, in_place, true);
+    }
+}
+
+typedef struct attend_case {
+    uint32_t n_heads, n_kv_heads, head_dim, value_dim;
+    rf_attn_pattern pattern;
+    float softcap;
+    bool sinks, latent, f16, bf16;
+    uint32_t units; /* of the device, where segments are made side by side; else 0 */
+    uint32_t len[2], rows[2];
+} attend_case;
+
+static rf_dtype type_of(const attend_case *a) {
+    return a->bf16 ? RF_DT_BF16 : a->f16 ? RF_DT_F16 : RF_DT_F32;
+}
+
+static void fill_pool(uint8_t *p, size_t n, rf_dtype type) {
+    for (size_t i = 0; i < n; i++) {
+        float f = rf_test_randf(&seed) * 2;
+        uint16_t h = type == RF_DT_F16 ? rf_f32_to_f16(f) : rf_f32_to_bf16(f);
+        if (type != RF_DT_F32)
+            memcpy(p + 2 * i, &h, 2);
+        else
+            memcpy(p + 4 * i, &f, 4);
+    }
+}
+
+/* Every row and KV head on the CPU. */
+static void attend_on_cpu(const attend_case *a, const kv_case *c, const float *q, const uint8_t *k,
+                          const uint8_t *v, const float *sinks, const float *mask, float *dst) {
+    size_t elem = type_of(a) == RF_DT_F32 ? 4 : 2, k_row = a->head_dim * elem;
+    size_t v_row = (a->latent ? a->head_dim : a->value_dim) * elem;
+    uint32_t per = a->n_heads / a->n_kv_heads;
+    for (uint32_t t = 0; t < c->T; t++)
+        for (uint32_t h = 0; h < a->n_kv_heads; h++) {
+            rf_attend args = {.q = q + ((size_t)t * a->n_heads + (size_t)h * per) * a->head_dim,
+                              .dst =
+                                  dst + ((size_t)t * a->n_heads + (size_t)h * per) * a->value_dim,
+                              .sinks = sinks ? sinks + (size_t)h * per : NULL,
+                              .n_rows = 1,
+                              .n_q = per,
+                              .head_dim = a->head_dim,
+                              .value_dim = a->value_dim,
+                              .k_type = type_of(a),
+                              .v_type = type_of(a),
+                              .k = k + (size_t)h * 32 * k_row,
+                              .v = (a->latent ? k : v) + (size_t)h * 32 * v_row,
+                              .k_block = a->n_kv_heads * 32 * k_row,
+                              .k_row = k_row,
+                              .v_block = a->n_kv_heads * 32 * v_row,
+                              .v_row = v_row,
+                              .table = c->table[c->row_seq[t]],
+                              .pattern = a->pattern,
+                              .pos = c->pos + t,
+                              .kv_len = c->kv_len[c->row_seq[t]],
+                              .mask = mask ? mask + (size_t)t * 400 : NULL,
+                              .scale = 0.125f,
+                              .softcap = a->softcap};
+            cpu->attend(&args);
+        }
+}
+
+static void check_attend(const attend_case *a) {
+    char what[100];
+    kv_case c;
+    make_batch(&c, a->len[0], a->rows[0], a->len[1], a->rows[1]);
+    size_t n_q = (size_t)c.T * a->n_heads * a->head_dim,
+           n = (size_t)c.T * a->n_heads * a->value_dim;
+    size_t n_k = (size_t)KV_BLOCKS * a->n_kv_heads * 32 * a->head_dim;
+    size_t n_v = (size_t)KV_BLOCKS * a->n_kv_heads * 32 * a->value_dim;
+    size_t elem = type_of(a) == RF_DT_F32 ? 4 : 2;
+    float *q = random_floats(n_q, 3), *want = random_floats(n, 1);
+    float *sinks = random_floats(a->n_heads, 4), *mask = random_floats((size_t)c.T * 400, 2);
+    uint8_t *k = rf_alloc(n_k, elem), *v = rf_alloc(n_v, elem);
+    assert_true(k && v);
+    fill_pool(k, n_k, type_of(a));
+    fill_pool(v, n_v, type_of(a));
+    sinks[0] = -INFINITY;
+    for (size_t i = 0; i < (size_t)c.T * 400; i++)
+        if (i / 400 == 0 || rf_test_rand(&seed) % 3 == 0) mask[i] = -INFINITY;
+    bool custom = a->pattern.kind == RF_ATTN_CUSTOM;
+    attend_on_cpu(a, &c, q, k, v, a->sinks ? sinks : NULL, custom ? mask : NULL, want);
+    if (custom) {
+        c.gpu.mask = up(mask, (size_t)c.T * 400 * sizeof *mask);
+        c.gpu.mask_stride = 400;
+    }
+    uint32_t longest = a->len[0] > a->len[1] ? a->len[0] : a->len[1];
+    rf_gpu_attend_args args = {.q = up(q, n_q * sizeof *q),
+                               .dst = take(n * sizeof *want),
+                               .sinks = a->sinks ? up(sinks, a->n_heads * sizeof *sinks) : NULL,
+                               .k = up(k, n_k * elem),
+                               .v = a->latent ? NULL : up(v, n_v * elem),
+                               .batch = c.gpu,
+                               .n_rows = c.T,
+                               .n_heads = a->n_heads,
+                               .n_kv_heads = a->n_kv_heads,
+                               .head_dim = a->head_dim,
+                               .value_dim = a->value_dim,
+                               .k_type = type_of(a),
+                               .v_type = type_of(a),
+                               .pattern = (uint32_t)a->pattern.kind,
+                               .window = a->pattern.window,
+                               .n_global = a->pattern.n_global,
+                               .scale = 0.125f,
+                               .softcap = a->softcap,
+                               .max_kv_len = longest,
+                               .n_seqs = 2};
+    uint32_t n_units = queue.info.n_units;
+    if (a->units) {
+        queue.info.n_units = a->units;
+        args.parts_bytes = rf_gpu_parts_bytes(c.T, a->n_heads, (longest + 255) / 256, a->value_dim);
+        args.parts = take(args.parts_bytes);
+    }
+    rf_gpu_op_attend(&queue, &args);
+    queue.info.n_units = n_units;
+    snprintf(what, sizeof what, "attention %u/%u heads of %u and %u, pattern %d", a->n_heads,
+             a->n_kv_heads, a->head_dim, a->value_dim, (int)a->pattern.kind);
+    check_floats(what, want, args.dst, n);
+    rf_free(q);
+    rf_free(want);
+    rf_free(sinks);
+    rf_free(mask);
+    rf_free(k);
+    rf_free(v);
+    give_all();
+}
+
+static void test_attend(void **state) {
+    (void)state;
+    static const rf_attn_pattern patterns[] = {
+        {RF_ATTN_CAUSAL, 0, 0},      {RF_ATTN_BIDIRECTIONAL, 0, 0}, {RF_ATTN_LOCAL, 40, 0},
+        {RF_ATTN_LOCAL_BOTH, 20, 0}, {RF_ATTN_GLOBAL_LOCAL, 33, 5}, {RF_ATTN_CUSTOM, 0, 0}};
+    static const uint32_t dims[][2] = {{64, 64}, {128, 128}, {80, 80}, {37, 21}, {256, 96}};
+    uint32_t k = 0;
+    for (size_t p = 0; p < RF_COUNT(patterns); p++)
+        for (size_t d = 0; d < RF_COUNT(dims); d++, k++) {
+            attend_case a = {.n_heads = 6,
+                             .n_kv_heads = k % 3 == 0   ? 6
+                                           : k % 3 == 1 ? 2
+                                                        : 1,
+                             .head_dim = dims[d][0],
+                             .value_dim = dims[d][1],
+                             .pattern = patterns[p],
+                             .softcap = k % 4 == 1 ? 5.0f : 0,
+                             .sinks = k % 2,
+                             .f16 = k % 5 != 0,
+                             .units = k % 3 == 2 ? 0
+                                      : k % 2    ? 1000
+                                                 : 40,
+                             .len = {k % 2 ? 340 : 97, 40},
+                             .rows = {3, k % 3 + 1}};
+            check_attend(&a);
+            a.latent = true;
+            a.f16 = !a.f16;
+            check_attend(&a);
+        }
+    attend_case mla = {.n_heads = 17,
+                       .n_kv_heads = 1,
+                       .head_dim = 576,
+                       .value_dim = 512,
+                       .latent = true,
+                       .f16 = true,
+                       .len = {75, 1},
+                       .rows = {2, 1}};
+    check_attend(&mla);
+    attend_case prompt = {.n_heads = 4,
+                          .n_kv_heads = 2,
+                          .head_dim = 64,
+                          .value_dim = 64,
+                          .f16 = true,
+                          .len = {41, 20},
+                          .rows = {41, 20}};
+    check_attend(&prompt);
+    attend_case many = {.n_heads = 18,
+                        .n_kv_heads = 2,
+                        .head_dim = 96,
+                        .value_dim = 160,
+                        .sinks = true,
+                        .f16 = true,
+                        .len = {300, 64},
+                        .rows = {40, 23}};
+    check_attend(&many);
+    many.f16 = false;
+    check_attend(&many);
+    many.head_dim = 640; /* keys too long for shared memory, as values too */
+    many.latent = true;
+    many.rows[0] = 2;
+    check_attend(&many);
+    many.f16 = true;
+    many.value_dim = 640;
+    check_attend(&many);
+}
+
+/* Many rows of each sequence at a time, by either kernel. */
+static void check_attend_rows(const attend_case *a) {
+    const rf_gpu_kernel kernels[] = {RF_GPU_attend_rows, RF_GPU_attend_tile};
+    for (size_t i = 0; i < RF_COUNT(kernels); i++) {
+        queue.left_out[kernels[!i]] = true;
+        if (queue.function[kernels[i]]) check_attend(a);
+        queue.left_out[kernels[!i]] = false;
+    }
+}
+
+static void test_attend_rows(void **state) {
+    (void)state;
+    static const rf_attn_pattern patterns[] = {
+        {RF_ATTN_CAUSAL, 0, 0},      {RF_ATTN_BIDIRECTIONAL, 0, 0}, {RF_ATTN_LOCAL, 40, 0},
+        {RF_ATTN_LOCAL_BOTH, 20, 0}, {RF_ATTN_GLOBAL_LOCAL, 33, 5}, {RF_ATTN_CUSTOM, 0, 0}};
+    static const uint32_t dims[][2] = {{128, 128}, {64, 40}, {80, 80}};
+    static const uint32_t heads[][2] = {{8, 1}, {6, 2}, {14, 2}, {3, 3}, {16, 1}};
+    uint32_t n_units = queue.info.n_units;
+    queue.info.n_units = 1; /* few blocks are enough */
+    for (size_t p = 0; p < RF_COUNT(patterns); p++) {
+        attend_case a = {.n_heads = heads[p % 5][0],
+                         .n_kv_heads = heads[p % 5][1],
+                         .head_dim = dims[p % 3][0],
+                         .value_dim = dims[p % 3][1],
+                         .pattern = patterns[p],
+                         .softcap = p % 4 == 1 ? 5.0f : 0,
+                         .sinks = p % 2,
+                         .f16 = true,
+                         .bf16 = p % 4 == 2,
+                         .len = {p % 2 ? 44 : 330, p % 2 ? 290 : 19},
+                         .rows = {p % 3 ? 37 : 9, 11}};
+        check_attend_rows(&a);
+        a.rows[p % 2] += 14;
+        a.len[p % 2] += 14;
+        check_attend_rows(&a);
+    }
+    attend_case whole = {.n_heads = 8,
+                         .n_kv_heads = 2,
+                         .head_dim = 128,
+                         .value_dim = 128,
+                         .f16 = true,
+                         .len = {380, 1},
+                         .rows = {50, 1}};
+    check_attend_rows(&whole);
+    queue.info.n_units = n_units;
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_heads),
+        cmocka_unit_test(test_attend),
+        cmocka_unit_test(test_attend_rows),
+    };
+    return cmocka_run_group_tests(tests, open_device, close_device);
+}
