@@ -214,6 +214,7 @@ static void launch_attend(const void *what) {
                             .scale = 0.088f,
                             .max_kv_len = r->kv_len,
                             .n_seqs = r->n_seqs,
+                            .rows_alone = r->n_seqs == r->T,
                             .parts = dst,
                             .parts_bytes = (size_t)64 << 20};
     rf_gpu_op_attend(&queue, &a);

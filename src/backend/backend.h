@@ -130,6 +130,10 @@ const char *rf_gpu_built_target(size_t i); /* NULL past the last */
 /* Shared check of a batch, used by every backend's run(). */
 RF_CHECKED rf_status rf_batch_check(const rf_batch *b, const rf_plan *p, const rf_limits *l,
                                     rf_error *e);
+/* Has each sequence one row, and no row a block in its table, up to its position, that another row of the batch
+ * writes?  Then no row needs another's keys.  mark: [n_kv_blocks], at first 0; run: another number in each
+ * call, never 0. */
+bool rf_batch_rows_alone(const rf_batch *b, uint64_t *mark, uint64_t run);
 /* First and one-past-last visible key of a row at position pos with kv_len keys; GLOBAL_LOCAL also
  * sees [0, min(n_global, *begin)).  CUSTOM: all of [0, kv_len), the mask decides.  PREFIX: n_global is
  * the sequence's n_prefix. */

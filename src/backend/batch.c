@@ -240,6 +240,21 @@ size_t rf_kv_head_bytes(rf_dtype type, uint32_t n) {
     return (size_t)(n / t->block_elems + (n % t->block_elems != 0)) * t->block_bytes;
 }
 
+bool rf_batch_rows_alone(const rf_batch *b, uint64_t *mark, uint64_t run) {
+    if (b->n_tokens != b->n_seqs) return false;
+    for (uint32_t s = 0; s < b->n_seqs; s++) {
+        uint32_t id = b->table[(size_t)s * b->table_stride + b->pos[s] / RF_KV_BLOCK];
+        if (mark[id] == run) return false;
+        mark[id] = run;
+    }
+    for (uint32_t s = 0; s < b->n_seqs; s++) {
+        const uint32_t *table = b->table + (size_t)s * b->table_stride;
+        for (uint32_t i = 0; i < b->pos[s] / RF_KV_BLOCK; i++)
+            if (mark[table[i]] == run) return false;
+    }
+    return true;
+}
+
 void rf_attn_range(const rf_attn_pattern *pattern, uint32_t pos, uint32_t kv_len, uint32_t *begin,
                    uint32_t *end) {
     uint32_t past = pos < kv_len ? pos + 1 : kv_len; /* keys up to and with the row's own */

@@ -246,6 +246,34 @@ static void test_ranges(void **state) {
     assert_true(begin == 0 && end == UINT32_MAX);
 }
 
+/* Blocks of two sequences of one row each, at the positions given; the first table has 7, 2. */
+static bool rows_alone(const uint32_t pos[2], const uint32_t second[2]) {
+    static uint64_t written[N_BLOCKS], run;
+    const uint32_t table[] = {7, 2, second[0], second[1]}, seq_start[] = {0, 1, 2};
+    const rf_batch b = {.n_tokens = 2,
+                        .n_seqs = 2,
+                        .table_stride = 2,
+                        .pos = pos,
+                        .seq_start = seq_start,
+                        .table = table};
+    return rf_batch_rows_alone(&b, written, ++run);
+}
+
+static void test_rows_alone(void **state) {
+    (void)state;
+    world w;
+    uint64_t written[N_BLOCKS] = {0};
+    make(&w, RF_ATTN_CAUSAL);
+    assert_false(rf_batch_rows_alone(&w.b, written, 1)); /* three rows of one sequence */
+    unmake(&w);
+    assert_true(rows_alone((uint32_t[]){40, 33}, (uint32_t[]){5, 3}));
+    assert_true(rows_alone((uint32_t[]){40, 33}, (uint32_t[]){7, 3}));  /* both read block 7 */
+    assert_false(rows_alone((uint32_t[]){31, 33}, (uint32_t[]){7, 3})); /* one writes it */
+    assert_false(rows_alone((uint32_t[]){40, 33}, (uint32_t[]){2, 3}));
+    assert_false(rows_alone((uint32_t[]){40, 33}, (uint32_t[]){5, 2})); /* both write block 2 */
+    assert_true(rows_alone((uint32_t[]){40, 31}, (uint32_t[]){5, 2}));  /* behind the row */
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_defects),
@@ -256,6 +284,7 @@ int main(void) {
         cmocka_unit_test(test_mask),
         cmocka_unit_test(test_prefix),
         cmocka_unit_test(test_ranges),
+        cmocka_unit_test(test_rows_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

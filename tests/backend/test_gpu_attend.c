@@ -275,7 +275,8 @@ static void check_attend(const attend_case *a) {
                                .scale = 0.125f,
                                .softcap = a->softcap,
                                .max_kv_len = longest,
-                               .n_seqs = 2};
+                               .n_seqs = 2,
+                               .rows_alone = c.T == 2};
     uint32_t n_units = queue.info.n_units;
     if (a->units) {
         queue.info.n_units = a->units;

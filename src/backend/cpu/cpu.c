@@ -95,25 +95,6 @@ static rf_status cpu_measure(rf_need *out, const rf_plan *p, const rf_limits *l,
 
 static size_t cpu_exec_bytes(const rf_exec *x) { return x->heap_bytes + rf_arena_bytes(x->arena); }
 
-/* True when each sequence has one row and no row's block is written by another row of the batch, so
- * that the order of rows does not matter. */
-static bool are_rows_alone(rf_exec *x, const rf_batch *b) {
-    x->n_runs++;
-    if (b->n_tokens != b->n_seqs) return false;
-    for (uint32_t s = 0; s < b->n_seqs; s++) {
-        uint32_t id = b->table[(size_t)s * b->table_stride + b->pos[s] / RF_KV_BLOCK];
-        if (x->written[id] == x->n_runs) return false;
-        x->written[id] = x->n_runs;
-    }
-    for (uint32_t s = 0; s < b->n_seqs; s++) {
-        const uint32_t *table = b->table + (size_t)s * b->table_stride;
-        for (uint32_t i = 0; i < b->pos[s] / RF_KV_BLOCK; i++) {
-            if (x->written[table[i]] == x->n_runs) return false;
-        }
-    }
-    return true;
-}
-
 static void group_rows(rf_exec *x, const rf_batch *b) {
     x->n_groups = 0;
     for (uint32_t s = 0; s < b->n_seqs; s++) {
@@ -133,7 +114,7 @@ static rf_status cpu_run(rf_exec *x, const rf_batch *batch, rf_error *e) {
     x->batch = batch;
     x->n_tokens = batch->n_tokens;
     x->n_outputs = batch->n_outputs;
-    x->rows_alone = are_rows_alone(x, batch);
+    x->rows_alone = rf_batch_rows_alone(batch, x->written, ++x->n_runs);
     group_rows(x, batch);
     for (size_t i = 0; i < 2 * ((size_t)x->n_tasks + 1); i++) {
         __atomic_store_n(&x->counter[i].next, 0, __ATOMIC_RELAXED);

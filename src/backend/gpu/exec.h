@@ -130,6 +130,7 @@ typedef struct rf_gpu_rope {
 typedef struct rf_gpu_shape {
     uint32_t n_tokens, n_seqs, n_outputs, table_stride, mask_stride, max_kv_len;
     uint32_t wants_best; /* 1: the best of each row of the result too */
+    uint32_t rows_alone; /* 1: rf_batch_rows_alone */
 } rf_gpu_shape;
 
 typedef struct rf_gpu_kernels {
@@ -183,6 +184,7 @@ struct rf_exec {
     rf_gpu_recording recording[RF_GPU_MAX_GRAPHS];
     bool graphs_off; /* this driver cannot record, or the plan keeps its values */
     uint64_t n_runs;
+    uint64_t *written;  /* [n_kv_blocks] number of the last run of single rows that wrote a block */
     rf_gpu_shape shape; /* of the last run */
     rf_gpu_input input;
     bool ran, waited;

@@ -149,9 +149,10 @@ static rf_status new_exec(rf_exec **out, rf_backend *b, const rf_plan *p, const 
     if (rf_arena_create(&arena) != RF_OK) return rf_fail_nomem(e, sizeof(rf_exec));
     rf_exec *x = rf_arena_alloc(arena, 1, sizeof *x);
     bool *is_missing = rf_arena_alloc(arena, (size_t)l->max_outputs + 1, sizeof *is_missing);
-    if (!x || !is_missing) {
+    uint64_t *written = rf_arena_alloc(arena, l->n_kv_blocks, sizeof *written);
+    if (!x || !is_missing || !written) {
         rf_arena_free(arena);
-        return rf_fail_nomem(e, sizeof *x);
+        return rf_fail_nomem(e, l->n_kv_blocks * sizeof *written);
     }
     x->backend = b;
     x->plan = p;
@@ -159,6 +160,7 @@ static rf_status new_exec(rf_exec **out, rf_backend *b, const rf_plan *p, const 
     x->arena = arena;
     x->n_positions = positions_of(p, l);
     x->is_missing = is_missing;
+    x->written = written;
     x->graphs_off = p->opts.keep_values;
     *out = x;
     return RF_OK;

@@ -39,7 +39,8 @@ static rf_gpu_shape shape_of(const rf_exec *x, const rf_batch *b) {
                           .table_stride = (keys + RF_KV_BLOCK - 1) / RF_KV_BLOCK,
                           .mask_stride = x->has_mask ? keys : 0,
                           .max_kv_len = keys,
-                          .wants_best = wants_best(x, b)};
+                          .wants_best = wants_best(x, b),
+                          .rows_alone = rf_batch_rows_alone(b, x->written, x->n_runs)};
 }
 
 static void fill_tables(rf_exec *x, const rf_batch *b) {
@@ -151,6 +152,7 @@ static void run_attend(const rf_exec *x, rf_gpu_queue *q, rf_gpu_attend_args *a,
     if (a->pattern != RF_ATTN_CUSTOM) a->batch.mask = NULL;
     a->max_kv_len = x->shape.max_kv_len;
     a->n_seqs = x->shape.n_seqs;
+    a->rows_alone = x->shape.rows_alone;
     a->parts_bytes = x->parts_bytes;
     rf_gpu_op_attend(q, a);
 }

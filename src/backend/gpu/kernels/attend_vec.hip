@@ -321,8 +321,8 @@ RF_DEVICE void vec_attend(vec_shared *sh, const rf_gpu_attend_args *a, uint32_t 
     const int is_here = rf_take_split(a, split, &first, &end);
     const uint32_t *table =
         a->batch.table + (uint64_t)a->batch.row_seq[row] * a->batch.table_stride;
-    /* With one row of each sequence the kernel in front has written the last block alone. */
-    const uint32_t n_old = a->n_rows == a->n_seqs ? a->batch.pos[row] / 32 : 0;
+    /* With rows alone the kernel in front has written the row's last block only. */
+    const uint32_t n_old = a->rows_alone ? a->batch.pos[row] / 32 : 0;
     const uint64_t item = (uint64_t)row * a->n_heads + w.kv_head * per_kv + in_group;
     const int is_part = a->n_splits > 1, has_sink = a->sinks && !is_part && in_group + h < per_kv;
     int is_first = 1;
