@@ -152,7 +152,8 @@ static rf_gpu_kernel attend_vec_of(const rf_gpu_queue *q, const rf_gpu_attend_ar
     return q->left_out[k] ? NO_KERNEL : k;
 }
 
-/* Four query heads per block, but one while there are few rows.  There values pass through shared memory in steps of as many KV blocks as it holds. */
+/* Four query heads per block, but one while there are few rows.  There values pass through shared
+ * memory in steps of as many KV blocks as it holds. */
 void rf_gpu_op_attend(rf_gpu_queue *q, const rf_gpu_attend_args *a) {
     rf_gpu_attend_args args = *a;
     if (a->n_rows == 0) return;

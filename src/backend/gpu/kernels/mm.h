@@ -161,17 +161,28 @@ RF_DEVICE float scale_at(const void *p, uint64_t i, uint32_t is_f32) {
     return is_f32 ? ((const float *)p)[i] : rf_f16_at(((const uint16_t *)p)[i]);
 }
 
-/* The sixteen scales of a row's group in order; where neighbours share one, it is there twice. */
-RF_DEVICE rf_u4 load_scales(const int8_t *p, uint32_t n_scales, uint64_t at) {
+/* The n_scales bytes of a row's group; 8 of them are the first half. */
+RF_DEVICE rf_u4 load_scale_bytes(const int8_t *p, uint32_t n_scales, uint64_t at) {
     if (n_scales == 16) return ((const rf_u4 *)(const void *)p)[at];
     const rf_u2 v = ((const rf_u2 *)(const void *)p)[at];
-    rf_u4 s;
+    const rf_u4 out = {{v.v[0], v.v[1], 0, 0}};
+    return out;
+}
+
+/* The sixteen scales in order; where neighbours share one, it is there twice. */
+RF_DEVICE rf_u4 all_scales(rf_u4 s, uint32_t n_scales) {
+    if (n_scales == 16) return s;
+    rf_u4 out;
     RF_UNROLL
     for (int i = 0; i < 4; i++) {
-        const uint32_t two = v.v[i / 2] >> 16 * (i % 2) & 0xffffu;
-        s.v[i] = (two & 0xffu) * 0x0101u + (two >> 8) * 0x01010000u;
+        const uint32_t two = s.v[i / 2] >> 16 * (i % 2) & 0xffffu;
+        out.v[i] = (two & 0xffu) * 0x0101u + (two >> 8) * 0x01010000u;
     }
-    return s;
+    return out;
+}
+
+RF_DEVICE rf_u4 load_scales(const int8_t *p, uint32_t n_scales, uint64_t at) {
+    return all_scales(load_scale_bytes(p, n_scales, at), n_scales);
 }
 
 /* Signed byte number i. */

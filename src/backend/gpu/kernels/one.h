@@ -37,31 +37,12 @@ typedef struct one_loads {
     uint32_t d[4], m[4];
 } one_loads;
 
-RF_DEVICE rf_u4 load_bytes(const int8_t *p, uint32_t n, uint64_t at) {
-    if (n == 16) return ((const rf_u4 *)(const void *)p)[at];
-    const rf_u2 v = ((const rf_u2 *)(const void *)p)[at];
-    const rf_u4 out = {{v.v[0], v.v[1], 0, 0}};
-    return out;
-}
-
 /* Bits of d or m number i. */
 RF_DEVICE uint32_t load_scale(const void *p, uint64_t i, uint32_t is_f32) {
     return is_f32 ? ((const uint32_t *)p)[i] : ((const uint16_t *)p)[i];
 }
 RF_DEVICE float scale_of(uint32_t bits, uint32_t is_f32) {
     return is_f32 ? rf_float_of(bits) : rf_f16_at((uint16_t)bits);
-}
-
-/* The sixteen scales in order; where neighbours share one, it is there twice. */
-RF_DEVICE rf_u4 all_scales(rf_u4 s, uint32_t n) {
-    if (n == 16) return s;
-    rf_u4 out;
-    RF_UNROLL
-    for (int i = 0; i < 4; i++) {
-        const uint32_t two = s.v[i / 2] >> 16 * (i % 2) & 0xffffu;
-        out.v[i] = (two & 0xffu) * 0x0101u + (two >> 8) * 0x01010000u;
-    }
-    return out;
 }
 
 /* Groups from number first on; those behind the last are the last. */
@@ -74,8 +55,8 @@ RF_DEVICE void one_load(one_loads *r, const one_place *at, int view, int lo_bits
         const uint64_t own = group * 32 + at->row;
         const uint32_t per = ONE_CHUNKS(view) / ONE_GROUPS(view);
         if (view == 256) {
-            r->scale = load_bytes(at->w.scale, at->w.n_scales, own);
-            if (at->w.min) r->min = load_bytes(at->w.min, at->w.n_scales, own);
+            r->scale = load_scale_bytes(at->w.scale, at->w.n_scales, own);
+            if (at->w.min) r->min = load_scale_bytes(at->w.min, at->w.n_scales, own);
         }
         r->d[i] = load_scale(at->w.d, own, at->w.d_f32);
         r->m[i] = at->w.m ? load_scale(at->w.m, own, at->w.d_f32) : 0;

@@ -229,24 +229,6 @@ RF_DEVICE uint32_t rf_bits_of(float f) {
 }
 #endif
 
-/* The value that thread tid ^ mask of the same four has, mask 1 or 2; all threads of a block call. */
-RF_DEVICE float rf_quad_xor(float f, uint32_t mask) {
-#if defined(RF_NVIDIA)
-    const int v = (int)rf_bits_of(f);
-    return rf_float_of((uint32_t)rf_shuffle_xor(v, mask));
-#elif defined(RF_AMD)
-    const int v = (int)rf_bits_of(f); /* by lanes 2, 3, 0, 1 or 1, 0, 3, 2 of each four */
-    return rf_float_of((uint32_t)(mask == 2 ? __builtin_amdgcn_mov_dpp(v, 0x4e, 0xf, 0xf, true)
-                                            : __builtin_amdgcn_mov_dpp(v, 0xb1, 0xf, 0xf, true)));
-#else
-    rf_host_word[rf_host_now.tid] = rf_bits_of(f);
-    rf_host_sync();
-    const uint32_t v = rf_host_word[rf_host_now.tid ^ mask];
-    rf_host_sync();
-    return rf_float_of(v);
-#endif
-}
-
 /* The word that thread tid ^ mask of the same 32 has; all threads of a block call. */
 RF_DEVICE uint32_t rf_lane_xor(uint32_t v, uint32_t mask) {
 #if defined(RF_NVIDIA)
