@@ -137,10 +137,13 @@ static void publish(rf_pool *p, rf_pool_fn fn, void *ctx) {
     wake_all(p, &p->job);
 }
 
-/* Starts the workers with all signals blocked: they belong to the program's own threads. */
+/* Starts the workers with all signals blocked: they belong to the program's own threads.  All but
+ * SIGBUS, which is about the memory that a thread itself reads: blocked, it would kill the program
+ * without a word. */
 static rf_status start_workers(rf_pool *p, rf_error *e) {
     sigset_t all, before;
     sigfillset(&all);
+    sigdelset(&all, SIGBUS);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     int error = 0;
     for (int i = 0; i < p->n_threads - 1 && error == 0; i++) {

@@ -636,8 +636,21 @@ static void hold_descriptors(void) {
     if (fd >= 0) close(fd);
 }
 
+/* Model files are mapped: reading a page that the file has no more, or that its disk cannot give, is
+ * this signal.  There is nothing to go on with, but a reason to give. */
+static void on_lost_page(int number) {
+    static const char text[] =
+        "rocmforge: a file in use lost bytes: it was cut or overwritten in place, or its disk "
+        "failed; "
+        "write new versions of a model beside the old one and rename them, then start again\n";
+    (void)number;
+    ssize_t n = write(STDERR_FILENO, text, sizeof text - 1);
+    _exit(n < 0 ? RF_EXIT_FAILED : RF_EXIT_IO);
+}
+
 int main(int argc, char **argv) {
     signal(SIGPIPE, SIG_IGN);
+    signal(SIGBUS, on_lost_page);
     hold_descriptors();
     rf_cli *c = rf_alloc(1, sizeof *c);
     if (!c) {
