@@ -102,9 +102,10 @@ static void embed_rows(void *user, int ith, int n_threads) {
     }
 }
 
-/* Fills the staging block; many rows are decoded by all threads. */
+/* Fills the staging block; many rows are decoded by all threads, which sleep while the device works:
+ * waking them takes as long as a hundred rows. */
 static void fill_input(rf_exec *x, const rf_batch *b) {
-    enum { ROWS_ALONE = 8 };
+    enum { ROWS_ALONE = 64 };
     embedding m = {x, b};
     fill_tables(x, b);
     if (b->n_tokens <= ROWS_ALONE)
