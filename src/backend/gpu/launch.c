@@ -15,11 +15,12 @@ enum {
     FLOAT_ONE_BLOCKS = 2, /* of a multiprocessor, side by side */
     PIECE = 4096,
     VEC_MAX_ROWS_NVIDIA = 2,
-    VEC_MAX_ROWS = 8,    /* activation rows; from more on tiles are faster */
-    ROUTER_BLOCKS = 32,  /* of mm_router.hip, an output each, for each unit of the device */
-    ONE_MAX_TILES = 256, /* from more on smaller blocks are faster */
-    BATCH_MIN_ROWS = 3,  /* of mm_batch.hip */
-    BATCH_MAX_ROWS = 64,
+    VEC_MAX_ROWS = 8,      /* activation rows; from more on tiles are faster */
+    ROUTER_BLOCKS = 32,    /* of mm_router.hip, an output each, for each unit of the device */
+    ONE_MAX_TILES = 256,   /* from more on smaller blocks are faster */
+    BATCH_MIN_ROWS = 3,    /* of mm_batch.hip, */
+    BATCH_MIN_TALL = 2,    /* where blocks are tall, */
+    BATCH_MAX_ROWS = 64,   /* and most */
     BLOCK_RESERVE = 1024,  /* bytes of shared memory that NVIDIA's driver takes for each block */
     WIDE_MIN_ROWS = 65,    /* of mm_wide.hip */
     EXPERT_ROWS = 16,      /* activation rows of a block of one expert's, */
@@ -265,28 +266,22 @@ typedef struct matrix_kernels {
     rf_gpu_kernel wide;
 } matrix_kernels;
 
-#define K_KERNELS(hi, n_scales, with_m)                                               \
-    {                                                                                 \
-        256, 4, hi, n_scales, with_m,                                                 \
-            {RF_GPU_batch_256_4##hi##_low_8, RF_GPU_batch_256_4##hi##_low_16,         \
-             RF_GPU_batch_256_4##hi##_low_32, RF_GPU_batch_256_4##hi##_low_64},       \
-            {RF_GPU_batch_256_4##hi##_middle_8, RF_GPU_batch_256_4##hi##_middle_16,   \
-             RF_GPU_batch_256_4##hi##_middle_32, RF_GPU_batch_256_4##hi##_middle_64}, \
-            {RF_GPU_batch_256_4##hi##_tall_8, RF_GPU_batch_256_4##hi##_tall_16,       \
-             RF_GPU_batch_256_4##hi##_tall_32, RF_GPU_batch_256_4##hi##_tall_64},     \
-            RF_GPU_wide_256_4##hi,                                                    \
+#define BATCH_KERNELS(layout, height)                                                    \
+    {                                                                                    \
+        RF_GPU_batch_##layout##_##height##_8, RF_GPU_batch_##layout##_##height##_16,     \
+            RF_GPU_batch_##layout##_##height##_32, RF_GPU_batch_##layout##_##height##_64 \
+    }
+#define MATRIX_KERNELS(view, lo, hi, n_scales, with_m, wide)                                    \
+    {                                                                                           \
+        view, lo, hi, n_scales, with_m, BATCH_KERNELS(view##_##lo##hi, low),                    \
+            BATCH_KERNELS(view##_##lo##hi, middle), BATCH_KERNELS(view##_##lo##hi, tall), wide, \
     }
 static const matrix_kernels matrix_layouts[] = {
-    K_KERNELS(0, 8, 1),
-    K_KERNELS(1, 8, 1),
-    K_KERNELS(2, 16, 0),
-    {.view = 32,
-     .lo_bits = 8,
-     .low = {RF_GPU_batch_32_80_low_8, RF_GPU_batch_32_80_low_16, RF_GPU_batch_32_80_low_32,
-             RF_GPU_batch_32_80_low_64},
-     .middle = {NO_KERNEL, NO_KERNEL, NO_KERNEL, NO_KERNEL},
-     .tall = {NO_KERNEL, NO_KERNEL, NO_KERNEL, NO_KERNEL},
-     .wide = NO_KERNEL},
+    MATRIX_KERNELS(256, 4, 0, 8, 1, RF_GPU_wide_256_40),
+    MATRIX_KERNELS(256, 4, 1, 8, 1, RF_GPU_wide_256_41),
+    MATRIX_KERNELS(256, 4, 2, 16, 0, RF_GPU_wide_256_42),
+    MATRIX_KERNELS(32, 4, 0, 0, 0, NO_KERNEL),
+    MATRIX_KERNELS(32, 8, 0, 0, 0, NO_KERNEL),
 };
 
 #define INT_KERNELS(view, lo, hi)                                                           \
@@ -362,34 +357,42 @@ static const matrix_kernels *matrix_kernels_of(const rf_gpu_weight *w) {
     return NULL;
 }
 
-/* What a multiprocessor with the most blocks reads, about, in weight rows: their own, and activation
- * rows from the second-level cache, each as much as two, at twice the rate. */
-static uint64_t batch_cost(const rf_gpu_queue *q, rf_batch_shape s, uint64_t n_blocks) {
-    uint64_t most = (n_blocks + q->info.n_units - 1) / q->info.n_units;
-    return most * (16 * s.wm + 8 * s.nt);
+/* Some rows on matrix units by blocks of one height and width: the bytes that a multiprocessor with the
+ * most of them brings for each 256 columns; UINT64_MAX: they do not fit. */
+static uint64_t batch_of(const rf_gpu_queue *q, const rf_gpu_matmul_args *a,
+                         const matrix_kernels *k, uint32_t height, uint32_t width, uint32_t n_rows,
+                         uint32_t y, shape *out) {
+    const rf_gpu_kernel kernels[] = {k->low[width], k->middle[width], k->tall[width]};
+    rf_batch_shape s = rf_batch_shape_of(k->view, height, 1u << width);
+    uint32_t slot =
+        rf_batch_parts_of(s, k->view, k->lo_bits, k->hi_bits, k->n_scales, k->with_m).bytes;
+    uint32_t room = (q->info.lds_bytes + BLOCK_RESERVE) / s.blocks - BLOCK_RESERVE;
+    uint32_t n_slots = rf_batch_slots(s, slot, room), rows = 16 * s.wm / (1 + a->is_glu);
+    if (!can_run(q, kernels[height]) || n_slots <= s.wk) return UINT64_MAX;
+    *out = (shape){kernels[height], rows, 8 * s.nt,
+                   RF_BATCH_HEAD + rf_batch_relay_bytes(s) + n_slots * slot, false};
+    uint64_t n_blocks = (uint64_t)tiles_of(a, rows) * div_up(n_rows, out->cols) * y;
+    return (n_blocks + q->info.n_units - 1) / q->info.n_units * slot;
 }
 
-/* Some rows on matrix units: the height that costs least. */
+/* The blocks that cost least; lists are of blocks for all of the usual rows. */
 static bool batch_shape(const rf_gpu_queue *q, const rf_gpu_matmul_args *a, uint32_t n_rows,
                         uint32_t y, shape *out) {
     const matrix_kernels *k = matrix_kernels_of(&a->part[0].w);
-    if (!k || n_rows < BATCH_MIN_ROWS || n_rows > BATCH_MAX_ROWS) return false;
-    uint32_t width = n_rows > 32 ? 3 : n_rows > 16 ? 2 : n_rows > 8;
-    const rf_gpu_kernel kernels[] = {k->low[width], k->middle[width], k->tall[width]};
+    if (!k || n_rows < BATCH_MIN_TALL || n_rows > BATCH_MAX_ROWS) return false;
+    uint32_t all = n_rows > 32 ? 3 : n_rows > 16 ? 2 : n_rows > 8;
+    uint32_t best = RF_BATCH_LOW;
     uint64_t least = UINT64_MAX;
-    for (uint32_t height = RF_BATCH_LOW; height <= RF_BATCH_TALL; height++) {
-        rf_batch_shape s = rf_batch_shape_of(k->view, height, 1u << width);
-        uint32_t slot =
-            rf_batch_parts_of(s, k->view, k->lo_bits, k->hi_bits, k->n_scales, k->with_m).bytes;
-        uint32_t room = (q->info.lds_bytes + BLOCK_RESERVE) / s.blocks - BLOCK_RESERVE;
-        uint32_t n_slots = rf_batch_slots(s, slot, room), rows = 16 * s.wm / (1 + a->is_glu);
-        uint64_t cost = batch_cost(q, s, (uint64_t)tiles_of(a, rows) * y);
-        if (!can_run(q, kernels[height]) || n_slots <= s.wk || cost >= least) continue;
-        *out = (shape){kernels[height], rows, 8 * s.nt,
-                       RF_BATCH_HEAD + rf_batch_relay_bytes(s) + n_slots * slot, false};
-        least = cost;
-    }
-    return least < UINT64_MAX;
+    for (uint32_t width = a->lists ? all : 0; width <= all; width++)
+        for (uint32_t height = RF_BATCH_LOW; height <= RF_BATCH_TALL; height++) {
+            shape s;
+            uint64_t cost = batch_of(q, a, k, height, width, n_rows, y, &s);
+            if (cost >= least) continue;
+            least = cost;
+            best = height;
+            *out = s;
+        }
+    return least < UINT64_MAX && (n_rows >= BATCH_MIN_ROWS || best == RF_BATCH_TALL);
 }
 
 /* Hopper's own kernel, where it has blocks for a quarter of the device. */

@@ -138,7 +138,7 @@ typedef struct rf_batch_shape {
     uint32_t blocks;   /* of a multiprocessor, side by side */
 } rf_batch_shape;
 
-/* Groups of 32 have low ones alone.  The tall ones of 224 weight rows, whose 16 warps have 128 registers
+/* The tall ones of 224 weight rows, whose 16 warps have 128 registers
  * each, are as many as a large device has multiprocessors where matrices have 14336 rows. */
 RF_TILE_FN rf_batch_shape rf_batch_shape_of(uint32_t view, uint32_t height, uint32_t nt) {
     rf_batch_shape s = {nt, 2u << height, nt == 8 ? 2u : 1u, 8u >> height, 4, 1};
@@ -148,10 +148,9 @@ RF_TILE_FN rf_batch_shape rf_batch_shape_of(uint32_t view, uint32_t height, uint
         s.wn = s.wk = 1;
         s.fetchers = 2;
     }
-    if (view == 32) {
-        s.wm = 2;
+    if (view == 32 && height != RF_BATCH_TALL) {
         s.wn = nt <= 2 ? 1 : nt / 2; /* so that a warp has registers for two eights */
-        s.wk = nt <= 2 ? 4 : 2;
+        s.wk = (nt <= 2 ? 4u : 2u) >> height;
         s.blocks = nt == 1 ? 2 : 1;
     }
     return s;

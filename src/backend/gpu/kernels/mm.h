@@ -107,6 +107,11 @@ RF_DEVICE void put_output(const rf_gpu_matmul_args *a, const mm_share *s, uint32
     s->p.dst[at] = s->p.add ? s->p.add[at] + v : v;
 }
 
+/* Every byte less off, no borrow between bytes: u + 128 - off never carries. */
+RF_DEVICE uint32_t less_off(uint32_t u, int32_t off) {
+    return (u + (uint32_t)(128 - off) * 0x01010101u) ^ 0x80808080u;
+}
+
 /* 32 neighbouring integers of a row, as they lie in memory. */
 typedef struct mm_raw {
     uint32_t lo[8], hi[2];

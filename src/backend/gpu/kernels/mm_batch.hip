@@ -1,5 +1,5 @@
-/* mm_batch.hip - products of K formats' weights, and of weights of 8 bits in groups of 32, with 3 to 64
- * activation rows on NVIDIA's matrix units.
+/* mm_batch.hip - products of K formats' weights, and of weights of 4 and 8 bits in groups of 32, with 3
+ * to 64 activation rows (2, where blocks are tall) on NVIDIA's matrix units.
  *
  * A block has 16 weight rows for each of wm warps (tile.h), by all activation rows.  Some more warps
  * bring weights as they are packed, and activations, into a ring of slots of 256 columns, several of
@@ -120,9 +120,15 @@ RF_DEVICE void batch_fetch_rows(uint8_t *slot, const batch_shared *sh, const rf_
                            sum + sh->row[col] * 4ull);
         }
     }
-    if (k.view == 32 && tid < 2 * n)
-        rf_copy_16(slot + k.at.xd + tid / 2 * RF_BATCH_D_STRIDE + tid % 2 * 16,
-                   x->d + (sh->row[tid / 2] / 2 + 8 * g + tid % 2 * 4));
+    if (k.view == 32) {
+        RF_UNROLL
+        for (uint32_t j = 0; j < rf_div_up(n, 8 * per_turn); j++) {
+            const uint32_t col = 8 * per_turn * j + tid / 2;
+            if (n % (8 * per_turn) == 0 || col < n)
+                rf_copy_16(slot + k.at.xd + col * RF_BATCH_D_STRIDE + tid % 2 * 16,
+                           x->d + (sh->row[col] / 2 + 8 * g + tid % 2 * 4));
+        }
+    }
     if (k.view == 256 && tid < n)
         rf_copy_4(slot + k.at.xd + tid * 4, x->d + (sh->row[tid] / 16 + g));
 }
@@ -174,6 +180,7 @@ RF_DEVICE void batch_fetch(uint8_t *slots, uint32_t n_slots, batch_shared *sh,
 typedef struct batch_place {
     uint32_t square, part, first; /* of wm, of wk; the warp's first eight of activation rows */
     uint32_t lane, g, t;
+    int32_t off; /* of weights of 4 bits in groups of 32 */
 } batch_place;
 
 /* A group's integers: [eights of activation rows][4]. */
@@ -368,7 +375,52 @@ RF_DEVICE void batch_add(float v[BATCH_NT][4], const batch_sums *p, const rf_f4 
     }
 }
 
-/* Groups of 32: the integers of each of a slot, [chunks][eights of activation rows][4]. */
+/* Groups of 32 --------------------------------------------------------------------------------*/
+
+/* Weights of rows g and g + 8 in a chunk's first half, then in its second. */
+RF_DEVICE void batch_words_32(uint32_t w[4], const uint8_t *square, uint32_t chunk,
+                              const batch_place *at, batch_kind k) {
+    const uint32_t *words = (const uint32_t *)(const void *)square;
+    RF_UNROLL
+    for (uint32_t i = 0; i < 2; i++) {
+        const uint32_t row = at->g + 8 * i;
+        if (k.lo_bits == 8) {
+            w[i] = words[(2 * chunk * 16 + row) * 4 + at->t];
+            w[2 + i] = words[((2 * chunk + 1) * 16 + row) * 4 + at->t];
+        } else {
+            const rf_u2 none = {{0, 0}};
+            digit_words(words[(chunk * 16 + row) * 4 + at->t], none, 0, at->t, &w[i], &w[2 + i]);
+            w[i] = less_off(w[i], at->off);
+            w[2 + i] = less_off(w[2 + i], at->off);
+        }
+    }
+}
+
+/* Factors of rows g and g + 8, and of the thread's two rows of eight n. */
+RF_DEVICE rf_f2 batch_d_32(const uint8_t *square, uint32_t chunk, const batch_place *at,
+                           batch_kind k) {
+    const uint16_t *d = (const uint16_t *)(const void *)(square + k.at.scale) + 16 * chunk;
+    const rf_f2 out = {{rf_f16_at(d[at->g]), rf_f16_at(d[at->g + 8])}};
+    return out;
+}
+RF_DEVICE rf_f2 batch_xd_32(const uint8_t *slot, uint32_t chunk, uint32_t n, const batch_place *at,
+                            batch_kind k) {
+    const uint8_t *of_rows =
+        slot + k.at.xd + (8 * (at->first + n) + 2 * at->t) * RF_BATCH_D_STRIDE;
+    const float *xd = (const float *)(const void *)of_rows + chunk;
+    const rf_f2 out = {{xd[0], xd[RF_BATCH_D_STRIDE / 4]}};
+    return out;
+}
+
+/* A chunk's integers of one eight onto its sums. */
+RF_DEVICE void batch_add_eight_32(float v[4], const int32_t c[4], rf_f2 d, rf_f2 xd) {
+    RF_UNROLL
+    for (uint32_t i = 0; i < 4; i++)
+        v[i] = rf_fma((float)c[i], d.v[i / 2] * xd.v[i % 2], v[i]);
+}
+
+/* The integers of each chunk of a slot, [chunks][eights of activation rows][4], where warps take turns
+ * at the sums. */
 typedef struct batch_chunks {
     int32_t v[BATCH_CHUNKS][2][4];
 } batch_chunks;
@@ -378,10 +430,7 @@ RF_DEVICE void batch_group_32(batch_chunks *p, const uint8_t *slot, const uint8_
     RF_UNROLL
     for (uint32_t chunk = 0; chunk < BATCH_CHUNKS; chunk++) {
         uint32_t w[4], x[4];
-        RF_UNROLL
-        for (uint32_t i = 0; i < 4; i++)
-            w[i] = ((const uint32_t *)(const void *)
-                        square)[((2 * chunk + i / 2) * 16 + at->g + i % 2 * 8) * 4 + at->t];
+        batch_words_32(w, square, chunk, at, k);
         batch_rows(x, slot + k.at.q, at->lane, at->first, chunk, batch_eights(k) == 1);
         RF_UNROLL
         for (uint32_t n = 0; n < batch_eights(k); n++) {
@@ -397,17 +446,31 @@ RF_DEVICE void batch_add_32(float v[BATCH_NT][4], const batch_chunks *p, const u
                             const uint8_t *square, const batch_place *at, batch_kind k) {
     RF_UNROLL
     for (uint32_t chunk = 0; chunk < BATCH_CHUNKS; chunk++) {
-        const uint16_t *d = (const uint16_t *)(const void *)(square + k.at.scale) + 16 * chunk;
-        const float wd[2] = {rf_f16_at(d[at->g]), rf_f16_at(d[at->g + 8])};
+        const rf_f2 d = batch_d_32(square, chunk, at, k);
         RF_UNROLL
-        for (uint32_t n = 0; n < batch_eights(k); n++) {
-            const uint8_t *of_rows =
-                slot + k.at.xd + (8 * (at->first + n) + 2 * at->t) * RF_BATCH_D_STRIDE;
-            const float *xd = (const float *)(const void *)of_rows + chunk;
+        for (uint32_t n = 0; n < batch_eights(k); n++)
+            batch_add_eight_32(v[n], p->v[chunk][n], d, batch_xd_32(slot, chunk, n, at, k));
+    }
+}
+
+/* Both at once, where a warp has all groups. */
+RF_DEVICE void batch_group_alone_32(float v[BATCH_NT][4], const uint8_t *slot,
+                                    const uint8_t *square, const batch_place *at, batch_kind k) {
+    RF_UNROLL
+    for (uint32_t chunk = 0; chunk < BATCH_CHUNKS; chunk++) {
+        uint32_t w[4];
+        const rf_f2 d = batch_d_32(square, chunk, at, k);
+        batch_words_32(w, square, chunk, at, k);
+        RF_UNROLL
+        for (uint32_t n = 0; n < batch_eights(k); n += 2) {
+            uint32_t x[4];
+            batch_rows(x, slot + k.at.q, at->lane, at->first + n, chunk, batch_eights(k) == 1);
             RF_UNROLL
-            for (uint32_t i = 0; i < 4; i++)
-                v[n][i] = rf_fma((float)p->v[chunk][n][i],
-                                 wd[i / 2] * xd[i % 2 * (RF_BATCH_D_STRIDE / 4)], v[n][i]);
+            for (uint32_t j = 0; j < 2 && n + j < batch_eights(k); j++) {
+                int32_t c[4] = {0, 0, 0, 0};
+                digit_multiply(c, w, x[2 * j], x[2 * j + 1], 0);
+                batch_add_eight_32(v[n + j], c, d, batch_xd_32(slot, chunk, n + j, at, k));
+            }
         }
     }
 }
@@ -428,7 +491,9 @@ RF_DEVICE void batch_work(const uint8_t *slots, uint32_t n_slots, batch_shared *
         const uint8_t *square = slot + k.at.weights + at->square * k.at.square;
         uint64_t *before = g > 0 ? mine : 0;
         ring_await(&sh->full[now], parity);
-        if (k.view == 32) {
+        if (k.view == 32 && k.s.wk == 1) {
+            batch_group_alone_32(v, slot, square, at, k);
+        } else if (k.view == 32) {
             batch_chunks p;
             batch_group_32(&p, slot, square, at, k);
             batch_await_turn(v, relay, before, turn, at, k);
@@ -498,7 +563,8 @@ RF_DEVICE void batch_run(const rf_gpu_matmul_args *a, batch_kind k) {
     }
     const uint32_t warp = tid / 32, side = k.s.wm * k.s.wn;
     const batch_place at = {warp % k.s.wm, warp / side,  warp / k.s.wm % k.s.wn * batch_eights(k),
-                            tid % 32,      tid % 32 / 4, tid % 4};
+                            tid % 32,      tid % 32 / 4, tid % 4,
+                            share.p.w.off};
     batch_work(slots, n_slots, sh, relay, k, &at, share.p.w.cols / 256);
     rf_await_before();
     ring_sync_some(batch_workers(k));
@@ -519,24 +585,22 @@ RF_DEVICE void batch_run(const rf_gpu_matmul_args *a, batch_kind k) {
             rf_batch_parts_of(shape, view, lo_bits, hi_bits, n_scales, with_m)};             \
         batch_run(&a, kind);                                                                 \
     }
-#define BATCH_KERNELS(hi_bits, n_scales, with_m)                                 \
-    BATCH_KERNEL(256, 4, hi_bits, n_scales, with_m, low, RF_BATCH_LOW, 8)        \
-    BATCH_KERNEL(256, 4, hi_bits, n_scales, with_m, low, RF_BATCH_LOW, 16)       \
-    BATCH_KERNEL(256, 4, hi_bits, n_scales, with_m, low, RF_BATCH_LOW, 32)       \
-    BATCH_KERNEL(256, 4, hi_bits, n_scales, with_m, low, RF_BATCH_LOW, 64)       \
-    BATCH_KERNEL(256, 4, hi_bits, n_scales, with_m, middle, RF_BATCH_MIDDLE, 8)  \
-    BATCH_KERNEL(256, 4, hi_bits, n_scales, with_m, middle, RF_BATCH_MIDDLE, 16) \
-    BATCH_KERNEL(256, 4, hi_bits, n_scales, with_m, middle, RF_BATCH_MIDDLE, 32) \
-    BATCH_KERNEL(256, 4, hi_bits, n_scales, with_m, middle, RF_BATCH_MIDDLE, 64) \
-    BATCH_KERNEL(256, 4, hi_bits, n_scales, with_m, tall, RF_BATCH_TALL, 8)      \
-    BATCH_KERNEL(256, 4, hi_bits, n_scales, with_m, tall, RF_BATCH_TALL, 16)     \
-    BATCH_KERNEL(256, 4, hi_bits, n_scales, with_m, tall, RF_BATCH_TALL, 32)     \
-    BATCH_KERNEL(256, 4, hi_bits, n_scales, with_m, tall, RF_BATCH_TALL, 64)
-BATCH_KERNELS(0, 8, 1)
-BATCH_KERNELS(1, 8, 1)
-BATCH_KERNELS(2, 16, 0)
-BATCH_KERNEL(32, 8, 0, 0, 0, low, RF_BATCH_LOW, 8)
-BATCH_KERNEL(32, 8, 0, 0, 0, low, RF_BATCH_LOW, 16)
-BATCH_KERNEL(32, 8, 0, 0, 0, low, RF_BATCH_LOW, 32)
-BATCH_KERNEL(32, 8, 0, 0, 0, low, RF_BATCH_LOW, 64)
+#define BATCH_KERNELS(view, lo_bits, hi_bits, n_scales, with_m)                         \
+    BATCH_KERNEL(view, lo_bits, hi_bits, n_scales, with_m, low, RF_BATCH_LOW, 8)        \
+    BATCH_KERNEL(view, lo_bits, hi_bits, n_scales, with_m, low, RF_BATCH_LOW, 16)       \
+    BATCH_KERNEL(view, lo_bits, hi_bits, n_scales, with_m, low, RF_BATCH_LOW, 32)       \
+    BATCH_KERNEL(view, lo_bits, hi_bits, n_scales, with_m, low, RF_BATCH_LOW, 64)       \
+    BATCH_KERNEL(view, lo_bits, hi_bits, n_scales, with_m, middle, RF_BATCH_MIDDLE, 8)  \
+    BATCH_KERNEL(view, lo_bits, hi_bits, n_scales, with_m, middle, RF_BATCH_MIDDLE, 16) \
+    BATCH_KERNEL(view, lo_bits, hi_bits, n_scales, with_m, middle, RF_BATCH_MIDDLE, 32) \
+    BATCH_KERNEL(view, lo_bits, hi_bits, n_scales, with_m, middle, RF_BATCH_MIDDLE, 64) \
+    BATCH_KERNEL(view, lo_bits, hi_bits, n_scales, with_m, tall, RF_BATCH_TALL, 8)      \
+    BATCH_KERNEL(view, lo_bits, hi_bits, n_scales, with_m, tall, RF_BATCH_TALL, 16)     \
+    BATCH_KERNEL(view, lo_bits, hi_bits, n_scales, with_m, tall, RF_BATCH_TALL, 32)     \
+    BATCH_KERNEL(view, lo_bits, hi_bits, n_scales, with_m, tall, RF_BATCH_TALL, 64)
+BATCH_KERNELS(256, 4, 0, 8, 1)
+BATCH_KERNELS(256, 4, 1, 8, 1)
+BATCH_KERNELS(256, 4, 2, 16, 0)
+BATCH_KERNELS(32, 4, 0, 0, 0)
+BATCH_KERNELS(32, 8, 0, 0, 0)
 #endif

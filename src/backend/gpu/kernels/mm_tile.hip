@@ -109,11 +109,6 @@ RF_DEVICE uint32_t col_of(const tile_place *at, uint32_t n, int i) {
 
 /* Squares ---------------------------------------------------------------------------------------*/
 
-/* Every byte less off, no borrow between bytes: u + 128 - off never carries. */
-RF_DEVICE uint32_t less_off(uint32_t u, int32_t off) {
-    return (u + (uint32_t)(128 - off) * 0x01010101u) ^ 0x80808080u;
-}
-
 #if defined(RF_NVIDIA)
 /* Words of columns 4t .. 4t + 3 of rows g and g + 8, then those of 16 + 4t. */
 typedef struct square {
