@@ -313,15 +313,17 @@ static void test_wide_products(void **state) {
 /* Some activation rows, over more groups of columns than are on their way together. */
 static void test_batch_products(void **state) {
     (void)state;
-    static const rf_dtype types[] = {RF_DT_Q4_K, RF_DT_Q5_K, RF_DT_Q6_K, RF_DT_Q8_0};
-    static const uint32_t Ts[] = {6, 12, 24, 50};
+    static const rf_dtype types[] = {RF_DT_Q4_K, RF_DT_Q5_K, RF_DT_Q6_K, RF_DT_Q4_0, RF_DT_Q8_0};
+    static const uint32_t Ts[] = {2, 6, 12, 24, 50};
     uint32_t n_units = queue.info.n_units;
     for (size_t i = 0; i < RF_COUNT(types) * RF_COUNT(Ts); i++) {
         product_case c = {.type = types[i / RF_COUNT(Ts)], .T = Ts[i % RF_COUNT(Ts)], .n_parts = 1};
-        c.rows = 37; /* low blocks, then middle and tall ones */
+        c.rows = 37; /* low blocks of few activation rows, and of all; then middle and tall ones */
         c.cols = 4352;
         check_product(&c);
-        queue.info.n_units = 1; /* few blocks are enough */
+        queue.info.n_units = 2; /* few blocks are enough */
+        check_product(&c);
+        queue.info.n_units = 1;
         c.bias = c.add = true;
         c.rows = 60;
         c.cols = 2304;
