@@ -121,7 +121,7 @@ RF_TILE_FN uint32_t rf_wide_shared_bytes(uint32_t with_m) {
            RF_WIDE_WARPS * RF_WIDE_OUT_BYTES;
 }
 
-/* The products with 3 to 64 activation rows on NVIDIA (mm_batch.hip): nt eights of activation rows;
+/* The products with 2 to 64 activation rows on NVIDIA (mm_batch.hip): nt eights of activation rows;
  * wm warps lie along the weight rows, wn along the activation rows, wk share the columns. */
 enum {
     RF_BATCH_WIDTHS = 4, /* 8, 16, 32, 64 activation rows */
@@ -138,8 +138,8 @@ typedef struct rf_batch_shape {
     uint32_t blocks;   /* of a multiprocessor, side by side */
 } rf_batch_shape;
 
-/* The tall ones of 224 weight rows, whose 16 warps have 128 registers
- * each, are as many as a large device has multiprocessors where matrices have 14336 rows. */
+/* The tall ones of 224 weight rows, whose 16 warps have 128 registers each, are as many as a large device
+ * has multiprocessors where matrices have 14336 rows. */
 RF_TILE_FN rf_batch_shape rf_batch_shape_of(uint32_t view, uint32_t height, uint32_t nt) {
     rf_batch_shape s = {nt, 2u << height, nt == 8 ? 2u : 1u, 8u >> height, 4, 1};
     s.wk /= s.wn;

@@ -562,9 +562,10 @@ RF_DEVICE void batch_run(const rf_gpu_matmul_args *a, batch_kind k) {
         return;
     }
     const uint32_t warp = tid / 32, side = k.s.wm * k.s.wn;
-    const batch_place at = {warp % k.s.wm, warp / side,  warp / k.s.wm % k.s.wn * batch_eights(k),
-                            tid % 32,      tid % 32 / 4, tid % 4,
-                            share.p.w.off};
+    const batch_place at = {
+        warp % k.s.wm, warp / side,  warp / k.s.wm % k.s.wn * batch_eights(k),
+        tid % 32,      tid % 32 / 4, tid % 4,
+        share.p.w.off};
     batch_work(slots, n_slots, sh, relay, k, &at, share.p.w.cols / 256);
     rf_await_before();
     ring_sync_some(batch_workers(k));
