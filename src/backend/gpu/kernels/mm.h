@@ -161,6 +161,25 @@ RF_DEVICE uint32_t word_of(const mm_raw *r, int lo_bits, int hi_bits, int j) {
     return u;
 }
 
+/* What all formats of a layout of integers agree on (pack.c); MM_ANY: they do not. */
+#define MM_ANY 99u
+typedef struct mm_facts {
+    uint32_t n_scales, with_m, d_f32;
+} mm_facts;
+RF_DEVICE mm_facts facts_of(int view, int lo_bits, int hi_bits) {
+    mm_facts f = {view == 32 ? 0 : MM_ANY, lo_bits == 8 ? 0 : MM_ANY, MM_ANY};
+    if (lo_bits != 8 && hi_bits != 1) f.d_f32 = 0;
+    if (view == 32 || lo_bits == 8) return f;
+    if (lo_bits == 4 && hi_bits == 0) { /* Q4_K */
+        f.n_scales = 8;
+        f.with_m = 1;
+    } else if (lo_bits + hi_bits == 3 || hi_bits == 2) { /* Q3_K, Q6_K */
+        f.n_scales = 16;
+        f.with_m = f.d_f32 = 0;
+    }
+    return f;
+}
+
 /* d or m number i. */
 RF_DEVICE float scale_at(const void *p, uint64_t i, uint32_t is_f32) {
     return is_f32 ? ((const float *)p)[i] : rf_f16_at(((const uint16_t *)p)[i]);
@@ -179,10 +198,8 @@ RF_DEVICE rf_u4 all_scales(rf_u4 s, uint32_t n_scales) {
     if (n_scales == 16) return s;
     rf_u4 out;
     RF_UNROLL
-    for (int i = 0; i < 4; i++) {
-        const uint32_t two = s.v[i / 2] >> 16 * (i % 2) & 0xffffu;
-        out.v[i] = (two & 0xffu) * 0x0101u + (two >> 8) * 0x01010000u;
-    }
+    for (int i = 0; i < 4; i++)
+        out.v[i] = rf_twice_each(s.v[i / 2], i % 2);
     return out;
 }
 

@@ -49,7 +49,7 @@ RF_DEVICE void mix_run(const rf_gpu_matmul_args *a, int view, int lo_bits, int h
     at.n_groups = cols / (uint32_t)view;
     at.row = rf_bid_x() % 2 * MIX_ROWS + lane % MIX_ROWS;
     at.part = rf_tid() / 32;
-    at.n_terms = at.w.m ? 2 : 1;
+    one_know(&at, view, lo_bits, hi_bits);
     mix_plan m;
     m.n_own = ONE_GROUPS(view);
     m.per_pair = rf_div_up(at.n_groups, m.n_own);

@@ -8,16 +8,64 @@
  * order while the next round's loads are on their way. */
 #include "backend/gpu/kernels/one.h"
 
-/* Activations of the round that starts with group first, on their way. */
-RF_DEVICE void one_stage(one_rows *to, const rf_gpu_quant *x, uint64_t row, uint32_t n_groups,
-                         int view, uint32_t n_round, uint32_t first) {
-    const uint32_t n = rf_min_u32(n_groups - first, n_round), tid = rf_tid();
-    const uint32_t sums = view == 256 ? 16 : 1;
+/* Loads arrive on AMD in the order in which they began, and activations are wanted first. */
+#if defined(RF_AMD)
+#define ONE_X_FIRST 1
+#else
+#define ONE_X_FIRST 0
+#endif
+
+/* A round's pieces of 16 columns, sums and factors in integers, of each of which a thread has one. */
+typedef struct one_stretch {
+    uint32_t n_q, n_sum, n_d;
+} one_stretch;
+RF_DEVICE one_stretch one_stretch_of(uint32_t n_groups, int view, uint32_t n_round,
+                                     uint32_t first) {
+    const uint32_t n = rf_min_u32(n_groups - first, n_round);
+    const one_stretch s = {n * (uint32_t)view / 16, n * (view == 256 ? 16 : 1), n};
+    return s;
+}
+
+/* Activations of the round that starts with group first, on their way, which leads on AMD through
+ * registers: there all threads load, so that no branch waits for it. */
+RF_DEVICE void one_stage(one_rows *to, one_floats *carry, const rf_gpu_quant *x, uint64_t row,
+                         uint32_t n_groups, int view, uint32_t n_round, uint32_t first) {
+    const one_stretch s = one_stretch_of(n_groups, view, n_round, first);
+    const uint32_t sums = view == 256 ? 16 : 1, tid = rf_tid();
     const uint64_t at = row * n_groups + first;
-    if (tid < n * (uint32_t)view / 16)
-        rf_copy_16(to->q + tid, x->q + at * (uint32_t)view + 16 * tid);
-    if (tid < n * sums) rf_copy_4((int32_t *)to->sum + tid, x->sum + at * sums + tid);
-    if (tid < n) rf_copy_4(to->d + tid, x->d + at + tid);
+#if defined(RF_AMD)
+    const rf_f4 *q = (const rf_f4 *)(const void *)(x->q + at * (uint32_t)view);
+    const rf_f4 own = q[rf_min_u32(tid, s.n_q - 1)];
+    RF_UNROLL
+    for (int i = 0; i < 4; i++)
+        carry->v[0].v[i] = own.v[i];
+    carry->v[1].v[0] = rf_float_of((uint32_t)x->sum[at * sums + rf_min_u32(tid, s.n_sum - 1)]);
+    carry->v[1].v[1] = x->d[at + rf_min_u32(tid, s.n_d - 1)];
+    carry->v[1].v[2] = carry->v[1].v[3] = 0.0f;
+    rf_in_turn(); /* else made one with the loads of floats, and waited for */
+    (void)to;
+#else
+    if (tid < s.n_q) rf_copy_16(to->q + tid, x->q + at * (uint32_t)view + 16 * tid);
+    if (tid < s.n_sum) rf_copy_4((int32_t *)to->sum + tid, x->sum + at * sums + tid);
+    if (tid < s.n_d) rf_copy_4(to->d + tid, x->d + at + tid);
+    (void)carry;
+#endif
+}
+
+/* The way's end. */
+RF_DEVICE void one_land(one_rows *to, const one_floats *carry, one_stretch s) {
+#if defined(RF_AMD)
+    const uint32_t tid = rf_tid();
+    if (tid < s.n_q) {
+        RF_UNROLL
+        for (int i = 0; i < 4; i++)
+            to->q[tid].v[i] = rf_bits_of(carry->v[0].v[i]);
+    }
+    if (tid < s.n_sum) ((uint32_t *)to->sum)[tid] = rf_bits_of(carry->v[1].v[0]);
+    if (tid < s.n_d) to->d[tid] = carry->v[1].v[1];
+#else
+    (void)to, (void)carry, (void)s;
+#endif
 }
 
 /* takes_floats: the activations may come in floats. */
@@ -36,8 +84,8 @@ RF_DEVICE void one_run(const rf_gpu_matmul_args *a, int view, int lo_bits, int h
     at.n_groups = s.p.w.cols / (uint32_t)view;
     at.row = s.tile % per_tile * n_rows + lane % n_rows;
     at.part = rf_tid() / 32;
-    at.n_terms = s.p.w.m ? 2 : 1;
-    one_load(&loads, &at, view, lo_bits, hi_bits, at.part * n_own);
+    one_know(&at, view, lo_bits, hi_bits);
+    if (!ONE_X_FIRST) one_load(&loads, &at, view, lo_bits, hi_bits, at.part * n_own);
     rf_await_before();
     const uint32_t dst_row = dst_row_of(a, &s, 0), x_row = x_row_of(a, dst_row);
     const int in_floats = takes_floats && a->x;
@@ -46,12 +94,16 @@ RF_DEVICE void one_run(const rf_gpu_matmul_args *a, int view, int lo_bits, int h
     if (in_floats)
         one_read(&floats, row, s.p.w.cols, view, at.part * n_own);
     else
-        one_stage(x, &a->xq, x_row, at.n_groups, view, n_round, 0);
+        one_stage(x, &floats, &a->xq, x_row, at.n_groups, view, n_round, 0);
+    if (ONE_X_FIRST) one_load(&loads, &at, view, lo_bits, hi_bits, at.part * n_own);
     uint32_t buffer = 0;
     float acc = 0.0f;
     for (uint32_t first = 0; first < at.n_groups; first += n_round) {
         one_term *mine = terms + (at.part * n_own * at.n_terms * 32 + lane);
-        if (in_floats) one_quantise(x + buffer, &floats, view, at.part);
+        if (in_floats)
+            one_quantise(x + buffer, &floats, view, at.part);
+        else
+            one_land(x + buffer, &floats, one_stretch_of(at.n_groups, view, n_round, first));
         rf_copy_wait();
         rf_sync();
         if (view == 32)
@@ -60,12 +112,15 @@ RF_DEVICE void one_run(const rf_gpu_matmul_args *a, int view, int lo_bits, int h
             one_group_256(mine, &at, &loads, x + buffer, lo_bits, hi_bits);
         const uint32_t n = rf_min_u32(at.n_groups - first, n_round), next = first + n_round;
         if (next < at.n_groups) {
-            one_load(&loads, &at, view, lo_bits, hi_bits, next + at.part * n_own);
+            if (!ONE_X_FIRST)
+                one_load(&loads, &at, view, lo_bits, hi_bits, next + at.part * n_own);
             buffer ^= 1;
             if (in_floats)
                 one_read(&floats, row, s.p.w.cols, view, next + at.part * n_own);
             else
-                one_stage(x + buffer, &a->xq, x_row, at.n_groups, view, n_round, next);
+                one_stage(x + buffer, &floats, &a->xq, x_row, at.n_groups, view, n_round, next);
+            if (ONE_X_FIRST)
+                one_load(&loads, &at, view, lo_bits, hi_bits, next + at.part * n_own);
         }
         rf_sync();
         if (at.part == 0) acc = one_fold(terms + lane, n * at.n_terms, acc);

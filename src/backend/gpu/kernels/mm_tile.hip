@@ -46,14 +46,12 @@ enum {
 #define RF_TILE_UNROLL RF_UNROLL_2
 #endif
 
-/* What is constant in a kernel; n_scales, with_m and d_f32 only where all formats of the layout
- * agree, else TILE_ANY. */
-#define TILE_ANY 99u
+/* What is constant in a kernel. */
 typedef struct tile_kind {
     rf_tile_shape shape;
     rf_tile_parts at;
     int view, lo_bits, hi_bits;
-    uint32_t n_scales, with_m, d_f32;
+    mm_facts facts;
 } tile_kind;
 
 /* A block's work and a thread's place in it. */
@@ -76,13 +74,13 @@ RF_DEVICE uint32_t squares_of(const tile_place *at) {
 #endif
 }
 RF_DEVICE uint32_t n_scales_of(const tile_place *at) {
-    return at->k.n_scales == TILE_ANY ? at->w.n_scales : at->k.n_scales;
+    return at->k.facts.n_scales == MM_ANY ? at->w.n_scales : at->k.facts.n_scales;
 }
 RF_DEVICE uint32_t has_m(const tile_place *at) {
-    return at->k.with_m == TILE_ANY ? at->w.m != 0 : at->k.with_m;
+    return at->k.facts.with_m == MM_ANY ? at->w.m != 0 : at->k.facts.with_m;
 }
 RF_DEVICE uint32_t has_f32(const tile_place *at) {
-    return at->k.d_f32 == TILE_ANY ? at->w.d_f32 : at->k.d_f32;
+    return at->k.facts.d_f32 == MM_ANY ? at->w.d_f32 : at->k.facts.d_f32;
 }
 
 typedef struct tile_sums {
@@ -732,15 +730,6 @@ RF_DEVICE float float_of(int32_t i) { return (float)i; }
 RF_DEVICE float float_of(int32_t i) { return rf_float_of((uint32_t)i) - 12582912.0f; }
 #endif
 
-/* A scale times a chunk's sum, either of less than 24 bits: that is fast on AMD, if known. */
-RF_DEVICE int32_t tile_times(int32_t scale, int32_t sum) {
-#if defined(RF_MATRIX)
-    return scale * ((int32_t)((uint32_t)sum << 8) >> 8);
-#else
-    return scale * sum;
-#endif
-}
-
 /* A group of 32: chunk number c of the stage. */
 RF_DEVICE void add_group_32(tile_sums *s, const tile_place *at, const uint8_t *stage, uint32_t c,
                             int with_m) {
@@ -799,8 +788,8 @@ RF_DEVICE void add_chunk_256(int32_t p[TILE_M][TILE_N][TILE_OUT], const tile_pla
             }
             RF_UNROLL
             for (int i = 0; i < TILE_OUT; i++) {
-                p[m][n][i] += tile_times(scale[i / TILE_PER_ROW][0], first[i]);
-                if (twice) p[m][n][i] += tile_times(scale[i / TILE_PER_ROW][1], second[i]);
+                p[m][n][i] += rf_times_24(scale[i / TILE_PER_ROW][0], first[i]);
+                if (twice) p[m][n][i] += rf_times_24(scale[i / TILE_PER_ROW][1], second[i]);
             }
         }
     }
@@ -1046,26 +1035,25 @@ RF_DEVICE void tile_run(const rf_gpu_matmul_args *a, tile_kind kind, uint8_t *sh
 #else
 #define TILE_SHARED(bytes) uint8_t *shared = rf_dynamic_shared
 #endif
-#define TILE_KERNEL(view, lo_bits, hi_bits, n_scales, with_m, d_f32, size, name)               \
+#define TILE_KERNEL(view, lo_bits, hi_bits, size, name)                                        \
     RF_KERNEL_ALONE(tile_##view##_##lo_bits##hi_bits##_##name, rf_gpu_matmul_args) {           \
         const rf_tile_shape shape = rf_tile_shape_of(size, TILE_AMD);                          \
         const tile_kind kind = {shape,   rf_tile_parts_of(shape, view, lo_bits, hi_bits),      \
                                 view,    lo_bits,                                              \
-                                hi_bits, n_scales,                                             \
-                                with_m,  d_f32};                                               \
+                                hi_bits, facts_of(view, lo_bits, hi_bits)};                    \
         TILE_SHARED(rf_tile_shared_bytes(rf_tile_shape_of(size, 32), view, lo_bits, hi_bits)); \
         tile_run(&a, kind, shared);                                                            \
     }
-#define TILE_KERNELS(view, lo_bits, hi_bits, n_scales, with_m, d_f32)       \
-    TILE_KERNEL(view, lo_bits, hi_bits, n_scales, with_m, d_f32, 0, large)  \
-    TILE_KERNEL(view, lo_bits, hi_bits, n_scales, with_m, d_f32, 1, middle) \
-    TILE_KERNEL(view, lo_bits, hi_bits, n_scales, with_m, d_f32, 2, small)
-TILE_KERNELS(32, 4, 0, 0, TILE_ANY, 0)
-TILE_KERNELS(32, 4, 1, 0, TILE_ANY, TILE_ANY)
-TILE_KERNELS(32, 8, 0, 0, 0, TILE_ANY)
-TILE_KERNELS(256, 2, 0, TILE_ANY, TILE_ANY, 0)
-TILE_KERNELS(256, 2, 1, 16, 0, 0)
-TILE_KERNELS(256, 4, 0, 8, 1, 0)
-TILE_KERNELS(256, 4, 1, TILE_ANY, TILE_ANY, TILE_ANY)
-TILE_KERNELS(256, 4, 2, 16, 0, 0)
-TILE_KERNELS(256, 8, 0, TILE_ANY, 0, TILE_ANY)
+#define TILE_KERNELS(view, lo_bits, hi_bits)       \
+    TILE_KERNEL(view, lo_bits, hi_bits, 0, large)  \
+    TILE_KERNEL(view, lo_bits, hi_bits, 1, middle) \
+    TILE_KERNEL(view, lo_bits, hi_bits, 2, small)
+TILE_KERNELS(32, 4, 0)
+TILE_KERNELS(32, 4, 1)
+TILE_KERNELS(32, 8, 0)
+TILE_KERNELS(256, 2, 0)
+TILE_KERNELS(256, 2, 1)
+TILE_KERNELS(256, 4, 0)
+TILE_KERNELS(256, 4, 1)
+TILE_KERNELS(256, 4, 2)
+TILE_KERNELS(256, 8, 0)

@@ -97,7 +97,7 @@ RF_DEVICE int32_t sum_scaled(const rf_u4 *b, const rf_gpu_quant *x, uint64_t x_g
         const rf_u4 s = sums[j];
         RF_UNROLL
         for (int k = 0; k < 4; k++)
-            m += byte_of(b, 4 * j + k) * (int32_t)s.v[k];
+            m += rf_times_24(byte_of(b, 4 * j + k), (int32_t)s.v[k]);
     }
     return m;
 }
@@ -114,7 +114,7 @@ RF_DEVICE void vec_chunk_256(const vec_place *at, int lo_bits, int hi_bits, int 
     for (int t = 0; t < nt; t++) {
         int32_t p0 = 0, p1 = 0;
         dot_chunk(words, at->x.q, ((uint64_t)at->x_row[t] * at->n_groups + g) * 8 + c, &p0, &p1);
-        i[t] += scale0 * p0 + scale1 * p1;
+        i[t] += rf_times_24(scale0, p0) + rf_times_24(scale1, p1);
     }
 }
 

@@ -37,6 +37,31 @@ typedef struct one_loads {
     uint32_t d[4], m[4];
 } one_loads;
 
+/* What is known of the layout, as constants, or at least to be alike in all threads. */
+RF_DEVICE void one_know(one_place *at, int view, int lo_bits, int hi_bits) {
+    at->n_terms = at->w.m ? 2 : 1;
+#if defined(RF_AMD)
+    const mm_facts f = facts_of(view, lo_bits, hi_bits);
+    at->w.n_scales = f.n_scales == MM_ANY ? rf_alike(at->w.n_scales) : f.n_scales;
+    at->n_terms = f.with_m == MM_ANY ? rf_alike(at->n_terms) : 1 + f.with_m;
+    at->w.d_f32 = f.d_f32 == MM_ANY ? rf_alike(at->w.d_f32) : f.d_f32;
+    at->w.off = (int32_t)rf_alike((uint32_t)at->w.off);
+#else
+    (void)view, (void)lo_bits, (void)hi_bits;
+#endif
+}
+
+/* Has the layout what is there for minima alone? */
+RF_DEVICE int one_has(const one_place *at, const void *p) {
+#if defined(RF_AMD)
+    (void)p; /* another one in half of the threads */
+    return at->n_terms == 2;
+#else
+    (void)at;
+    return p != 0;
+#endif
+}
+
 /* Bits of d or m number i. */
 RF_DEVICE uint32_t load_scale(const void *p, uint64_t i, uint32_t is_f32) {
     return is_f32 ? ((const uint32_t *)p)[i] : ((const uint16_t *)p)[i];
@@ -56,13 +81,15 @@ RF_DEVICE void one_load(one_loads *r, const one_place *at, int view, int lo_bits
         const uint32_t per = ONE_CHUNKS(view) / ONE_GROUPS(view);
         if (view == 256) {
             r->scale = load_scale_bytes(at->w.scale, at->w.n_scales, own);
-            if (at->w.min) r->min = load_scale_bytes(at->w.min, at->w.n_scales, own);
+            if (one_has(at, at->w.min)) r->min = load_scale_bytes(at->w.min, at->w.n_scales, own);
         }
         r->d[i] = load_scale(at->w.d, own, at->w.d_f32);
-        r->m[i] = at->w.m ? load_scale(at->w.m, own, at->w.d_f32) : 0;
+        r->m[i] = one_has(at, at->w.m) ? load_scale(at->w.m, own, at->w.d_f32) : 0;
         RF_UNROLL
-        for (uint32_t c = 0; c < per; c++)
+        for (uint32_t c = 0; c < per; c++) {
+            rf_in_turn();
             r->raw[i * per + c] = load_chunk(&at->w, lo_bits, hi_bits, group * per + c, at->row);
+        }
     }
 }
 
@@ -148,18 +175,21 @@ RF_DEVICE void one_groups_32(one_term *out, const one_place *at, const one_loads
 RF_DEVICE void one_group_256(one_term *out, const one_place *at, const one_loads *r,
                              const one_rows *x, int lo_bits, int hi_bits) {
     const rf_u4 scale = all_scales(r->scale, at->w.n_scales);
+    const rf_u4 other = one_has(at, at->w.min) ? all_scales(r->min, at->w.n_scales) : scale;
     int32_t i = 0, sum = 0;
     RF_UNROLL
     for (uint32_t c = 0; c < 8; c++) {
         int32_t p0, p1;
         one_dot(&r->raw[c], lo_bits, hi_bits, x->q + 16 * at->part + 2 * c, &p0, &p1);
-        i += byte_of(&scale, 2 * (int)c) * p0 + byte_of(&scale, 2 * (int)c + 1) * p1;
+        i += rf_times_24(byte_of(&scale, 2 * (int)c), p0) +
+             rf_times_24(byte_of(&scale, 2 * (int)c + 1), p1);
+        rf_in_turn();
     }
     if (lo_bits != 8) { /* either minima or an offset of the integers need the activations' sums */
-        const rf_u4 other = at->w.min ? all_scales(r->min, at->w.n_scales) : scale;
         RF_UNROLL
         for (int j = 0; j < 16; j++)
-            sum += byte_of(&other, j) * (int32_t)x->sum[4 * at->part + (uint32_t)j / 4].v[j % 4];
+            sum += rf_times_24(byte_of(&other, j),
+                               (int32_t)x->sum[4 * at->part + (uint32_t)j / 4].v[j % 4]);
     }
     one_put(out, at, r->d[0], r->m[0], i - at->w.off * sum, sum, x->d[at->part]);
 }

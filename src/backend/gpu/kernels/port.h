@@ -104,17 +104,24 @@ RF_DEVICE void rf_sync(void) {
 }
 RF_DEVICE float rf_f16_at(uint16_t h) { return (float)__builtin_bit_cast(_Float16, h); }
 RF_DEVICE uint16_t rf_f16_of(float f) { return __builtin_bit_cast(uint16_t, (_Float16)f); }
-/* Four products of signed bytes, added. */
+/* Four products of signed bytes, added; where no instruction does that (gfx900, gfx1010), in assembly,
+ * bytes in place, since compilers make hundreds of registers of them. */
 RF_DEVICE int32_t rf_dot4(uint32_t a, uint32_t b, int32_t c) {
 #if __has_builtin(__builtin_amdgcn_sudot4) && (defined(__GFX11__) || defined(__GFX12__))
     return __builtin_amdgcn_sudot4(true, (int)a, true, (int)b, c, false);
 #elif defined(RF_AMD_DOT4)
     return __builtin_amdgcn_sdot4((int)a, (int)b, c, false);
 #else
-    RF_UNROLL
-    for (int i = 0; i < 32; i += 8)
-        c += (int32_t)(int8_t)(a >> i) * (int32_t)(int8_t)(b >> i);
-    return c;
+    int32_t p[4], sum;
+    asm("v_mul_i32_i24_sdwa %0, sext(%5), sext(%6) src0_sel:BYTE_0 src1_sel:BYTE_0\n\t"
+        "v_mul_i32_i24_sdwa %1, sext(%5), sext(%6) src0_sel:BYTE_1 src1_sel:BYTE_1\n\t"
+        "v_mul_i32_i24_sdwa %2, sext(%5), sext(%6) src0_sel:BYTE_2 src1_sel:BYTE_2\n\t"
+        "v_mul_i32_i24_sdwa %3, sext(%5), sext(%6) src0_sel:BYTE_3 src1_sel:BYTE_3\n\t"
+        "v_add3_u32 %4, %0, %1, %7\n\t"
+        "v_add3_u32 %4, %2, %3, %4"
+        : "=&v"(p[0]), "=&v"(p[1]), "=&v"(p[2]), "=&v"(p[3]), "=&v"(sum)
+        : "v"(a), "v"(b), "v"(c));
+    return sum;
 #endif
 }
 RF_DEVICE float rf_float_of(uint32_t bits) { return __builtin_bit_cast(float, bits); }
@@ -353,6 +360,42 @@ RF_DEVICE void rf_expect(const void *p) {
     asm volatile("prefetch.global.L2 [%0];" ::"l"(p));
 #else
     (void)p;
+#endif
+}
+
+/* What stands before is worked on before what comes after, on AMD, whose compiler else brings all of a
+ * loop's operands into registers first. */
+RF_DEVICE void rf_in_turn(void) {
+#if defined(RF_AMD)
+    __builtin_amdgcn_sched_barrier(0);
+#endif
+}
+
+/* A product of numbers of less than 24 bits: that is fast on AMD, if known. */
+RF_DEVICE int32_t rf_times_24(int32_t a, int32_t b) {
+#if defined(RF_AMD)
+    return a * ((int32_t)((uint32_t)b << 8) >> 8);
+#else
+    return a * b;
+#endif
+}
+
+/* v, known to be the same in all threads of the block. */
+RF_DEVICE uint32_t rf_alike(uint32_t v) {
+#if defined(RF_AMD)
+    return (uint32_t)__builtin_amdgcn_readfirstlane((int)v);
+#else
+    return v;
+#endif
+}
+
+/* Two bytes of v, the lower ones or the upper, each twice. */
+RF_DEVICE uint32_t rf_twice_each(uint32_t v, int is_upper) {
+#if defined(RF_AMD)
+    return __builtin_amdgcn_perm(0, v, is_upper ? 0x03030202u : 0x01010000u);
+#else
+    const uint32_t two = v >> 16 * is_upper & 0xffffu;
+    return (two & 0xffu) * 0x0101u + (two >> 8) * 0x01010000u;
 #endif
 }
 
