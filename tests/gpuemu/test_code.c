@@ -1,6 +1,6 @@
 /* test_code.c - the project's own code objects, every target of the build, without running them: each
  * kernel of kernels.def is there, each instruction is one that the emulator knows, and registers,
- * shared memory and spills stay within budget.def. */
+ * shared memory and spills stay within budget.def; kernels bound by memory load wide (loads.def). */
 #include "gpuemu/fixture.h"
 
 static const char *const targets[] = {RF_EMU_TARGETS};
@@ -66,6 +66,39 @@ static void test_budgets(void **state) {
     assert_int_equal(bad, 0);
 }
 
+static const struct loads {
+    const char *name;
+    uint32_t narrow, weights;
+} loads[] = {
+#define X(name, narrow, weights) {"rf_" #name, narrow, weights},
+#include "gpuemu/loads.def"
+#undef X
+};
+
+/* Prints what the loop costs, too: performance-notes.md has these figures. */
+static void test_loads(void **state) {
+    (void)state;
+    uint32_t bad = 0;
+    for (size_t t = 0; t < RF_COUNT(targets) - 1; t++) {
+        rf_emu_module *m = open_target(targets[t]);
+        for (size_t k = 0; k < RF_COUNT(loads); k++) {
+            rf_emu_loop l;
+            rf_error e = {0};
+            const rf_emu_kernel *kernel = rf_emu_kernel_find(m, loads[k].name);
+            if (!kernel) fail_msg("%s: no kernel %s", targets[t], loads[k].name);
+            if (rf_emu_widest_loop(kernel, &l, &e) != RF_OK) fail_msg("%s", e.text);
+            bool is_bad = l.wide == 0 || l.narrow > loads[k].narrow;
+            bad += is_bad;
+            print_message("%s %-16s %4u vector instructions (%.2f for each weight), %3u of shared "
+                          "memory, %2u wide loads, %2u narrow%s, %3u VGPRs\n",
+                          targets[t], loads[k].name, l.vector, l.vector / (double)loads[k].weights,
+                          l.shared, l.wide, l.narrow, is_bad ? " (TOO MANY)" : "", kernel->n_vgpr);
+        }
+        rf_emu_module_close(m);
+    }
+    assert_int_equal(bad, 0);
+}
+
 static struct {
     const char *name[1000];
     size_t n;
@@ -100,6 +133,7 @@ static void test_instructions(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_budgets),
+        cmocka_unit_test(test_loads),
         cmocka_unit_test(test_instructions),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
