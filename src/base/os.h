@@ -39,7 +39,8 @@ void rf_exe_dir(char *out, size_t cap);
 
 /* Levels of instruction set that the CPU backend has kernels for on this kind of processor, lowest
  * first.  AVX2 means avx2+fma+f16c, AVXVNNI adds avxvnni (some processors
- * with AVX512 lack it: there the level is AVX2's), AVX512 means avx512f+bw+vl+dq+vnni; NEON means asimd+dotprod,
+ * with AVX512 lack it: there the level is AVX2's), AVX512 means avx512f+bw+vl+dq+vnni, AMX adds
+ * amx_tile and amx_int8, which the system must also let the process use; NEON means asimd+dotprod,
  * I8MM adds the matrix products of 8-bit integers. */
 typedef enum rf_isa {
     RF_ISA_SCALAR,
@@ -50,13 +51,14 @@ typedef enum rf_isa {
     RF_ISA_AVX2,
     RF_ISA_AVXVNNI,
     RF_ISA_AVX512,
+    RF_ISA_AMX,
 #endif
     RF_ISA_COUNT
 } rf_isa;
 const char *rf_isa_name(rf_isa isa); /* "scalar", "avx2", "avxvnni", ... */
 rf_isa rf_isa_best(void);            /* the best level that this CPU (and its OS) runs */
 bool rf_cpu_has_avxvnni(void);
-/* rf_isa_best, lowered by the environment variable RF_CPU=scalar|avx2|avxvnni|avx512|neon|i8mm.  Unknown names and levels
+/* rf_isa_best, lowered by the environment variable RF_CPU=scalar|avx2|avxvnni|avx512|amx|neon|i8mm.  Unknown names and levels
  * that this CPU lacks are errors. */
 RF_CHECKED rf_status rf_isa_choose(rf_isa *out, rf_error *e);
 

@@ -63,7 +63,8 @@ static void choose(rf_isa isa, rf_probe_fn work[2]) {
         work[0] = rf_cpu_has_avxvnni() ? rf_probe_int8_avxvnni : rf_probe_int8_avx2;
         work[1] = rf_probe_f32_avx2;
     }
-    if (isa == RF_ISA_AVX512) work[0] = rf_probe_int8_avx512, work[1] = rf_probe_f32_avx512;
+    if (isa >= RF_ISA_AVX512) work[0] = rf_probe_int8_avx512, work[1] = rf_probe_f32_avx512;
+    if (isa == RF_ISA_AMX) work[0] = rf_probe_int8_amx;
 #elif defined(__aarch64__)
     if (isa != RF_ISA_SCALAR) work[0] = rf_probe_int8_neon, work[1] = rf_probe_f32_neon;
 #else

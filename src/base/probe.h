@@ -21,6 +21,7 @@ typedef uint64_t (*rf_probe_fn)(uint32_t steps);
 uint64_t rf_probe_int8_avx2(uint32_t steps), rf_probe_f32_avx2(uint32_t steps);
 uint64_t rf_probe_int8_avxvnni(uint32_t steps);
 uint64_t rf_probe_int8_avx512(uint32_t steps), rf_probe_f32_avx512(uint32_t steps);
+uint64_t rf_probe_int8_amx(uint32_t steps);
 uint64_t rf_probe_int8_neon(uint32_t steps), rf_probe_f32_neon(uint32_t steps);
 /* A use of v that the compiler cannot see through, in a vector register. */
 #if defined(__x86_64__)

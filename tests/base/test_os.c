@@ -560,6 +560,7 @@ static void the_instruction_set_can_be_lowered(void **state) {
     assert_string_equal(rf_isa_name(RF_ISA_AVX2), "avx2");
     assert_string_equal(rf_isa_name(RF_ISA_AVXVNNI), "avxvnni");
     assert_string_equal(rf_isa_name(RF_ISA_AVX512), "avx512");
+    assert_string_equal(rf_isa_name(RF_ISA_AMX), "amx");
 #endif
     assert_string_equal(rf_isa_name(RF_ISA_COUNT), "unknown");
     const char *saved = getenv("RF_CPU");

@@ -30,6 +30,10 @@ static void fill_tables(void) {
     rf_cpu_mm_avx512(&k);
     rf_cpu_vec_avx512(&k);
     tables[RF_ISA_AVX512] = k;
+    if (rf_isa_best() < RF_ISA_AMX) return;
+    k.isa = RF_ISA_AMX;
+    rf_cpu_mm_amx(&k);
+    tables[RF_ISA_AMX] = k;
 #elif defined(__aarch64__)
     if (rf_isa_best() < RF_ISA_NEON) return;
     k.isa = RF_ISA_NEON;

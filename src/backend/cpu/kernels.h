@@ -99,6 +99,7 @@ void rf_cpu_mm_scalar(rf_cpu_kernels *k); /* quant_32, quant_256, matmul */
 void rf_cpu_mm_avx2(rf_cpu_kernels *k);
 void rf_cpu_mm_avxvnni(rf_cpu_kernels *k);
 void rf_cpu_mm_avx512(rf_cpu_kernels *k);
+void rf_cpu_mm_amx(rf_cpu_kernels *k);
 void rf_cpu_mm_neon(rf_cpu_kernels *k);
 void rf_cpu_mm_i8mm(rf_cpu_kernels *k);
 void rf_cpu_vec_scalar(rf_cpu_kernels *k); /* everything else */

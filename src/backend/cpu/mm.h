@@ -126,6 +126,7 @@ typedef struct rf_mm_tile {
     bool has_min, first; /* first: the sums start at 0 and not at dst */
     float *dst;          /* [T][dst_stride] */
     size_t dst_stride;
+    uint32_t n_act;    /* activation rows */
     uint32_t n_rows;   /* of dst: 1 to n_vecs * lanes */
     const float *bias; /* [n_rows], on the last stretch; or NULL */
     rf_mm_ahead *ahead;
@@ -134,15 +135,20 @@ typedef void (*rf_mm_tile_fn)(const rf_mm_tile *t);
 
 /* The register tiles of an instruction set for one kind of integers. */
 typedef struct rf_mm_tiles {
-    uint32_t lanes, vecs, width; /* at most 2 vectors, RF_MM_TILE_WIDTH activation rows */
+    uint32_t lanes, vecs, width; /* at most 2 vectors; most activation rows of a tile */
     void (*pack)(const rf_mm_pack *p);
-    bool keep_sign, scale_twice; /* how to pack */
-    /* [activation rows - 1]: one vector of weight rows, two */
-    rf_mm_tile_fn one[RF_MM_TILE_WIDTH], two[RF_MM_TILE_WIDTH];
+    bool keep_sign, scale_twice;       /* how to pack */
+    size_t record;                     /* RF_INT_256: bytes of a record of its own form, or 0 */
+    void (*configure)(uint32_t n_act); /* before tiles of so many activation rows, or NULL */
+    /* [activation rows - 1]: one vector of weight rows, two; or one function for any tile */
+    rf_mm_tile_fn one[RF_MM_TILE_WIDTH], two[RF_MM_TILE_WIDTH], any;
 } rf_mm_tiles;
 /* Integer formats over panels; scratch as for matmul. */
 void rf_mm_panels_avx2(const rf_mm *mm, uint32_t begin, uint32_t end, void *scratch,
                        const rf_mm_tiles *tiles);
+
+/* The matmul of AVX-512's table. */
+void rf_mm_avx512(const rf_mm *mm, uint32_t begin, uint32_t end, void *scratch);
 
 /* Integer formats with few activation rows; scratch as for matmul. */
 void rf_mm_rows_avx2(const rf_mm *mm, uint32_t begin, uint32_t end, void *scratch);

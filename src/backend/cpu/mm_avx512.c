@@ -8,4 +8,8 @@
 #define VNNI_FLOATS rf_mm_float_avx512
 #include "backend/cpu/mm_vnni.h"
 
+void rf_mm_avx512(const rf_mm *mm, uint32_t begin, uint32_t end, void *scratch) {
+    matmul(mm, begin, end, scratch);
+}
+
 void rf_cpu_mm_avx512(rf_cpu_kernels *k) { k->matmul = matmul; }

@@ -15,10 +15,11 @@ RF_INLINE vec bit_moved(vec v, int n, int to) {
     return vec_and(v, vec_bytes((uint8_t)(1u << to)));
 }
 
-/* What nibbles stand for; add: to signed integers. */
+/* What nibbles stand for, with `add` added. */
 RF_INLINE __m128i book_of(rf_mm_format f, uint8_t add) {
     __m128i book = _mm256_castsi256_si128(rf_code_book(f));
-    return f == RF_MM_MXFP4 ? book : _mm_add_epi8(book, _mm_set1_epi8((char)add));
+    if (f == RF_MM_MXFP4) add = (uint8_t)(add - 12); /* it has 12 added */
+    return _mm_add_epi8(book, _mm_set1_epi8((char)add));
 }
 
 /* ---- groups of 32 ---- */
@@ -56,6 +57,7 @@ RF_INLINE void write_record_32(rf_mm_format f, uint8_t add, const rf_mm_lanes *p
                       : f == RF_MM_Q5_0                    ? offsetof(rf_block_q5_0, qs)
                       : f == RF_MM_Q5_1                    ? offsetof(rf_block_q5_1, qs)
                                                            : offsetof(rf_block_mxfp4, qs);
+    const uint8_t off = f == RF_MM_Q4_0 ? 8 : f == RF_MM_Q5_0 ? 16 : 0;
     const __m128i book = book_of(f, add);
     vec_gather_4(p, at, v);
     RF_UNROLL
@@ -63,6 +65,7 @@ RF_INLINE void write_record_32(rf_mm_format f, uint8_t add, const rf_mm_lanes *p
         vec w = nibbles(v[i % 4], i >= 4);
         if (f == RF_MM_Q5_0 || f == RF_MM_Q5_1) w = vec_or(w, vec_four_bits(fifth, i));
         if (f == RF_MM_IQ4_NL || f == RF_MM_MXFP4) w = vec_look_up(book, w);
+        if (off > 0 && !add) w = vec_sub_bytes(w, vec_bytes(off));
         vec_store(q + (size_t)i * VEC_ROWS * 4, w);
     }
 }
