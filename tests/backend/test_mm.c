@@ -13,7 +13,7 @@
 
 #define SENTINEL -12345.5f
 
-enum { MAX_T = 33, MAX_ROWS = 67, MAX_COLS = 2304 };
+enum { MAX_T = 51, MAX_ROWS = 67, MAX_COLS = 2304 };
 
 /* ---- inputs ---- */
 
@@ -268,7 +268,7 @@ static void check_range(const setup *s, uint32_t begin, uint32_t end) {
 /* every: all numbers of activation rows up to a tile's and one more, else some. */
 static void check_level(const rf_cpu_kernels *k, const rf_tensor *w, const float *x,
                         const float *bias, const wanted *want, bool every) {
-    static const uint32_t some[] = {1, 2, 3, 4, 5, 7, 16, 24, 32, 33};
+    static const uint32_t some[] = {1, 2, 3, 4, 5, 7, 16, 33, 48, 51};
     uint32_t n = every ? 18 : RF_COUNT(some);
     for (uint32_t i = 0; i < n; i++) {
         if (k->isa == RF_ISA_SCALAR && i % 3) continue; /* slow, and has no cases by T */

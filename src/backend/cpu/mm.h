@@ -3,7 +3,7 @@
  * One to three activation rows stream the weights once, straight from the packed blocks
  * (mm_rows_avx2.c).  More rows go through a panel: a stretch of some output rows is unpacked once
  * with output rows in vector lanes (mm_quads.h, or mm_pack_avx2.c row by row) and multiplied with
- * all activation rows in register tiles (mm_avx2.c, mm_avx512.c).  Both give the bits of
+ * all activation rows in register tiles (mm_avx2.c, mm_avx512.c, mm_amx.c).  Both give the bits of
  * mm_scalar.c.  NEON does the same with a panel of its own (mm_neon.c). */
 #pragma once
 #include "backend/cpu/kernels.h"
@@ -37,6 +37,7 @@ enum {
     RF_MM_FLOAT_STRETCH = 512,     /* elements of k that such a tile passes over at a time */
     RF_MM_FLOAT_BYTES = 192 << 10, /* of decoded rows that stay in the second-level cache */
     RF_MM_PANEL_BYTES = 64 << 10,  /* most bytes of an integer panel */
+    RF_MM_STRETCH = 1024,          /* most columns in one */
 };
 
 static inline size_t rf_mm_round16(size_t n) { return (n + 15) & ~(size_t)15; }
@@ -138,6 +139,7 @@ typedef struct rf_mm_tiles {
     uint32_t lanes, vecs, width; /* at most 2 vectors; most activation rows of a tile */
     void (*pack)(const rf_mm_pack *p);
     bool keep_sign, scale_twice;       /* how to pack */
+    uint32_t stretch;                  /* columns, or 0: what fits the first-level cache */
     size_t record;                     /* RF_INT_256: bytes of a record of its own form, or 0 */
     void (*configure)(uint32_t n_act); /* before tiles of so many activation rows, or NULL */
     /* [activation rows - 1]: one vector of weight rows, two; or one function for any tile */

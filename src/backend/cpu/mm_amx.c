@@ -14,9 +14,8 @@
 #include "backend/cpu/mm_vec_avx512.h"
 
 enum {
-    AMX_ROWS = 16,        /* most activation rows of a tile */
-    MIN_ROWS = 16,        /* activation rows from which tiles pay, */
-    MIN_ROWS_MINIMA = 24, /* and where the format has minima, which the unit does not add up */
+    AMX_ROWS = 16, /* most activation rows of a tile */
+    MIN_ROWS = 48, /* activation rows from which tiles pay */
     INTS = AMX_ROWS * VEC_ROWS,
 };
 
@@ -171,12 +170,14 @@ RF_INLINE void tile_32(int n_vecs, bool has_min, const rf_mm_tile *a) {
     for (size_t g = 0; g < a->n_groups; g += 2) {
         const uint8_t *record = a->panel + g * RF_MM_RECORD_32(VEC_ROWS);
         const lane_ints *now = &i[g / 2 % 2];
-        rf_mm_look_ahead(a->ahead);
+        rf_mm_look_ahead(a->ahead); /* once for each group */
         multiply_pair(n_vecs, a, g + 2, &i[(g / 2 + 1) % 2]);
-        if (g + 1 < a->n_groups)
+        if (g + 1 < a->n_groups) {
+            rf_mm_look_ahead(a->ahead);
             add_32(2, (size_t)n_vecs, has_min, a, record, g, now, &acc);
-        else
+        } else {
             add_32(1, (size_t)n_vecs, has_min, a, record, g, now, &acc);
+        }
     }
     store_acc(a, n_vecs, &acc);
 }
@@ -343,10 +344,10 @@ TILE(min_32, tile_32, true)
 TILE(plain_256, tile_256, false)
 TILE(min_256, tile_256, true)
 
-#define TILES_32(name)                                                              \
-    {                                                                               \
-        .lanes = VEC_ROWS, .vecs = 2, .width = AMX_ROWS, .pack = rf_mm_pack_avx512, \
-        .keep_sign = true, .configure = configure_32, .any = name,                  \
+#define TILES_32(name)                                                                       \
+    {                                                                                        \
+        .lanes = VEC_ROWS, .vecs = 2, .width = AMX_ROWS, .pack = rf_mm_pack_avx512,          \
+        .keep_sign = true, .stretch = RF_MM_STRETCH, .configure = configure_32, .any = name, \
     }
 #define TILES_256(name)                                                                            \
     {                                                                                              \
@@ -359,7 +360,7 @@ static const rf_mm_tiles tiles_256[2] = {TILES_256(plain_256), TILES_256(min_256
 static void matmul(const rf_mm *mm, uint32_t begin, uint32_t end, void *scratch) {
     const bool is_256 = mm->act->view == RF_INT_256;
     const bool has_min = rf_dtype_get(mm->w->type)->has_min;
-    if (mm->act->view == RF_INT_NONE || mm->act->n_rows < (has_min ? MIN_ROWS_MINIMA : MIN_ROWS)) {
+    if (mm->act->view == RF_INT_NONE || mm->act->n_rows < MIN_ROWS) {
         rf_mm_avx512(mm, begin, end, scratch);
         return;
     }

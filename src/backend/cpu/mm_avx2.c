@@ -347,7 +347,7 @@ void rf_mm_panels_avx2(const rf_mm *mm, uint32_t begin, uint32_t end, void *scra
     const size_t record = tiles->record ? tiles->record
                           : is_256      ? RF_MM_RECORD_256(lanes)
                                         : RF_MM_RECORD_32(lanes);
-    const size_t stretch = 8192 / lanes / group; /* groups that fit into the first-level cache */
+    const size_t stretch = (tiles->stretch ? tiles->stretch : 8192 / lanes) / group; /* groups */
     const uint8_t off = rf_mm_range_of(mm->w->type).off;
     void *more = (uint8_t *)scratch + RF_MM_PANEL_BYTES;
     int16_t *sums = more;  /* RF_INT_256 */

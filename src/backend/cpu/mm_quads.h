@@ -291,7 +291,7 @@ RF_INLINE void write_record_256(rf_mm_format f, uint8_t add, bool scale_twice, c
 
 /* ---- panels ---- */
 
-enum { COPY_BYTES = 8192 / 32 * sizeof(rf_block_q8_0) }; /* of a vector's rows in a stretch */
+enum { COPY_BYTES = VEC_ROWS * RF_MM_STRETCH / 32 * sizeof(rf_block_q8_0) }; /* of a stretch */
 
 RF_INLINE rf_mm_lanes lanes_at(const uint8_t *p, size_t stride) {
     rf_mm_lanes r = {.stride = stride, .stride3 = 3 * stride};
