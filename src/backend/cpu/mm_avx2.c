@@ -356,6 +356,7 @@ void rf_mm_panels_avx2(const rf_mm *mm, uint32_t begin, uint32_t end, void *scra
     rf_mm_ahead ahead;
     ahead.step = look_at_rows(mm, begin, end, per_panel, &ahead);
     rf_mm_look_ahead(&ahead);
+    /* Sums are for minima and for what is added to weights: nothing in records of their own form. */
     if (is_256 && (info->has_min || !tiles->record)) rf_mm_sums16_avx2(a, sums);
     for (size_t i = 0; !is_256 && !tiles->keep_sign && i < a->n_rows * n_groups; i++)
         start[i] = -(int32_t)off * a->sum[i];
