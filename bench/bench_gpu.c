@@ -178,6 +178,7 @@ typedef struct attend_run {
     uint32_t T, kv_len, n_seqs;
     uint32_t *pos, *row_seq, *lens, *table;
     void *cache;
+    bool makes_heads;
 } attend_run;
 
 /* Queries, keys or values. */
@@ -192,17 +193,28 @@ static rf_gpu_heads heads_of(const attend_run *r, uint32_t i) {
                           .pool_type = RF_DT_F16};
 }
 
+static rf_gpu_batch batch_of(const attend_run *r) {
+    return (rf_gpu_batch){.pos = r->pos,
+                          .row_seq = r->row_seq,
+                          .kv_len = r->lens,
+                          .table = r->table,
+                          .table_stride = r->kv_len / RF_KV_BLOCK};
+}
+
+static rf_gpu_heads_args all_heads(const attend_run *r) {
+    rf_gpu_heads_args a = {.batch = batch_of(r), .n_parts = 3, .n_rows = r->T};
+    for (uint32_t i = 0; i < 3; i++)
+        a.part[i] = heads_of(r, i);
+    return a;
+}
+
 static void launch_attend(const void *what) {
     const attend_run *r = what;
     rf_gpu_attend_args a = {.q = x,
                             .dst = x + MAX_T * 4096,
                             .k = r->cache,
                             .v = r->cache,
-                            .batch = {.pos = r->pos,
-                                      .row_seq = r->row_seq,
-                                      .kv_len = r->lens,
-                                      .table = r->table,
-                                      .table_stride = r->kv_len / RF_KV_BLOCK},
+                            .batch = batch_of(r),
                             .n_rows = r->T,
                             .n_heads = 32,
                             .n_kv_heads = 8,
@@ -217,20 +229,12 @@ static void launch_attend(const void *what) {
                             .rows_alone = r->n_seqs == r->T,
                             .parts = dst,
                             .parts_bytes = (size_t)64 << 20};
+    if (r->makes_heads) a.heads = all_heads(r);
     rf_gpu_op_attend(&queue, &a);
 }
 
 static void launch_heads(const void *what) {
-    const attend_run *r = what;
-    rf_gpu_heads_args a = {.batch = {.pos = r->pos,
-                                     .row_seq = r->row_seq,
-                                     .kv_len = r->lens,
-                                     .table = r->table,
-                                     .table_stride = r->kv_len / RF_KV_BLOCK},
-                           .n_parts = 3,
-                           .n_rows = r->T};
-    for (uint32_t i = 0; i < 3; i++)
-        a.part[i] = heads_of(r, i);
+    rf_gpu_heads_args a = all_heads(what);
     rf_gpu_op_heads(&queue, &a);
 }
 
@@ -341,8 +345,9 @@ static void launch_layer(const step *s) {
         r[i] = (product_run){&products[i], s->type, s->T, 0, i % 2 == 1};
     launch_part(s, "norm", launch_norm, &s->T);
     launch_part(s, "qkv", launch_product, &r[0]);
-    launch_part(s, "heads", launch_heads, &s->kv);
-    launch_part(s, "attend", launch_attend, &s->kv);
+    attend_run kv = s->kv;
+    kv.makes_heads = strcmp(s->left_out, "heads") != 0;
+    launch_part(s, "attend", launch_attend, &kv);
     launch_part(s, "o", launch_product, &r[1]);
     launch_part(s, "norm", launch_norm, &s->T);
     launch_part(s, "gate+up", launch_product, &r[2]);

@@ -410,10 +410,129 @@ static void test_attend_rows(void **state) {
     queue.info.n_units = n_units;
 }
 
+/* Rows of two sequences whose heads attention makes itself, against the kernel of heads before it. */
+typedef struct own_case {
+    uint32_t per_kv, head_dim, value_dim, n_dims, norm, len[2];
+    bool neox, moves_q, is_split;
+    rf_dtype type;
+} own_case;
+
+static rf_gpu_heads own_part(const own_case *o, uint32_t dim, uint32_t n_heads, bool is_value) {
+    float *x = random_floats((size_t)2 * n_heads * dim, 2), *w = random_floats(dim, 1);
+    float *cos_sin = random_floats((size_t)400 * o->n_dims, 1);
+    rf_gpu_heads h = {.x = up(x, (size_t)2 * n_heads * dim * sizeof *x),
+                      .n_heads = n_heads,
+                      .head_dim = dim,
+                      .pool_type = o->type,
+                      .eps = 1e-5f};
+    if (!is_value) {
+        h.cos_sin = up(cos_sin, (size_t)400 * o->n_dims * sizeof *cos_sin);
+        h.n_dims = o->n_dims;
+        h.neox = o->neox;
+        h.norm = o->norm;
+        h.w = o->norm ? up(w, dim * sizeof *w) : NULL;
+        h.b = o->norm == RF_GPU_LAYER_NORM ? h.w : NULL;
+    }
+    rf_free(x);
+    rf_free(w);
+    rf_free(cos_sin);
+    return h;
+}
+
+static void check_own_heads(const own_case *o) {
+    enum { N_KV = 2 };
+    kv_case c;
+    make_batch(&c, o->len[0], 1, o->len[1], 1);
+    uint32_t n_heads = N_KV * o->per_kv, longest = o->len[0] > o->len[1] ? o->len[0] : o->len[1];
+    size_t n_k = (size_t)KV_BLOCKS * N_KV * 32 * o->head_dim,
+           n = (size_t)2 * n_heads * o->value_dim;
+    size_t n_v = (size_t)KV_BLOCKS * N_KV * 32 * o->value_dim;
+    uint8_t *k = rf_alloc(n_k, 2), *v = rf_alloc(n_v, 2);
+    float *want = rf_alloc(n, sizeof *want);
+    assert_true(k && v && want);
+    fill_pool(k, n_k, o->type);
+    fill_pool(v, n_v, o->type);
+    rf_gpu_heads part[3] = {own_part(o, o->head_dim, n_heads, false),
+                            own_part(o, o->head_dim, N_KV, false),
+                            own_part(o, o->value_dim, N_KV, true)};
+    rf_gpu_attend_args a = {.q = part[0].x,
+                            .batch = c.gpu,
+                            .n_rows = 2,
+                            .n_heads = n_heads,
+                            .n_kv_heads = N_KV,
+                            .head_dim = o->head_dim,
+                            .value_dim = o->value_dim,
+                            .k_type = o->type,
+                            .v_type = o->type,
+                            .scale = 0.125f,
+                            .max_kv_len = longest,
+                            .n_seqs = 2,
+                            .rows_alone = 1};
+    uint32_t n_units = queue.info.n_units;
+    if (o->is_split) {
+        queue.info.n_units = 1000;
+        a.parts_bytes = rf_gpu_parts_bytes(2, n_heads, (longest + 255) / 256, o->value_dim);
+        a.parts = take(a.parts_bytes);
+    }
+    rf_gpu_attend_args of[2] = {a, a};
+    for (int own = 0; own < 2; own++) {
+        rf_gpu_heads_args heads = {.batch = c.gpu, .n_rows = 2};
+        if (o->moves_q) {
+            part[0].dst = take((size_t)2 * n_heads * o->head_dim * sizeof(float));
+            heads.part[heads.n_parts++] = part[0];
+            of[own].q = part[0].dst;
+        }
+        part[1].pool = up(k, 2 * n_k);
+        part[2].pool = up(v, 2 * n_v);
+        heads.part[heads.n_parts++] = part[1];
+        heads.part[heads.n_parts++] = part[2];
+        of[own].k = part[1].pool;
+        of[own].v = part[2].pool;
+        of[own].dst = take(n * sizeof(float));
+        if (own)
+            of[own].heads = heads;
+        else
+            rf_gpu_op_heads(&queue, &heads);
+        rf_gpu_op_attend(&queue, &of[own]);
+    }
+    queue.info.n_units = n_units;
+    down(want, of[0].dst, n * sizeof *want);
+    down(k, of[0].k, 2 * n_k);
+    down(v, of[0].v, 2 * n_v);
+    check_floats("attention to its own heads", want, of[1].dst, n);
+    check_bytes("keys that attention puts", k, of[1].k, 2 * n_k);
+    check_bytes("values that attention puts", v, of[1].v, 2 * n_v);
+    rf_free(k);
+    rf_free(v);
+    rf_free(want);
+    give_all();
+}
+
+static void test_own_heads(void **state) {
+    (void)state;
+    static const uint32_t dims[][3] = {{128, 128, 128}, {64, 64, 64}, {96, 72, 32}, {16, 8, 8}};
+    static const uint32_t lens[][2] = {{1, 32}, {33, 340}, {257, 96}};
+    for (uint32_t k = 0; k < 36; k++) {
+        const uint32_t *d = dims[k % 4], *len = lens[k % 3];
+        own_case o = {.per_kv = k % 5 + 1,
+                      .head_dim = d[0],
+                      .value_dim = d[1],
+                      .n_dims = d[2],
+                      .norm = k % 7 % 3,
+                      .len = {len[0], len[1]},
+                      .neox = k % 2,
+                      .moves_q = k % 6 != 5,
+                      .is_split = k % 4 > 1,
+                      .type = k % 8 > 4 ? RF_DT_BF16 : RF_DT_F16};
+        check_own_heads(&o);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_heads),
         cmocka_unit_test(test_attend),
+        cmocka_unit_test(test_own_heads),
         cmocka_unit_test(test_attend_rows),
     };
     return cmocka_run_group_tests(tests, open_device, close_device);

@@ -170,7 +170,9 @@ typedef struct rf_gpu_attend_args {
     float scale, softcap;               /* softcap 0: none */
     uint32_t max_kv_len;                /* no kv_len of the batch is longer */
     uint32_t n_seqs;                    /* of the batch */
-    uint32_t rows_alone;                /* rf_batch_rows_alone of the batch */
+    /* What makes q, where it has three parts, and puts keys and values first; n_parts 0: nothing. */
+    rf_gpu_heads_args heads;
+    uint32_t rows_alone; /* rf_batch_rows_alone of the batch */
     /* Room for segments that are made side by side, or NULL: weighted values
      * [n_rows][n_heads][n_splits][value_dim], then maximum and sum [n_rows][n_heads][n_splits][2]. */
     float *parts;

@@ -19,7 +19,7 @@ extern "C" {
 #endif
 
 enum {
-    RF_GPU_MAX_SLOTS = 12,
+    RF_GPU_MAX_SLOTS = 16,
     RF_GPU_MAX_USES = 6,
     RF_GPU_MAX_GRAPHS = 16,
     RF_GPU_GRAPH_ROWS = 64, /* batches of up to so many rows are recorded as graphs */

@@ -31,6 +31,7 @@ enum {
     ATTEND_FEW = 512,     /* heads of rows */
     ATTEND_AT_ONCE = 2,   /* blocks of attend_tile that a multiprocessor runs */
     ATTEND_MIN_ROWS = 16, /* of attend_rows, and half of that for each sequence */
+    ATTEND_OWN_ROWS = 2,  /* whose heads attention makes itself; more have not been measured */
     CONV_BLOCKS = 8,      /* for each unit of the device */
     MAX_GRID_Y = 65535,
 };
@@ -153,11 +154,21 @@ static rf_gpu_kernel attend_vec_of(const rf_gpu_queue *q, const rf_gpu_attend_ar
     return q->left_out[k] ? NO_KERNEL : k;
 }
 
+/* May attention norm, rotate and put what it attends to itself?  Rows that see each other's cannot. */
+static bool makes_heads(const rf_gpu_queue *q, const rf_gpu_attend_args *a) {
+    return a->rows_alone && a->n_rows <= ATTEND_OWN_ROWS && fits_attend_vec(a) &&
+           !takes_attend_rows(a) && attend_vec_of(q, a) != NO_KERNEL;
+}
+
 /* Four query heads per block, but one while there are few rows.  There values pass through shared
  * memory in steps of as many KV blocks as it holds. */
 void rf_gpu_op_attend(rf_gpu_queue *q, const rf_gpu_attend_args *a) {
     rf_gpu_attend_args args = *a;
     if (a->n_rows == 0) return;
+    if (a->heads.n_parts && !makes_heads(q, a)) {
+        rf_gpu_op_heads(q, &a->heads);
+        args.heads.n_parts = 0;
+    }
     uint32_t per_kv = a->n_heads / a->n_kv_heads;
     size_t v_row = a->v ? rf_kv_head_bytes((rf_dtype)a->v_type, a->value_dim)
                         : rf_kv_head_bytes((rf_dtype)a->k_type, a->head_dim);

@@ -1,8 +1,8 @@
 /* lower.c - turns the plan's straight line of steps into tasks, each one call of launch.h.
  *
  * Fused are: products of one input with each other, a gate with its up product and the GLU behind
- * them, a residual sum into the product or mix before it, head norms, ropes and the KV put into one
- * task before attention, and quantising into the norm before it or its only reader; rows in integers
+ * them, a residual sum into the product or mix before it, head norms, ropes and the KV put into the
+ * attention behind them, and quantising into the norm before it or its only reader; rows in integers
  * are made once for all their readers.  A step is fused only when nothing else reads what then no longer exists, so
  * any plan is right.  With keep_values every value of the plan is made. */
 #include <string.h>
@@ -333,10 +333,10 @@ static void absorb_attention(lowering *l) {
     }
 }
 
-static rf_gpu_heads *add_heads(lowering *l, rf_gpu_task *t, rf_val from, uint32_t n_heads,
-                               uint32_t dim) {
-    (void)l;
-    rf_gpu_heads *h = &t->args.heads.part[t->args.heads.n_parts++];
+static rf_gpu_heads *add_heads(rf_gpu_task *t, rf_val from, uint32_t n_heads, uint32_t dim) {
+    bool attends = t->kind == RF_GPU_TASK_ATTEND;
+    rf_gpu_heads_args *a = attends ? &t->args.attend.heads : &t->args.heads;
+    rf_gpu_heads *h = &a->part[a->n_parts++];
     h->n_heads = n_heads;
     h->head_dim = dim;
     bind(t, &h->x, from);
@@ -352,7 +352,7 @@ static void set_rope(lowering *l, rf_gpu_task *t, rf_gpu_heads *h, const rf_rope
 
 static rf_status add_chain(lowering *l, rf_gpu_task *t, const head_chain *c, uint32_t n_heads,
                            uint32_t dim, rf_gpu_heads **out) {
-    rf_gpu_heads *h = *out = add_heads(l, t, c->from, n_heads, dim);
+    rf_gpu_heads *h = *out = add_heads(t, c->from, n_heads, dim);
     if (c->rope) set_rope(l, t, h, c->rope->rope);
     if (!c->norm) return RF_OK;
     h->norm = norm_kind(c->norm);
@@ -368,7 +368,7 @@ static rf_status add_put(lowering *l, rf_gpu_task *t, const rf_step *s, const he
     h->pool_type = l->x->limits.k_type;
     bind(t, &h->pool, rf_gpu_kv_item(l->p, s->layer, false));
     if (!s->b) return RF_OK;
-    h = add_heads(l, t, s->b, s->n_kv_heads, s->value_dim);
+    h = add_heads(t, s->b, s->n_kv_heads, s->value_dim);
     h->pool_type = l->x->limits.v_type;
     bind(t, &h->pool, rf_gpu_kv_item(l->p, s->layer, true));
     return RF_OK;
@@ -396,17 +396,6 @@ static void need_parts(rf_exec *x, const rf_step *s) {
 static rf_status lower_attend(lowering *l, uint32_t i) {
     const rf_step *s = &l->p->steps[i];
     const attention *a = &l->attention[i];
-    bool moves_q = a->q.norm || a->q.rope;
-    if (a->put || moves_q) {
-        rf_gpu_task *t = new_task(l, RF_GPU_TASK_HEADS, s->a);
-        rf_gpu_heads *h;
-        if (moves_q) {
-            RF_TRY(add_chain(l, t, &a->q, s->n_heads, s->head_dim, &h));
-            bind(t, &h->dst, a->q.to);
-            l->made[a->q.to] = true;
-        }
-        if (a->put) RF_TRY(add_put(l, t, a->put, &a->k));
-    }
     rf_gpu_task *t = new_task(l, RF_GPU_TASK_ATTEND, s->dst);
     rf_gpu_attend_args *out = &t->args.attend;
     *out = (rf_gpu_attend_args){
@@ -424,6 +413,13 @@ static rf_status lower_attend(lowering *l, uint32_t i) {
     };
     l->x->has_mask = l->x->has_mask || s->pattern.kind == RF_ATTN_CUSTOM;
     need_parts(l->x, s);
+    if (a->q.norm || a->q.rope) {
+        rf_gpu_heads *h;
+        RF_TRY(add_chain(l, t, &a->q, s->n_heads, s->head_dim, &h));
+        bind(t, &h->dst, a->q.to);
+        l->made[a->q.to] = true;
+    }
+    if (a->put) RF_TRY(add_put(l, t, a->put, &a->k));
     bind(t, &out->q, s->a);
     bind(t, &out->dst, s->dst);
     bind(t, &out->k, rf_gpu_kv_item(l->p, s->layer, false));
@@ -488,7 +484,7 @@ static rf_status lower_norm(lowering *l, const rf_step *s) {
 
 static rf_status lower_rope(lowering *l, const rf_step *s) {
     rf_gpu_task *t = new_task(l, RF_GPU_TASK_HEADS, s->dst);
-    rf_gpu_heads *h = add_heads(l, t, s->a, s->n_heads, s->head_dim);
+    rf_gpu_heads *h = add_heads(t, s->a, s->n_heads, s->head_dim);
     bind(t, &h->dst, s->dst);
     set_rope(l, t, h, s->rope);
     return RF_OK;

@@ -155,6 +155,8 @@ static void run_attend(const rf_exec *x, rf_gpu_queue *q, rf_gpu_attend_args *a,
     a->n_seqs = x->shape.n_seqs;
     a->rows_alone = x->shape.rows_alone;
     a->parts_bytes = x->parts_bytes;
+    a->heads.n_rows = n_rows;
+    a->heads.batch = batch_on_device(x);
     rf_gpu_op_attend(q, a);
 }
 

@@ -4,7 +4,11 @@
  * A warp (32 threads, whatever the device calls one) has a KV block for itself: all of its keys and
  * values are on their way at once, old ones before the kernel in front has ended.  For scores a
  * thread has a key, which comes through shared memory, for values four columns.  Then the blocks
- * of the segment are folded, a thread per column. */
+ * of the segment are folded, a thread per column.
+ *
+ * Of rows that do not see each other's keys the block may norm and rotate its queries itself, a warp each,
+ * and likewise the row's own key and value, which take their places in shared memory and registers: one block
+ * puts them into the pools, for the next step. */
 #include "backend/gpu/kernels/span.h"
 #include "backend/gpu/tile.h"
 
@@ -28,6 +32,7 @@ typedef struct vec_shared {
     rf_f4 q[VEC_DIM * VEC_MAX_HEADS / 4];           /* [VEC_DIM][heads] */
     rf_f4 p[VEC_WARPS][32 * VEC_MAX_HEADS / 4];     /* exponentials [32][heads] */
     rf_fold fold[VEC_WARPS][RF_GPU_SEGMENT_BLOCKS]; /* each warp's own */
+    rf_u4 fresh[2][VEC_DIM / 8];                    /* the row's own key and value */
     float m[VEC_WARPS][VEC_MAX_HEADS], l[VEC_WARPS][VEC_MAX_HEADS];
     uint32_t bits[VEC_WARPS]; /* visible keys */
 } vec_shared;
@@ -38,6 +43,7 @@ typedef struct vec_work {
     uint32_t kv_head, warp, lane;
     uint64_t at;   /* the block's rows in the pools */
     uint32_t bits; /* its visible keys */
+    uint32_t own;  /* the row's own key of the block, which is not in the pool yet, or 32 */
     rf_u2 v[32];   /* its values, four columns each */
 } vec_work;
 
@@ -59,6 +65,16 @@ RF_DEVICE void vec_fetch_keys(vec_shared *sh, const rf_gpu_attend_args *a, const
         const uint32_t row = w->lane / 8 + 4 * i;
         rf_copy_16(to + row * VEC_PITCH, from + row * per_row);
     }
+}
+
+/* The row's own key in its place. */
+RF_DEVICE void vec_renew_key(vec_shared *sh, const rf_gpu_attend_args *a, const vec_work *w,
+                             uint32_t stretch) {
+    const uint32_t first = stretch * VEC_STRETCH;
+    if (w->own == 32) return;
+    if (w->lane < rf_min_u32(a->head_dim - first, VEC_STRETCH) / 8)
+        sh->k[w->warp][stretch % VEC_SLOTS][w->own * VEC_PITCH + w->lane] =
+            sh->fresh[0][first / 8 + w->lane];
 }
 
 RF_DEVICE void vec_load_values(const rf_gpu_attend_args *a, vec_work *w) {
@@ -106,6 +122,8 @@ RF_DEVICE void vec_scores(float *s, vec_shared *sh, const rf_gpu_attend_args *a,
             rf_warp_sync();
             vec_fetch_keys(sh, a, w, i);
             rf_copy_wait();
+            rf_warp_sync();
+            vec_renew_key(sh, a, w, i);
             rf_warp_sync();
         }
         if (a->k_type == RF_DT_F16)
@@ -266,6 +284,122 @@ RF_DEVICE void vec_queries(vec_shared *sh, const rf_gpu_attend_args *a, uint64_t
     }
 }
 
+/* A head of queries, keys or values that a warp makes itself, four elements a thread. */
+typedef struct vec_head {
+    rf_gpu_heads h;
+    uint64_t at;      /* its first element */
+    float w[4], b[4]; /* of the norm */
+    rf_f2 cs[2];      /* of two pairs' rotation */
+} vec_head;
+
+/* What does not depend on the kernel in front. */
+RF_DEVICE void vec_expect_head(vec_head *t, uint32_t row, uint32_t pos, uint32_t head) {
+    const uint32_t lane = rf_tid() % 32;
+    t->at = ((uint64_t)row * t->h.n_heads + head) * t->h.head_dim;
+    RF_UNROLL
+    for (uint32_t i = 0; i < 4; i++) {
+        const uint32_t k = lane + 32 * i;
+        t->w[i] = t->h.w && k < t->h.head_dim ? t->h.w[k] : 0.0f;
+        t->b[i] = t->h.b && k < t->h.head_dim ? t->h.b[k] : 0.0f;
+    }
+    const rf_f2 *cs = (const rf_f2 *)(const void *)(t->h.cos_sin + (uint64_t)pos * t->h.n_dims);
+    RF_UNROLL
+    for (uint32_t i = 0; i < 2; i++)
+        if (t->h.cos_sin && lane + 32 * i < t->h.n_dims / 2) t->cs[i] = cs[lane + 32 * i];
+}
+
+/* tree16 of n elements in shared memory, which every thread of the warp gets. */
+RF_DEVICE float vec_head_sum(const float *x, uint32_t n, int is_sum, float mean) {
+    float acc = 0.0f;
+    for (uint32_t k = rf_tid() % 16; k < n; k += 16) {
+        const float v = x[k] - mean;
+        acc = is_sum ? acc + x[k] : rf_fma(v, v, acc);
+    }
+    RF_UNROLL
+    for (uint32_t half = 8; half > 0; half /= 2)
+        acc += rf_float_of(rf_lane_xor(rf_bits_of(acc), half));
+    return acc;
+}
+
+/* The head, normed and rotated, in x, which is the warp's own. */
+RF_DEVICE void vec_make_head(float *x, const vec_head *t) {
+    const uint32_t lane = rf_tid() % 32, n = t->h.head_dim, half = t->h.n_dims / 2;
+    float v[4];
+    RF_UNROLL
+    for (uint32_t i = 0; i < 4; i++) {
+        v[i] = lane + 32 * i < n ? t->h.x[t->at + lane + 32 * i] : 0.0f;
+        x[lane + 32 * i] = v[i];
+    }
+    rf_warp_sync();
+    if (t->h.norm != RF_GPU_NO_NORM || !rf_warp_may_skip()) {
+        const int is_layer = t->h.norm == RF_GPU_LAYER_NORM;
+        float mean = 0.0f;
+        if (is_layer || !rf_warp_may_skip()) mean = vec_head_sum(x, n, 1, 0.0f) / (float)n;
+        if (!is_layer) mean = 0.0f;
+        const float ss = vec_head_sum(x, n, 0, mean);
+        const float r = 1.0f / __builtin_sqrtf(ss / (float)n + t->h.eps);
+        RF_UNROLL
+        for (uint32_t i = 0; i < 4 && t->h.norm != RF_GPU_NO_NORM; i++) {
+            v[i] = (v[i] - mean) * r;
+            if (t->h.w) v[i] = v[i] * t->w[i];
+            if (t->h.b) v[i] = v[i] + t->b[i];
+            x[lane + 32 * i] = v[i];
+        }
+    }
+    rf_warp_sync();
+    RF_UNROLL
+    for (uint32_t i = 0; i < 2; i++) {
+        const uint32_t pair = lane + 32 * i;
+        if (!t->h.cos_sin || pair >= half) continue;
+        const uint32_t i0 = t->h.neox ? pair : 2 * pair, i1 = t->h.neox ? pair + half : 2 * pair + 1;
+        const float x0 = x[i0], x1 = x[i1], c = t->cs[i].v[0], sn = t->cs[i].v[1];
+        x[i0] = rf_fma(x0, c, -(x1 * sn));
+        x[i1] = rf_fma(x0, sn, x1 * c);
+    }
+    rf_warp_sync();
+}
+
+/* Number number of the block's own heads: n_q of queries, the key and the value. */
+RF_DEVICE vec_head vec_own_head(const rf_gpu_attend_args *a, uint32_t number, uint32_t n_q) {
+    vec_head t;
+    t.h = a->heads.part[0];
+    if (a->heads.n_parts == 3 && number >= n_q) t.h = a->heads.part[1];
+    if (a->heads.n_parts == 3 && number > n_q) t.h = a->heads.part[2];
+    if (a->heads.n_parts == 2 && number > n_q) t.h = a->heads.part[1];
+    return t;
+}
+
+/* Queries, and where the block attends to them the row's own key and value, as the argument's heads say;
+ * waits for the kernel in front.  puts: they go to the pools, too. */
+RF_DEVICE void vec_make_heads(vec_shared *sh, const rf_gpu_attend_args *a, const vec_work *w,
+                              uint32_t in_group, uint32_t n_heads, uint64_t own_row, int has_own,
+                              int puts) {
+    const uint32_t per_kv = a->n_heads / a->n_kv_heads, n_q = a->heads.n_parts == 3 ? n_heads : 0;
+    const uint32_t n = n_q + (has_own ? 2 : 0), row = rf_bid_x();
+    const int is_query = w->warp < n_q;
+    const uint32_t query = rf_min_u32(in_group + w->warp, per_kv - 1);
+    vec_head t = vec_own_head(a, w->warp, n_q);
+    vec_expect_head(&t, row, a->batch.pos[row], is_query ? w->kv_head * per_kv + query : w->kv_head);
+    rf_await_before();
+    if (rf_warp_may_skip() && w->warp >= n) return;
+    float *x = (float *)(void *)sh->p[w->warp];
+    vec_make_head(x, &t);
+    if (w->warp >= n) return;
+    const uint32_t is_value = w->warp > n_q;
+    uint8_t *pool = (uint8_t *)t.h.pool + own_row * rf_kv_row_bytes(t.h.pool_type, t.h.head_dim);
+    RF_UNROLL
+    for (uint32_t i = 0; i < 4; i++) {
+        const uint32_t k = w->lane + 32 * i;
+        if (k >= t.h.head_dim) continue;
+        if (is_query) {
+            ((float *)sh->q)[k * n_heads + w->warp] = x[k];
+            continue;
+        }
+        rf_kv_put(sh->fresh[is_value], t.h.pool_type, k, x[k]);
+        if (puts) rf_kv_put(pool, t.h.pool_type, k, x[k]);
+    }
+}
+
 /* In place of what a warp without visible keys has not made. */
 RF_DEVICE void vec_leave_out(vec_shared *sh, const vec_work *w) {
     const rf_f4 zero = {{0.0f, 0.0f, 0.0f, 0.0f}};
@@ -288,6 +422,18 @@ RF_DEVICE void vec_block(vec_shared *sh, const rf_gpu_attend_args *a, vec_work *
         return;
     }
     rf_copy_wait();
+    rf_warp_sync();
+    RF_UNROLL
+    for (uint32_t i = 0; i < VEC_SLOTS; i++)
+        if (i * VEC_STRETCH < a->head_dim) vec_renew_key(sh, a, w, i);
+    if (w->own < 32) {
+        const rf_u2 v = ((const rf_u2 *)(const void *)sh->fresh[1])[w->lane];
+        RF_UNROLL
+        for (uint32_t j = 0; j < 32; j++) {
+            w->v[j].v[0] = j == w->own ? v.v[0] : w->v[j].v[0];
+            w->v[j].v[1] = j == w->own ? v.v[1] : w->v[j].v[1];
+        }
+    }
     rf_warp_sync();
     vec_scores(s, sh, a, w, n_heads);
     vec_soften(s, sh, a, w, block, n_heads);
@@ -322,7 +468,9 @@ RF_DEVICE void vec_attend(vec_shared *sh, const rf_gpu_attend_args *a, uint32_t 
     const uint32_t *table =
         a->batch.table + (uint64_t)a->batch.row_seq[row] * a->batch.table_stride;
     /* With rows alone the kernel in front has written the row's last block only. */
-    const uint32_t n_old = a->rows_alone ? a->batch.pos[row] / 32 : 0;
+    const uint32_t last = a->batch.pos[row] / 32, n_old = a->rows_alone ? last : 0;
+    const int makes = a->heads.n_parts > 0; /* and then it has not written that either */
+    const int has_own = makes && is_here && first <= last && last < end;
     const uint64_t item = (uint64_t)row * a->n_heads + w.kv_head * per_kv + in_group;
     const int is_part = a->n_splits > 1, has_sink = a->sinks && !is_part && in_group + h < per_kv;
     int is_first = 1;
@@ -333,11 +481,16 @@ RF_DEVICE void vec_attend(vec_shared *sh, const rf_gpu_attend_args *a, uint32_t 
     for (uint32_t b = first - first % VEC_WARPS; is_here && b < end; b += VEC_WARPS) {
         const uint32_t block = b + w.warp;
         w.bits = block >= first && block < end ? rf_span_bits(&w.span, block) : 0;
-        if (is_first && block >= n_old) rf_await_before();
+        w.own = has_own && block == last ? a->batch.pos[row] % 32 : 32;
+        if (is_first && block >= n_old && !makes) rf_await_before();
         vec_fetch(sh, a, &w, table, block);
         if (is_first) {
+            const uint64_t own_row = ((uint64_t)table[last] * a->n_kv_heads + w.kv_head) * 32;
+            if (makes)
+                vec_make_heads(sh, a, &w, in_group, n_heads, own_row + a->batch.pos[row] % 32, has_own,
+                               in_group == 0);
             rf_await_before();
-            vec_queries(sh, a, item, per_kv - in_group, n_heads);
+            if (a->heads.n_parts != 3) vec_queries(sh, a, item, per_kv - in_group, n_heads);
             is_first = 0;
             rf_sync();
         }
