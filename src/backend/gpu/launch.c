@@ -111,10 +111,12 @@ static bool takes_attend_rows(const rf_gpu_attend_args *a) {
  * attend_rows with blocks for half of it; false: by neither. */
 static bool attends_rows(rf_gpu_queue *q, const rf_gpu_attend_args *a) {
     for (int is_large = 1; is_large >= 0 && takes_attend_rows(a); is_large--) {
-        rf_rows_tile t = rf_rows_tile_of(is_large);
+        rf_rows_tile t = rf_rows_tile_of();
+        uint32_t items = is_large ? RF_TILE_ITEMS : t.items;
         rf_gpu_kernel k = is_large ? RF_GPU_attend_tile : RF_GPU_attend_rows;
-        uint32_t bytes = rf_rows_shared_bytes(t), per_kv = a->n_heads / a->n_kv_heads;
-        uint64_t stretches = ((uint64_t)a->n_rows * per_kv + t.items - 1) / t.items;
+        uint32_t bytes = is_large ? RF_TILE_SHARED : rf_rows_shared_bytes(t);
+        uint32_t per_kv = a->n_heads / a->n_kv_heads;
+        uint64_t stretches = ((uint64_t)a->n_rows * per_kv + items - 1) / items;
         uint64_t n_blocks = stretches * a->n_kv_heads;
         if (!can_run(q, k) || bytes > q->info.lds_bytes || stretches > MAX_GRID_Y ||
             (is_large ? n_blocks : 2 * n_blocks) < q->info.n_units)

@@ -208,18 +208,29 @@ enum { RF_ATTEND_VEC_SHARED = 80 << 10 };
 
 /* Attention of many rows (attend_rows.hip): items and keys of a block's step, and of how many items a
  * thread has scores and weighted values.  In shared memory: queries, keys, values, exponentials, all
- * as f32, and two numbers for each item and two KV blocks. */
+ * as f32, and four numbers for each item. */
 typedef struct rf_rows_tile {
     uint32_t threads, items, keys, n_scores, n_values;
 } rf_rows_tile;
 enum { RF_ROWS_MOST = 8, RF_ROWS_DIM = 128 };
-RF_TILE_FN rf_rows_tile rf_rows_tile_of(int is_large) {
-    const rf_rows_tile large = {128, 64, 64, 8, 8}, small = {128, 32, 32, 2, 4};
-    return is_large ? large : small;
+RF_TILE_FN rf_rows_tile rf_rows_tile_of(void) {
+    const rf_rows_tile t = {128, 32, 32, 2, 4};
+    return t;
 }
 RF_TILE_FN uint32_t rf_rows_shared_bytes(rf_rows_tile t) {
     return 4 * (RF_ROWS_DIM * (t.items + 2 * t.keys) + t.keys * t.items + 4 * t.items);
 }
+
+/* The same on NVIDIA's GPUs with more shared memory (attend_tile.hip): a block's items, the KV blocks of its
+ * step, and what lies in shared memory between queries and the last numbers of an item, in floats. */
+enum {
+    RF_TILE_ITEMS = 64,
+    RF_TILE_STEP = 4,
+    RF_TILE_K_EIGHT = 8 * 32 * RF_TILE_STEP + 8, /* eight columns of keys, no bank twice */
+    RF_TILE_P = 36 * RF_TILE_ITEMS,              /* sums or exponentials of a KV block */
+    RF_TILE_SHARED = 4 * (128 * RF_TILE_ITEMS + 8 * RF_TILE_K_EIGHT + RF_TILE_STEP * RF_TILE_P +
+                          (3 * RF_TILE_STEP + 1) * RF_TILE_ITEMS + RF_TILE_STEP),
+};
 
 /* The products of floats with several activation rows (mm_float_rows.hip): a block's weight rows and
  * activation rows, stretches of columns in shared memory. */

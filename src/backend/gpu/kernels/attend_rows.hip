@@ -1,14 +1,13 @@
-/* attend_rows.hip - attention of many rows of a sequence over keys and values in sixteen bits; one
- * block per KV head and so many neighbouring items: an item is a query head of a row, the heads of
- * the KV head first, so that any number of them fills a block.
+/* attend_rows.hip - attention of many rows of a sequence over keys and values in sixteen bits, where a
+ * GPU has less shared memory, or a batch fewer rows, than attend_tile.hip needs; one block per KV head
+ * and so many neighbouring items: an item is a query head of a row, the heads of the KV head first, so
+ * that any number of them fills a block.
  *
  * Keys pass in steps of one or two KV blocks.  Scores and weighted values are made as products of
  * matrices are: a thread has outputs of several items, and all operands lie in shared memory as
  * floats.  Values come in while scores are made, the next step's keys while values are added.  A
- * segment's weighted values stay in registers; the total lies where the result will be.
- *
- * attend_rows has 32 items and 32 keys; attend_tile, for GPUs with more shared memory, 64 of each. */
-#include "backend/gpu/kernels/span.h"
+ * segment's weighted values stay in registers; the total lies where the result will be. */
+#include "backend/gpu/kernels/rows.h"
 #include "backend/gpu/tile.h"
 
 /* Of shared memory; four columns or items at a time. */
@@ -33,36 +32,10 @@ typedef struct rows_place {
     uint32_t type;
 } rows_place;
 
-/* Eight columns of a key or value.  NVIDIA's assembler would put the load off until its value is
- * used; it does not take it past what lets the warp meet. */
-RF_DEVICE rf_u4 rows_words(const rf_u4 *p) {
-#if defined(RF_NVIDIA)
-    rf_u4 out;
-    asm volatile("ld.global.v4.u32 {%0, %1, %2, %3}, [%4];\n"
-                 "bar.warp.sync 0xffffffff;"
-                 : "=r"(out.v[0]), "=r"(out.v[1]), "=r"(out.v[2]), "=r"(out.v[3])
-                 : "l"(p)
-                 : "memory");
-#else /* word by word: a copy of the whole would not stay in registers */
-    const rf_u4 out = {{p->v[0], p->v[1], p->v[2], p->v[3]}};
-#endif
-    return out;
-}
-RF_DEVICE void rows_floats(rf_f4 out[2], const rf_u4 *w, uint32_t type) {
-    RF_UNROLL
-    for (int i = 0; i < 8; i++)
-        out[i / 4].v[i % 4] = rf_f16_at((uint16_t)(w->v[i / 2] >> 16 * (i % 2)));
-    if (type == RF_DT_F16) return;
-    RF_UNROLL
-    for (int i = 0; i < 8; i++)
-        out[i / 4].v[i % 4] = rf_float_of(w->v[i / 2] << 16 * (1 - i % 2) & 0xffff0000u);
-}
-
-/* What is left of a walk: the blocks of a sequence from first to end, of which b is the next. */
+/* A walk's blocks, of which b is the next. */
 typedef struct rows_walk {
-    const uint32_t *table;
-    uint32_t seq, first, end, b;
-    uint32_t lo, hi;          /* positions that all items see */
+    rf_rows_walk all;
+    uint32_t b;
     uint32_t now[2], next[2]; /* where the pool has the blocks of this step and of the next one */
 } rows_walk;
 
@@ -70,8 +43,8 @@ typedef struct rows_walk {
 RF_DEVICE void rows_look_up(uint32_t out[2], const rows_walk *w, uint32_t b) {
     RF_UNROLL
     for (uint32_t i = 0; i < 2; i++) {
-        const uint32_t block = rf_min_u32(b + i, w->end - 1);
-        out[i] = w->table[block < w->first ? w->first : block];
+        const uint32_t block = rf_min_u32(b + i, w->all.end - 1);
+        out[i] = w->all.table[block < w->all.first ? w->all.first : block];
     }
 }
 
@@ -85,7 +58,8 @@ RF_DEVICE void rows_fetch(rows_part *p, const rf_gpu_attend_args *a, const rows_
                           const void *pool, const uint32_t blocks[2], uint32_t n_eights) {
     const uint32_t block = p->key < 32 ? blocks[0] : blocks[1];
     const uint64_t slot = ((uint64_t)block * a->n_kv_heads + at->kv_head) * 32 + p->key % 32;
-    p->w = rows_words((const rf_u4 *)pool + slot * n_eights + rf_min_u32(p->eight, n_eights - 1));
+    p->w = rf_rows_load((const rf_u4 *)pool + slot * n_eights + rf_min_u32(p->eight, n_eights - 1));
+    rf_rows_loaded();
     p->is_there = p->eight < n_eights;
 }
 
@@ -103,7 +77,7 @@ RF_DEVICE void rows_fetch_keys(rows_part *p, const rf_gpu_attend_args *a, const 
 RF_DEVICE void rows_store_keys(const rows_shared *sh, const rows_part *p, const rows_place *at) {
     rf_f4 x[2];
     if (!p->is_there) return;
-    rows_floats(x, &p->w, at->type);
+    rf_rows_floats(x, &p->w, at->type);
     sh->k[2 * p->eight * at->t.keys + p->key] = x[0];
     sh->k[(2 * p->eight + 1) * at->t.keys + p->key] = x[1];
 }
@@ -123,7 +97,7 @@ RF_DEVICE void rows_fetch_values(rows_part *p, const rf_gpu_attend_args *a, cons
 RF_DEVICE void rows_store_values(const rows_shared *sh, const rows_part *p, const rows_place *at) {
     rf_f4 x[2];
     if (!p->is_there) return;
-    rows_floats(x, &p->w, at->type);
+    rf_rows_floats(x, &p->w, at->type);
     sh->v[p->key * 16 * at->halves + 2 * p->eight] = x[0];
     sh->v[p->key * 16 * at->halves + 2 * p->eight + 1] = x[1];
 }
@@ -219,24 +193,6 @@ RF_DEVICE float rows_lane(float f, uint32_t mask) {
     return rf_float_of(rf_lane_xor(rf_bits_of(f), mask));
 }
 
-/* rf_exp32 of what is 0 or less, or not a number: rounded to an integer by an addition, whose low bits
- * that integer is. */
-RF_DEVICE float rows_exp(float x) {
-    const float magic = 12582912.0f, y = x < RF_EXPF_MIN ? RF_EXPF_MIN : x;
-    const float shifted = y * RF_EXPF_LOG2E + magic, n = shifted - magic;
-    float r = rf_fma(n, -RF_EXPF_LN2_HI, y);
-    r = rf_fma(n, -RF_EXPF_LN2_LO, r);
-    float p = RF_EXPF_C6;
-    p = rf_fma(p, r, RF_EXPF_C5);
-    p = rf_fma(p, r, RF_EXPF_C4);
-    p = rf_fma(p, r, RF_EXPF_C3);
-    p = rf_fma(p, r, RF_EXPF_C2);
-    p = rf_fma(p, r, RF_EXPF_C1);
-    p = rf_fma(p, r, RF_EXPF_C0);
-    p = rf_float_of(rf_bits_of(p) + (rf_bits_of(shifted) << 23));
-    return x != x ? x : p;
-}
-
 /* Item after item, so that there is little code: the scores pass by. */
 RF_DEVICE void rows_softcap(const rows_place *at, float s[RF_ROWS_MOST][4], float softcap) {
     RF_NO_UNROLL
@@ -265,7 +221,7 @@ RF_DEVICE void rows_soften(const rows_shared *sh, const rf_gpu_attend_args *a, c
     if (!is_whole) {
         const uint32_t tid = rf_tid(), b = w->b + tid / at->t.items;
         if (tid / at->t.items < at->t.keys / 32)
-            sh->bits[tid] = at->is_here && at->seq == w->seq ? rf_span_bits(&at->span, b) : 0;
+            sh->bits[tid] = at->is_here && at->seq == w->all.seq ? rf_span_bits(&at->span, b) : 0;
         rf_sync();
         RF_UNROLL
         for (uint32_t n = 0; n < n_scores; n++)
@@ -296,7 +252,7 @@ RF_DEVICE void rows_soften(const rows_shared *sh, const rf_gpu_attend_args *a, c
         RF_UNROLL
         for (uint32_t i = 0; i < 4; i++) {
             const int is_visible = is_whole || bits[n] >> 8 * i & 1;
-            const float p = rows_exp(s[n][i] - most);
+            const float p = rf_rows_exp(s[n][i] - most);
             sum[i] = is_visible ? p : 0.0f;
             s[n][i] = is_visible ? p : -1.0f;
         }
@@ -511,7 +467,7 @@ RF_DEVICE void rows_step(const rows_shared *sh, const rf_gpu_attend_args *a, con
 RF_DEVICE void rows_all(const rows_shared *sh, const rf_gpu_attend_args *a, const rows_place *at,
                         rows_walk *w, rows_sum *t) {
     const uint32_t step = at->t.keys / 32;
-    w->b = w->first - w->first % step;
+    w->b = w->all.first - w->all.first % step;
     rows_look_up(w->now, w, w->b);
     rows_look_up(w->next, w, w->b + step);
     for (uint32_t i = 0; i < rows_key_parts(a, at); i++) {
@@ -521,9 +477,9 @@ RF_DEVICE void rows_all(const rows_shared *sh, const rf_gpu_attend_args *a, cons
     }
     rf_sync();
     RF_NO_UNROLL
-    for (; w->b < w->end; w->b += step) {
-        rows_step(sh, a, at, w, t, 32 * w->b >= w->lo && 32 * (w->b + step) <= w->hi);
-        if (w->b + step >= w->end || (w->b + step) % RF_GPU_SEGMENT_BLOCKS == 0)
+    for (; w->b < w->all.end; w->b += step) {
+        rows_step(sh, a, at, w, t, 32 * w->b >= w->all.lo && 32 * (w->b + step) <= w->all.hi);
+        if (w->b + step >= w->all.end || (w->b + step) % RF_GPU_SEGMENT_BLOCKS == 0)
             rows_total(sh, a, at, t);
         RF_UNROLL
         for (int i = 0; i < 2; i++)
@@ -544,13 +500,6 @@ RF_DEVICE void rows_queries(const rows_shared *sh, const rf_gpu_attend_args *a,
     }
 }
 
-/* Which of n stretches of items: long walks first; where all blocks run at once, the first half of them
- * is followed by the shortest ones, so that a multiprocessor gets as much as another. */
-RF_DEVICE uint32_t rows_stretch(const rf_gpu_attend_args *a, uint32_t n) {
-    const uint32_t y = rf_bid_y(), half = rf_div_up(n, 2);
-    return a->is_paired && y >= half ? y - half : n - 1 - y;
-}
-
 RF_DEVICE rows_place rows_place_of(const rf_gpu_attend_args *a, rf_rows_tile t, uint32_t halves) {
     const uint32_t tid = rf_tid(), low = (tid & 1) | (tid >> 3 & 6);
     rows_place at;
@@ -558,7 +507,7 @@ RF_DEVICE rows_place rows_place_of(const rf_gpu_attend_args *a, rf_rows_tile t, 
     at.per_kv = a->n_heads / a->n_kv_heads;
     at.n_items = a->n_rows * at.per_kv;
     at.kv_head = rf_bid_x();
-    at.first = rows_stretch(a, rf_div_up(at.n_items, t.items)) * t.items;
+    at.first = rf_rows_stretch(a, rf_div_up(at.n_items, t.items)) * t.items;
     at.eighth = tid >> 1 & 7;
     at.block = t.keys == 64 ? tid / 64 % 2 : 0;
     at.s_group = low + (t.keys == 64 ? tid / 128 * 8 : tid / 64 * 8);
@@ -596,38 +545,22 @@ RF_DEVICE void rows_run(uint8_t *shared, const rf_gpu_attend_args *a, rf_rows_ti
     const uint32_t first_row = at.first / at.per_kv;
     const uint32_t last_row = (rf_min_u32(at.first + tile.items, at.n_items) - 1) / at.per_kv;
     for (uint32_t r = first_row; r <= last_row;) { /* a sequence's rows at a time */
-        const uint32_t from = r;
-        rows_walk w = {0, a->batch.row_seq[r], ~0u, 0, 0, 0, ~0u, {0, 0}, {0, 0}};
-        for (; r <= last_row && a->batch.row_seq[r] == w.seq; r++) {
-            const rf_span span = rf_span_of(a, r);
-            w.first = rf_min_u32(w.first, rf_span_first(&span));
-            w.end = rf_div_up(span.end, 32) > w.end ? rf_div_up(span.end, 32) : w.end;
-            w.lo = span.begin > w.lo ? span.begin : w.lo;
-            w.hi = rf_min_u32(w.hi, span.mask ? 0 : span.end);
-        }
-        if (from != first_row || r <= last_row) w.hi = 0; /* items of other sequences */
-        w.table = a->batch.table + (uint64_t)w.seq * a->batch.table_stride;
-        if (w.first < w.end) rows_all(&sh, a, &at, &w, &t);
+        rows_walk w = {rf_rows_walk_of(a, first_row, last_row, &r), 0, {0, 0}, {0, 0}};
+        if (w.all.first < w.all.end) rows_all(&sh, a, &at, &w, &t);
     }
     rows_end(&sh, a, &at, &t);
 }
 
+RF_KERNEL_EARLY(attend_rows, rf_gpu_attend_args, 3) {
+    const rf_rows_tile tile = rf_rows_tile_of();
 #if defined(RF_AMD)
-#define ROWS_SHARED(bytes) RF_SHARED __attribute__((aligned(16))) uint8_t shared[bytes]
+    RF_SHARED __attribute__((aligned(16))) uint8_t shared[rf_rows_shared_bytes(rf_rows_tile_of())];
 #else
-#define ROWS_SHARED(bytes) uint8_t *shared = rf_dynamic_shared
+    uint8_t *shared = rf_dynamic_shared;
 #endif
-#define ROWS_KERNEL(name, is_large, n_blocks)                         \
-    RF_KERNEL_EARLY(name, rf_gpu_attend_args, n_blocks) {             \
-        const rf_rows_tile tile = rf_rows_tile_of(is_large);          \
-        ROWS_SHARED(rf_rows_shared_bytes(rf_rows_tile_of(is_large))); \
-        rf_await_before();                                            \
-        if (a.value_dim > 64)                                         \
-            rows_run(shared, &a, tile, 2);                            \
-        else                                                          \
-            rows_run(shared, &a, tile, 1);                            \
-    }
-ROWS_KERNEL(attend_rows, 0, 3)
-#if defined(RF_NVIDIA)
-ROWS_KERNEL(attend_tile, 1, 2)
-#endif
+    rf_await_before();
+    if (a.value_dim > 64)
+        rows_run(shared, &a, tile, 2);
+    else
+        rows_run(shared, &a, tile, 1);
+}
