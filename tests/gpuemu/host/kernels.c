@@ -12,7 +12,6 @@
 #define X_NVIDIA(name, args, block)
 #define X_HOPPER(name, args, block)
 #include "backend/gpu/kernels.def"
-X(attend_tile, rf_gpu_attend_args, 128) /* of NVIDIA's the one that is all C */
 #undef X
 
 static const rf_host_kernel table[] = {
@@ -21,7 +20,6 @@ static const rf_host_kernel table[] = {
 #define X_HOPPER(name, args, block)
 #include "backend/gpu/kernels.def"
 #undef X
-    {"rf_attend_tile", run_attend_tile, sizeof(rf_gpu_attend_args)},
 };
 
 const rf_host_kernel *rf_host_kernel_get(const char *symbol) {
