@@ -210,10 +210,11 @@ static rf_gpu_heads_args all_heads(const attend_run *r) {
 
 static void launch_attend(const void *what) {
     const attend_run *r = what;
+    size_t bytes = (size_t)r->n_seqs * r->kv_len * 8 * 128 * 2; /* a layer's keys, or values */
     rf_gpu_attend_args a = {.q = x,
                             .dst = x + MAX_T * 4096,
-                            .k = r->cache,
-                            .v = r->cache,
+                            .k = next_bytes(bytes),
+                            .v = next_bytes(bytes),
                             .batch = batch_of(r),
                             .n_rows = r->T,
                             .n_heads = 32,
