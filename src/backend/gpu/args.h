@@ -128,6 +128,7 @@ typedef struct rf_gpu_matmul_args {
     const float *mixed_add; /* then, or NULL; mixed_add: what is added to the mix, or NULL */
     uint32_t
         n_blocks; /* chosen by rf_gpu_op_matmul: blocks that take tiles in turns; 0: one each */
+    uint32_t tile_rows; /* likewise: weight rows of a tile of float_one */
 } rf_gpu_matmul_args;
 
 /* The rows of each expert in order: units (lists.h), then item [T * n_used] with item = t * n_used + i. */

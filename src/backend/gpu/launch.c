@@ -13,6 +13,7 @@ enum {
     FLOAT_ROWS = 16,
     FLOAT_NT = 4,
     FLOAT_ONE_BLOCKS = 2, /* of a multiprocessor, side by side */
+    FLOAT_ONE_MIN_TURNS = 3,
     PIECE = 4096,
     VEC_MAX_ROWS_NVIDIA = 2,
     VEC_MAX_ROWS = 8,      /* activation rows; from more on tiles are faster */
@@ -475,6 +476,17 @@ static shape float_rows_shape(const rf_gpu_queue *q, const rf_gpu_matmul_args *a
     return (shape){k, RF_FR_ROWS, cols, rf_fr_shared_bytes(s, n_stages < 3 ? 3 : n_stages), false};
 }
 
+/* Weight rows of a tile of one row's product: where blocks stay for many tiles, as few as let all of them
+ * have equally many. */
+static uint32_t float_one_rows(const rf_gpu_queue *q, const rf_gpu_matmul_args *a, uint32_t y) {
+    uint32_t stay = FLOAT_ONE_BLOCKS * q->info.n_units, rows = RF_F1_ROWS;
+    uint32_t turns = div_up(tiles_of(a, rows), stay);
+    if (!is_nvidia(q) || y > 1 || turns < FLOAT_ONE_MIN_TURNS) return rows;
+    while (tiles_of(a, rows - 1) <= turns * stay)
+        rows--;
+    return rows;
+}
+
 /* One row of sixteen bits and several rows have kernels of their own. */
 static shape float_shape(const rf_gpu_queue *q, const rf_gpu_matmul_args *a, uint32_t n_rows,
                          uint32_t y) {
@@ -486,8 +498,8 @@ static shape float_shape(const rf_gpu_queue *q, const rf_gpu_matmul_args *a, uin
         i--;
     bool is_one = n_rows == 1 && w->form != RF_GPU_F32;
     if (w->cols % 8 == 0 && is_one && !q->left_out[RF_GPU_float_one])
-        return (shape){RF_GPU_float_one, RF_F1_ROWS, 1, is_nvidia(q) ? rf_f1_shared_bytes() : 0,
-                       false};
+        return (shape){RF_GPU_float_one, float_one_rows(q, a, y), 1,
+                       is_nvidia(q) ? rf_f1_shared_bytes() : 0, false};
     if (w->cols % 8 == 0 && n_rows > 1 && can_run(q, kernels[i]))
         return float_rows_shape(q, a, kernels[i], n_rows, 4u << i, y);
     return (shape){RF_GPU_mm_float, FLOAT_ROWS, FLOAT_NT, 0, false};
@@ -546,6 +558,7 @@ static void launch_product(rf_gpu_queue *q, rf_gpu_matmul_args *a, uint32_t usua
     a->n_blocks =
         s.kernel == RF_GPU_float_one && is_nvidia(q) && y == 1 && grid.x > stay ? stay : 0;
     if (a->n_blocks) grid.x = a->n_blocks;
+    a->tile_rows = s.rows;
     put_shared(q, s.kernel, grid, is_amd(q) ? 0 : s.shared_bytes, a, sizeof *a);
 }
 

@@ -1,5 +1,5 @@
 /* mm_float_one.hip - products of 16-bit float weights with one activation row, bound by reading the
- * weights; eight threads, two canonical lanes each, for each of sixteen weight rows.
+ * weights; eight threads, two canonical lanes each, for each of up to sixteen weight rows.
  *
  * Weights and activations pass through shared memory in stretches of columns, all but one of them on their
  * way, the first weights before the kernel in front has ended.  A block may have several tiles of rows, one
@@ -24,6 +24,16 @@ typedef struct f1_shared {
     float lanes[F1_ROWS * 17];
 } f1_shared;
 
+/* Weight rows of a tile: a constant where it is never another. */
+RF_DEVICE uint32_t f1_rows(const rf_gpu_matmul_args *a) {
+#if defined(RF_AMD)
+    (void)a;
+    return F1_ROWS;
+#else
+    return a->tile_rows;
+#endif
+}
+
 /* A stretch of columns: whose rows, with is_glu of the gate or of the up matrix, and the first column. */
 typedef struct f1_stretch {
     mm_share share;
@@ -38,7 +48,7 @@ RF_DEVICE void f1_advance(f1_stretch *s, const rf_gpu_matmul_args *a, uint32_t n
     if (++s->pass <= a->is_glu) return;
     s->pass = 0;
     s->tile += a->n_blocks ? a->n_blocks : n_tiles;
-    if (s->tile < n_tiles) s->share = share_at(a, F1_ROWS, 1, s->tile, rf_bid_z());
+    if (s->tile < n_tiles) s->share = share_at(a, f1_rows(a), 1, s->tile, rf_bid_z());
 }
 
 /* Its weights on their way; rows behind the last are it. */
@@ -51,7 +61,8 @@ RF_DEVICE void f1_fetch(rf_u4 *to, const rf_gpu_matmul_args *a, const f1_stretch
     RF_UNROLL
     for (uint32_t i = 0; i < F1_ROWS / F1_AT_ONCE; i++) {
         const uint32_t r = rf_tid() / (F1_STEP / 8) + F1_AT_ONCE * i;
-        const uint64_t row = rf_min_u32(s->share.tile * F1_ROWS + r, m->rows - 1);
+        const uint64_t row = rf_min_u32(s->share.tile * f1_rows(a) + r, m->rows - 1);
+        if (r >= f1_rows(a)) return;
         rf_copy_16(to + r * (F1_STRIDE / 16) + piece, w + row * (2 * m->cols));
     }
 }
@@ -102,8 +113,8 @@ RF_DEVICE float f1_tree(f1_shared *sh, const float s[2]) {
 
 RF_DEVICE void f1_run(f1_shared *sh, const rf_gpu_matmul_args *a, uint32_t form) {
     if (a->mode == RF_GPU_MM_EXPERTS) rf_await_before(); /* the route */
-    const uint32_t n_tiles = tiles_in(a, F1_ROWS);
-    f1_stretch at = {share_of(a, F1_ROWS, 1), rf_bid_x(), 0, 0}, next = at;
+    const uint32_t n_tiles = tiles_in(a, f1_rows(a));
+    f1_stretch at = {share_of(a, f1_rows(a), 1), rf_bid_x(), 0, 0}, next = at;
     if (at.share.n == 0) return;
     for (uint32_t i = 0; i < F1_STAGES - 1; i++, f1_advance(&next, a, n_tiles)) {
         if (next.tile < n_tiles) f1_fetch(sh->w[i], a, &next);
@@ -131,9 +142,9 @@ RF_DEVICE void f1_run(f1_shared *sh, const rf_gpu_matmul_args *a, uint32_t form)
         rf_copy_end();
         f1_add(s, sh->w[now], sh->x[now], rf_min_u32(cols - at.column, F1_STEP), form);
         if (at.column + F1_STEP >= cols) {
-            const uint32_t r = at.share.tile * F1_ROWS + rf_tid();
+            const uint32_t r = at.share.tile * f1_rows(a) + rf_tid();
             const float v = f1_tree(sh, s);
-            if (at.pass == a->is_glu && rf_tid() < F1_ROWS && r < at.share.p.w.rows)
+            if (at.pass == a->is_glu && rf_tid() < f1_rows(a) && r < at.share.p.w.rows)
                 put_output(a, &at.share, dst_row, r, gate, v);
             gate = v;
             s[0] = s[1] = 0.0f;
