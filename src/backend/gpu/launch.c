@@ -277,6 +277,7 @@ typedef struct int_kernels {
 typedef struct matrix_kernels {
     uint32_t view, lo_bits, hi_bits, n_scales, with_m;
     rf_gpu_kernel low[RF_BATCH_WIDTHS], middle[RF_BATCH_WIDTHS], tall[RF_BATCH_WIDTHS];
+    rf_gpu_kernel small; /* of experts, up to 8 rows */
     rf_gpu_kernel wide;
 } matrix_kernels;
 
@@ -285,17 +286,18 @@ typedef struct matrix_kernels {
         RF_GPU_batch_##layout##_##height##_8, RF_GPU_batch_##layout##_##height##_16,     \
             RF_GPU_batch_##layout##_##height##_32, RF_GPU_batch_##layout##_##height##_64 \
     }
-#define MATRIX_KERNELS(view, lo, hi, n_scales, with_m, wide)                                    \
-    {                                                                                           \
-        view, lo, hi, n_scales, with_m, BATCH_KERNELS(view##_##lo##hi, low),                    \
-            BATCH_KERNELS(view##_##lo##hi, middle), BATCH_KERNELS(view##_##lo##hi, tall), wide, \
+#define MATRIX_KERNELS(view, lo, hi, n_scales, with_m, small, wide)                              \
+    {                                                                                            \
+        view, lo, hi, n_scales, with_m, BATCH_KERNELS(view##_##lo##hi, low),                     \
+            BATCH_KERNELS(view##_##lo##hi, middle), BATCH_KERNELS(view##_##lo##hi, tall), small, \
+            wide,                                                                                \
     }
 static const matrix_kernels matrix_layouts[] = {
-    MATRIX_KERNELS(256, 4, 0, 8, 1, RF_GPU_wide_256_40),
-    MATRIX_KERNELS(256, 4, 1, 8, 1, RF_GPU_wide_256_41),
-    MATRIX_KERNELS(256, 4, 2, 16, 0, RF_GPU_wide_256_42),
-    MATRIX_KERNELS(32, 4, 0, 0, 0, NO_KERNEL),
-    MATRIX_KERNELS(32, 8, 0, 0, 0, NO_KERNEL),
+    MATRIX_KERNELS(256, 4, 0, 8, 1, RF_GPU_batch_256_40_small_8, RF_GPU_wide_256_40),
+    MATRIX_KERNELS(256, 4, 1, 8, 1, RF_GPU_batch_256_41_small_8, RF_GPU_wide_256_41),
+    MATRIX_KERNELS(256, 4, 2, 16, 0, RF_GPU_batch_256_42_small_8, RF_GPU_wide_256_42),
+    MATRIX_KERNELS(32, 4, 0, 0, 0, NO_KERNEL, NO_KERNEL),
+    MATRIX_KERNELS(32, 8, 0, 0, 0, NO_KERNEL, NO_KERNEL),
 };
 
 #define INT_KERNELS(view, lo, hi)                                                           \
@@ -376,7 +378,7 @@ static const matrix_kernels *matrix_kernels_of(const rf_gpu_weight *w) {
 static uint64_t batch_of(const rf_gpu_queue *q, const rf_gpu_matmul_args *a,
                          const matrix_kernels *k, uint32_t height, uint32_t width, uint32_t n_rows,
                          uint32_t y, shape *out) {
-    const rf_gpu_kernel kernels[] = {k->low[width], k->middle[width], k->tall[width]};
+    const rf_gpu_kernel kernels[] = {k->low[width], k->middle[width], k->tall[width], k->small};
     rf_batch_shape s = rf_batch_shape_of(k->view, height, 1u << width);
     uint32_t slot =
         rf_batch_parts_of(s, k->view, k->lo_bits, k->hi_bits, k->n_scales, k->with_m).bytes;
@@ -389,7 +391,7 @@ static uint64_t batch_of(const rf_gpu_queue *q, const rf_gpu_matmul_args *a,
     return (n_blocks + q->info.n_units - 1) / q->info.n_units * slot;
 }
 
-/* The blocks that cost least; lists are of blocks for all of the usual rows. */
+/* The blocks that cost least; lists are of blocks for all of the usual rows, small ones where there are. */
 static bool batch_shape(const rf_gpu_queue *q, const rf_gpu_matmul_args *a, uint32_t n_rows,
                         uint32_t y, shape *out) {
     const matrix_kernels *k = matrix_kernels_of(&a->part[0].w);
@@ -397,6 +399,9 @@ static bool batch_shape(const rf_gpu_queue *q, const rf_gpu_matmul_args *a, uint
     uint32_t all = n_rows > 32 ? 3 : n_rows > 16 ? 2 : n_rows > 8;
     uint32_t best = RF_BATCH_LOW;
     uint64_t least = UINT64_MAX;
+    if (a->lists && all == 0 && n_rows >= BATCH_MIN_ROWS && k->small != NO_KERNEL &&
+        batch_of(q, a, k, RF_BATCH_SMALL, 0, n_rows, y, out) < UINT64_MAX)
+        return true;
     for (uint32_t width = a->lists ? all : 0; width <= all; width++)
         for (uint32_t height = RF_BATCH_LOW; height <= RF_BATCH_TALL; height++) {
             shape s;
@@ -608,7 +613,7 @@ static bool is_besides(rf_gpu_kernel k) {
         const matrix_kernels *l = &matrix_layouts[i];
         for (size_t j = 0; j < RF_BATCH_WIDTHS; j++)
             if (k == l->low[j] || k == l->middle[j] || k == l->tall[j]) return true;
-        if (k == l->wide) return true;
+        if (k == l->small || k == l->wide) return true;
     }
     return false;
 }

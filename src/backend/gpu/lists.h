@@ -2,8 +2,9 @@
  * multiplies with a tile of the expert's weights.
  *
  * There is a table of units for every width of 1 to 128 activation rows.  Unit number
- * first / width + expert is the first one of an expert whose rows begin at number first of the items:
- * places that no block needs hold units without rows, and no place depends on other experts' rows. */
+ * first / width + used is the first one of an expert whose rows begin at number first of the items, behind
+ * those of so many experts that have any.  Experts that have none have a unit without rows each at the
+ * end, where its blocks find the others at work. */
 #pragma once
 #include "backend/gpu/tile.h"
 

@@ -131,7 +131,12 @@ enum {
     RF_BATCH_SUM_STRIDE = 64 + 32, /* between their sums, */
     RF_BATCH_D_STRIDE = 32 + 16,   /* and their factors in groups of 32 */
 };
-typedef enum rf_batch_height { RF_BATCH_LOW, RF_BATCH_MIDDLE, RF_BATCH_TALL } rf_batch_height;
+typedef enum rf_batch_height {
+    RF_BATCH_LOW,
+    RF_BATCH_MIDDLE,
+    RF_BATCH_TALL,
+    RF_BATCH_SMALL /* of experts with few rows: several blocks side by side, as each has little to read */
+} rf_batch_height;
 typedef struct rf_batch_shape {
     uint32_t nt, wm, wn, wk;
     uint32_t fetchers; /* warps besides, which bring what is multiplied */
@@ -147,6 +152,13 @@ RF_TILE_FN rf_batch_shape rf_batch_shape_of(uint32_t view, uint32_t height, uint
         s.wm = 14;
         s.wn = s.wk = 1;
         s.fetchers = 2;
+    }
+    if (height == RF_BATCH_SMALL) {
+        s.wm = 4;
+        s.wn = 1;
+        s.wk = 1;
+        s.fetchers = 2;
+        s.blocks = 6;
     }
     if (view == 32 && height != RF_BATCH_TALL) {
         s.wn = nt <= 2 ? 1 : nt / 2; /* so that a warp has registers for two eights */

@@ -97,16 +97,17 @@ RF_DEVICE void batch_fetch_weights(uint8_t *to, const batch_source *s, batch_kin
     if (s->meta_step) rf_copy_16(to + k.at.scale, s->meta + (uint64_t)g * s->meta_step);
 }
 
-/* The thread's pieces of the activation rows of group g. */
+/* The thread's pieces of the first n_rows activation rows of group g; nobody looks at what is made of
+ * the others. */
 RF_DEVICE void batch_fetch_rows(uint8_t *slot, const batch_shared *sh, const rf_gpu_quant *x,
-                                batch_kind k, uint32_t tid, uint32_t g) {
+                                batch_kind k, uint32_t n_rows, uint32_t tid, uint32_t g) {
     const uint32_t per_turn = 2 * k.s.fetchers;
     const uint32_t n = 8 * k.s.nt, piece = tid % 16;
     const uint8_t *q = (const uint8_t *)x->q + g * 256 + piece * 16;
     RF_UNROLL
     for (uint32_t j = 0; j < rf_div_up(n, per_turn); j++) {
         const uint32_t col = per_turn * j + tid / 16;
-        if (n % per_turn == 0 || col < n)
+        if (col < n_rows)
             rf_copy_16(slot + k.at.q + col * RF_BATCH_STRIDE + piece * 16,
                        q + sh->row[col] * 16ull);
     }
@@ -115,7 +116,7 @@ RF_DEVICE void batch_fetch_rows(uint8_t *slot, const batch_shared *sh, const rf_
         RF_UNROLL
         for (uint32_t j = 0; j < rf_div_up(n, 4 * per_turn); j++) {
             const uint32_t col = 4 * per_turn * j + tid / 4;
-            if (n % (4 * per_turn) == 0 || col < n)
+            if (col < n_rows)
                 rf_copy_16(slot + k.at.sum + col * RF_BATCH_SUM_STRIDE + tid % 4 * 16,
                            sum + sh->row[col] * 4ull);
         }
@@ -124,12 +125,12 @@ RF_DEVICE void batch_fetch_rows(uint8_t *slot, const batch_shared *sh, const rf_
         RF_UNROLL
         for (uint32_t j = 0; j < rf_div_up(n, 8 * per_turn); j++) {
             const uint32_t col = 8 * per_turn * j + tid / 2;
-            if (n % (8 * per_turn) == 0 || col < n)
+            if (col < n_rows)
                 rf_copy_16(slot + k.at.xd + col * RF_BATCH_D_STRIDE + tid % 2 * 16,
                            x->d + (sh->row[col] / 2 + 8 * g + tid % 2 * 4));
         }
     }
-    if (k.view == 256 && tid < n)
+    if (k.view == 256 && tid < n_rows)
         rf_copy_4(slot + k.at.xd + tid * 4, x->d + (sh->row[tid] / 16 + g));
 }
 
@@ -165,7 +166,7 @@ RF_DEVICE void batch_fetch(uint8_t *slots, uint32_t n_slots, batch_shared *sh,
                     batch_fetch_weights(to + now * k.at.bytes + k.s.fetchers * i * k.at.square,
                                         &from[i], k, g);
         }
-        batch_fetch_rows(slots + now * k.at.bytes, sh, &a->xq, k, tid, g);
+        batch_fetch_rows(slots + now * k.at.bytes, sh, &a->xq, k, share->n, tid, g);
         ring_arrive_after_copies(&sh->full[now]);
         if (++now == n_slots) {
             now = 0;
@@ -604,4 +605,7 @@ BATCH_KERNELS(256, 4, 1, 8, 1)
 BATCH_KERNELS(256, 4, 2, 16, 0)
 BATCH_KERNELS(32, 4, 0, 0, 0)
 BATCH_KERNELS(32, 8, 0, 0, 0)
+BATCH_KERNEL(256, 4, 0, 8, 1, small, RF_BATCH_SMALL, 8)
+BATCH_KERNEL(256, 4, 1, 8, 1, small, RF_BATCH_SMALL, 8)
+BATCH_KERNEL(256, 4, 2, 16, 0, small, RF_BATCH_SMALL, 8)
 #endif

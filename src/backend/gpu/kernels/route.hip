@@ -136,9 +136,11 @@ RF_DEVICE uint32_t lists_next(lists_walk *w) {
     return expert;
 }
 
-/* Threads' counts of items of the block's expert, and of experts before it. */
+/* Threads' counts of items of the block's expert and of experts before it, and of such experts that have
+ * any. */
 typedef struct lists_counts {
-    uint32_t same[RF_BLOCK_lists], less[RF_BLOCK_lists];
+    uint32_t same[RF_BLOCK_lists], less[RF_BLOCK_lists], used[RF_BLOCK_lists];
+    uint32_t is_used[RF_MAX_EXPERTS];
 } lists_counts;
 
 /* Sums up to each thread's. */
@@ -147,28 +149,33 @@ RF_DEVICE void lists_sum(lists_counts *c) {
     rf_sync();
     for (uint32_t d = 1; d < RF_BLOCK_lists; d *= 2) {
         const uint32_t same = tid >= d ? c->same[tid - d] : 0,
-                       less = tid >= d ? c->less[tid - d] : 0;
+                       less = tid >= d ? c->less[tid - d] : 0,
+                       used = tid >= d ? c->used[tid - d] : 0;
         rf_sync();
         c->same[tid] += same;
         c->less[tid] += less;
+        c->used[tid] += used;
         rf_sync();
     }
 }
 
-/* The units of an expert whose n items begin at number first, of every width. */
-RF_DEVICE void lists_put_units(const rf_gpu_lists_args *a, uint32_t expert, uint32_t first,
-                               uint32_t n) {
+/* The units of an expert whose n items begin at number first, of every width, behind those of n_used
+ * experts. */
+RF_DEVICE void lists_put_units(const rf_gpu_lists_args *a, uint32_t expert, uint32_t n_used,
+                               uint32_t first, uint32_t n) {
     const uint32_t n_items = a->n_rows * a->n_used;
     rf_gpu_unit *units = (rf_gpu_unit *)(void *)a->lists;
     for (uint32_t width = 1; width < 1 << RF_LISTS_WIDTHS; width *= 2) {
         const uint32_t from = first / width, end = (first + n) / width + 1;
+        const uint32_t n_units = rf_lists_units(n_items, a->n_experts, width);
+        const uint32_t at = n ? from + n_used : n_units - 1 - (expert - n_used);
         for (uint32_t i = rf_tid(); i < end - from; i += RF_BLOCK_lists) {
             const uint32_t past = i * width;
             const rf_gpu_unit u = {expert, first + past, past < n ? rf_min_u32(width, n - past) : 0,
                                    0};
-            units[from + expert + i] = u;
+            units[at + i] = u;
         }
-        units += rf_lists_units(n_items, a->n_experts, width);
+        units += n_units;
     }
 }
 
@@ -179,15 +186,23 @@ RF_KERNEL(lists, rf_gpu_lists_args) {
     const uint32_t n_mine = rf_div_up(n_items, RF_BLOCK_lists);
     const uint32_t first = rf_min_u32(tid * n_mine, n_items);
     const uint32_t end = rf_min_u32(first + n_mine, n_items);
-    uint32_t same = 0, less = 0;
+    uint32_t same = 0, less = 0, used = 0;
     lists_walk walk = lists_begin(&a, first);
+    for (uint32_t e = tid; e < expert; e += RF_BLOCK_lists)
+        c.is_used[e] = 0;
+    rf_sync();
     while (walk.i < end) {
         const uint32_t e = lists_next(&walk);
         same += e == expert;
         less += e < expert;
+        if (e < expert) c.is_used[e] = 1;
     }
+    rf_sync();
+    for (uint32_t e = tid; e < expert; e += RF_BLOCK_lists)
+        used += c.is_used[e];
     c.same[tid] = same;
     c.less[tid] = less;
+    c.used[tid] = used;
     lists_sum(&c);
     const uint32_t before = c.less[RF_BLOCK_lists - 1];
     uint32_t *to = a.lists + 4 * rf_lists_at(n_items, a.n_experts, 1 << RF_LISTS_WIDTHS) + before +
@@ -197,5 +212,5 @@ RF_KERNEL(lists, rf_gpu_lists_args) {
         const uint32_t i = walk.i;
         if (lists_next(&walk) == expert) *to++ = i;
     }
-    lists_put_units(&a, expert, before, c.same[RF_BLOCK_lists - 1]);
+    lists_put_units(&a, expert, c.used[RF_BLOCK_lists - 1], before, c.same[RF_BLOCK_lists - 1]);
 }
