@@ -32,7 +32,7 @@ enum {
     ATTEND_FEW = 512,     /* heads of rows */
     ATTEND_AT_ONCE = 2,   /* blocks of attend_tile that a multiprocessor runs */
     ATTEND_MIN_ROWS = 16, /* of attend_rows, and half of that for each sequence */
-    ATTEND_OWN_ROWS = 2,  /* whose heads attention makes itself; more have not been measured */
+    ATTEND_OWN_ROWS = 64, /* whose heads attention makes itself; more have not been measured */
     CONV_BLOCKS = 8,      /* for each unit of the device */
     MAX_GRID_Y = 65535,
 };
