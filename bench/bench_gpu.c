@@ -18,10 +18,11 @@
 #include "backend/gpu/pack.h"
 #include "base/os.h"
 
-enum { MAX_T = 2048, MAX_COLS = 14336, MAX_ROWS = 128256, REPLAYS = 9 };
+enum { MAX_T = 2048, MAX_COLS = 14336, MAX_ROWS = 128256, REPLAYS = 9, ROOM_BYTES = 168 << 20 };
 
 static rf_gpu_queue queue;
 static uint8_t *pool; /* weights of noise */
+static uint8_t *room; /* of ROOM_BYTES, for digits made ahead */
 static size_t pool_bytes, pool_at;
 static float *x, *dst;
 static rf_gpu_quant q32, q256;
@@ -113,8 +114,12 @@ static rf_gpu_layout layout_of(const product *p, rf_dtype type, uint32_t part) {
 
 static void launch_product(const void *what) {
     const product_run *r = what;
-    rf_gpu_matmul_args a = {
-        .n_parts = r->p->n_parts, .n_rows = r->T, .is_glu = r->p->glu, .act = RF_ACT_SILU};
+    rf_gpu_matmul_args a = {.n_parts = r->p->n_parts,
+                            .n_rows = r->T,
+                            .is_glu = r->p->glu,
+                            .act = RF_ACT_SILU,
+                            .ahead = room,
+                            .ahead_bytes = ROOM_BYTES};
     for (uint32_t i = 0; i < r->p->n_parts; i++) {
         rf_gpu_layout l = layout_of(r->p, r->type, i);
         a.part[i] = (rf_gpu_product){
@@ -561,6 +566,7 @@ int main(int argc, char **argv) {
     pool = take(pool_bytes);
     x = take((size_t)MAX_T * MAX_COLS * sizeof *x);
     dst = take((size_t)MAX_T * MAX_ROWS * sizeof *dst);
+    room = take(ROOM_BYTES);
     q32 = (rf_gpu_quant){take(MAX_T * MAX_COLS), take(MAX_T * MAX_COLS / 8),
                          take(MAX_T * MAX_COLS / 8)};
     q256 = (rf_gpu_quant){take(MAX_T * MAX_COLS), take(MAX_T * MAX_COLS / 64),

@@ -139,6 +139,7 @@ typedef struct product_case {
     bool bias, add;
     uint32_t n_parts;
     bool glu;
+    size_t ahead; /* bytes of room for digits made ahead */
 } product_case;
 
 /* dst [T][rows] on the CPU for one plane of w, rows of x chosen by the caller. */
@@ -204,7 +205,9 @@ static void check_product(const product_case *c) {
     rf_tensor w[3];
     float *bias[3], *add[3], *want[3];
     float *x = random_floats((size_t)c->T * c->cols, 2);
-    rf_gpu_matmul_args args = {.n_parts = c->n_parts, .n_rows = c->T, .is_glu = c->glu};
+    rf_gpu_matmul_args args = {
+        .n_parts = c->n_parts, .n_rows = c->T, .is_glu = c->glu, .ahead_bytes = c->ahead};
+    if (c->ahead) args.ahead = take(c->ahead);
     product_input(&args, x, c->T, c->cols, c->type);
     for (uint32_t p = 0; p < c->n_parts; p++) {
         uint32_t rows = c->glu ? c->rows : c->rows + 3 * p;
@@ -305,6 +308,28 @@ static void test_wide_products(void **state) {
         check_product(&c);
         c = (product_case){.type = types[i], .rows = 70, .cols = 1024, .T = 72, .n_parts = 2};
         c.glu = true;
+        check_product(&c);
+    }
+    queue.info.n_units = n_units;
+}
+
+/* So many that the digits of weights are made ahead: all at once, and in room for two tiles of them. */
+static void test_ahead_products(void **state) {
+    (void)state;
+    static const rf_dtype types[] = {RF_DT_Q4_K, RF_DT_Q5_K, RF_DT_Q6_K};
+    uint32_t n_units = queue.info.n_units;
+    queue.info.n_units = 2; /* blocks go from tile to tile */
+    for (size_t i = 0; i < RF_COUNT(types); i++) {
+        product_case c = {.type = types[i], .rows = 150, .cols = 256, .T = 1025, .n_parts = 3};
+        c.ahead = (size_t)2 << 20;
+        check_product(&c);
+        c = (product_case){.type = types[i], .rows = 300, .cols = 1280, .T = 1050, .n_parts = 1};
+        c.bias = c.add = true;
+        c.ahead = ((size_t)9 * 5 * 37 + (size_t)2 * 5 * 66) << 10;
+        check_product(&c);
+        c = (product_case){.type = types[i], .rows = 170, .cols = 1024, .T = 1024, .n_parts = 2};
+        c.glu = true;
+        c.ahead = (size_t)8 << 20;
         check_product(&c);
     }
     queue.info.n_units = n_units;
@@ -1068,25 +1093,16 @@ static void test_best(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_quant),
-        cmocka_unit_test(test_norm),
-        cmocka_unit_test(test_products),
-        cmocka_unit_test(test_product_specials),
-        cmocka_unit_test(test_tall_products),
-        cmocka_unit_test(test_wide_products),
-        cmocka_unit_test(test_wide_experts),
-        cmocka_unit_test(test_batch_products),
-        cmocka_unit_test(test_float_products),
-        cmocka_unit_test(test_head_products),
-        cmocka_unit_test(test_experts),
-        cmocka_unit_test(test_each),
-        cmocka_unit_test(test_copy),
-        cmocka_unit_test(test_route),
-        cmocka_unit_test(test_mix),
-        cmocka_unit_test(test_conv),
-        cmocka_unit_test(test_recur),
-        cmocka_unit_test(test_gates),
-        cmocka_unit_test(test_best),
+        cmocka_unit_test(test_quant),          cmocka_unit_test(test_norm),
+        cmocka_unit_test(test_products),       cmocka_unit_test(test_product_specials),
+        cmocka_unit_test(test_tall_products),  cmocka_unit_test(test_wide_products),
+        cmocka_unit_test(test_ahead_products), cmocka_unit_test(test_wide_experts),
+        cmocka_unit_test(test_batch_products), cmocka_unit_test(test_float_products),
+        cmocka_unit_test(test_head_products),  cmocka_unit_test(test_experts),
+        cmocka_unit_test(test_each),           cmocka_unit_test(test_copy),
+        cmocka_unit_test(test_route),          cmocka_unit_test(test_mix),
+        cmocka_unit_test(test_conv),           cmocka_unit_test(test_recur),
+        cmocka_unit_test(test_gates),          cmocka_unit_test(test_best),
     };
     return cmocka_run_group_tests(tests, open_device, close_device);
 }

@@ -142,6 +142,9 @@ typedef struct rf_gpu_matmul_args {
     uint32_t tile_rows; /* likewise: weight rows of a tile of float_one */
     /* EXPERTS: the route that rf_gpu_op_route may have left to this product; scores NULL: it is there. */
     rf_gpu_route_args choice;
+    uint8_t *ahead; /* room for what mm_ahead.hip makes ahead, or NULL */
+    uint64_t ahead_bytes;
+    uint32_t ahead_first, ahead_tiles; /* chosen by rf_gpu_op_matmul: tiles of weight rows in it */
 } rf_gpu_matmul_args;
 
 /* The rows of each expert in order: units (lists.h), then item [T * n_used] with item = t * n_used + i. */

@@ -78,7 +78,7 @@ static inline rf_gpu_item rf_gpu_rope_item(const rf_plan *p, uint32_t i) {
 static inline rf_gpu_item rf_gpu_lists_item(const rf_plan *p) {
     return rf_gpu_rope_item(p, p->n_steps);
 }
-static inline rf_gpu_item rf_gpu_parts_item(const rf_plan *p) { return rf_gpu_lists_item(p) + 1; }
+static inline rf_gpu_item rf_gpu_room_item(const rf_plan *p) { return rf_gpu_lists_item(p) + 1; }
 static inline rf_gpu_item rf_gpu_ready_item(const rf_plan *p) { return rf_gpu_lists_item(p) + 2; }
 static inline rf_gpu_item rf_gpu_state_item(const rf_plan *p) { return rf_gpu_lists_item(p) + 3; }
 
@@ -171,7 +171,7 @@ struct rf_exec {
     uint8_t *memory; /* one block on the device, of the parts that follow */
     size_t value_bytes, device_bytes, host_bytes, kv_at, kv_bytes, input_at, input_cap, lists_at,
         lists_bytes;
-    size_t parts_at, parts_bytes; /* scratch of attention */
+    size_t room_at, room_bytes;   /* scratch of attention and of products, in turn */
     size_t ready_at, ready_bytes; /* of heads that keep a matrix */
     size_t state_at, state_bytes; /* [n_states][plan->state_floats] f32 */
     uint8_t *staging;             /* [input_cap] pinned */

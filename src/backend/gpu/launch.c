@@ -24,6 +24,8 @@ enum {
     BATCH_MAX_ROWS = 64,   /* and most */
     BLOCK_RESERVE = 1024,  /* bytes of shared memory that NVIDIA's driver takes for each block */
     WIDE_MIN_ROWS = 65,    /* of mm_wide.hip */
+    AHEAD_MIN_ROWS = 1024, /* of mm_ahead.hip */
+    AHEAD_MOST_MB = 128,   /* digits of weights that there is room for */
     EXPERT_ROWS = 16,      /* activation rows of a block of one expert's, */
     EXPERT_WIDE_ROWS = 48, /* and from how many on mm_wide.hip is better */
     HEADS_MIN_ROWS = 32,   /* of heads_rows */
@@ -274,7 +276,7 @@ typedef struct matrix_kernels {
     uint32_t view, lo_bits, hi_bits, n_scales, with_m;
     rf_gpu_kernel low[RF_BATCH_WIDTHS], middle[RF_BATCH_WIDTHS], tall[RF_BATCH_WIDTHS];
     rf_gpu_kernel small; /* of experts, up to 8 rows */
-    rf_gpu_kernel wide;
+    rf_gpu_kernel wide, digits, ahead;
 } matrix_kernels;
 
 #define BATCH_KERNELS(layout, height)                                                    \
@@ -282,18 +284,21 @@ typedef struct matrix_kernels {
         RF_GPU_batch_##layout##_##height##_8, RF_GPU_batch_##layout##_##height##_16,     \
             RF_GPU_batch_##layout##_##height##_32, RF_GPU_batch_##layout##_##height##_64 \
     }
-#define MATRIX_KERNELS(view, lo, hi, n_scales, with_m, small, wide)                              \
+#define MATRIX_KERNELS(view, lo, hi, n_scales, with_m, small, wide, digits, ahead)               \
     {                                                                                            \
         view, lo, hi, n_scales, with_m, BATCH_KERNELS(view##_##lo##hi, low),                     \
             BATCH_KERNELS(view##_##lo##hi, middle), BATCH_KERNELS(view##_##lo##hi, tall), small, \
-            wide,                                                                                \
+            wide, digits, ahead,                                                                 \
     }
 static const matrix_kernels matrix_layouts[] = {
-    MATRIX_KERNELS(256, 4, 0, 8, 1, RF_GPU_batch_256_40_small_8, RF_GPU_wide_256_40),
-    MATRIX_KERNELS(256, 4, 1, 8, 1, RF_GPU_batch_256_41_small_8, RF_GPU_wide_256_41),
-    MATRIX_KERNELS(256, 4, 2, 16, 0, RF_GPU_batch_256_42_small_8, RF_GPU_wide_256_42),
-    MATRIX_KERNELS(32, 4, 0, 0, 0, NO_KERNEL, NO_KERNEL),
-    MATRIX_KERNELS(32, 8, 0, 0, 0, NO_KERNEL, NO_KERNEL),
+    MATRIX_KERNELS(256, 4, 0, 8, 1, RF_GPU_batch_256_40_small_8, RF_GPU_wide_256_40,
+                   RF_GPU_digits_256_40, RF_GPU_ahead_256_40),
+    MATRIX_KERNELS(256, 4, 1, 8, 1, RF_GPU_batch_256_41_small_8, RF_GPU_wide_256_41,
+                   RF_GPU_digits_256_41, RF_GPU_ahead_256_41),
+    MATRIX_KERNELS(256, 4, 2, 16, 0, RF_GPU_batch_256_42_small_8, RF_GPU_wide_256_42,
+                   RF_GPU_digits_256_42, RF_GPU_ahead_256_42),
+    MATRIX_KERNELS(32, 4, 0, 0, 0, NO_KERNEL, NO_KERNEL, NO_KERNEL, NO_KERNEL),
+    MATRIX_KERNELS(32, 8, 0, 0, 0, NO_KERNEL, NO_KERNEL, NO_KERNEL, NO_KERNEL),
 };
 
 #define INT_KERNELS(view, lo, hi)                                                           \
@@ -599,8 +604,62 @@ static uint32_t rows_of_expert(const rf_gpu_queue *q, const rf_gpu_matmul_args *
     return n < BATCH_MIN_ROWS ? BATCH_MIN_ROWS : min_u32(n, EXPERT_ROWS);
 }
 
+/* Digits made ahead -------------------------------------------------------------------------------*/
+
+/* Bytes of what mm_ahead.hip makes of all activation rows, and of each tile of weight rows. */
+typedef struct ahead_need {
+    uint64_t of_rows, of_tile;
+    uint32_t n_tiles, n_groups, n_stretches;
+} ahead_need;
+
+static ahead_need ahead_need_of(const rf_gpu_matmul_args *a, uint32_t n_rows, uint32_t with_m) {
+    uint32_t n_groups = a->part[0].w.cols / 256, n_stretches = div_up(n_rows, RF_WIDE_COLS);
+    return (ahead_need){.of_rows = (uint64_t)n_stretches * n_groups * rf_ahead_x_bytes(with_m),
+                        .of_tile = (uint64_t)n_groups * rf_ahead_w_bytes(with_m),
+                        .n_tiles = tiles_of(a, a->is_glu ? RF_WIDE_ROWS / 2 : RF_WIDE_ROWS),
+                        .n_groups = n_groups,
+                        .n_stretches = n_stretches};
+}
+
+size_t rf_gpu_ahead_bytes(const rf_gpu_matmul_args *a, uint32_t max_rows) {
+    const matrix_kernels *k = NULL;
+    for (uint32_t i = 0; i < a->n_parts && !(k && k->with_m); i++) {
+        const matrix_kernels *of_part = matrix_kernels_of(&a->part[i].w);
+        if (of_part && of_part->ahead != NO_KERNEL) k = of_part;
+    }
+    if (!k || a->mode != RF_GPU_MM_PLAIN || max_rows < AHEAD_MIN_ROWS) return 0;
+    ahead_need need = ahead_need_of(a, max_rows, k->with_m);
+    uint64_t of_tiles = need.n_tiles * need.of_tile, most = (uint64_t)AHEAD_MOST_MB << 20;
+    return (size_t)(need.of_rows + (of_tiles < most ? of_tiles : most));
+}
+
+/* As many weight rows at a time as there is room for.  False: mm_wide.hip is better. */
+static bool launch_ahead(rf_gpu_queue *q, rf_gpu_matmul_args *a) {
+    const matrix_kernels *k = matrix_kernels_of(&a->part[0].w);
+    if (!k || a->mode != RF_GPU_MM_PLAIN || !a->ahead || a->n_rows < AHEAD_MIN_ROWS) return false;
+    if (!can_run(q, k->digits) || !can_run(q, k->ahead)) return false;
+    ahead_need need = ahead_need_of(a, a->n_rows, k->with_m);
+    if (a->ahead_bytes < need.of_rows + need.of_tile) return false;
+    uint64_t room = (a->ahead_bytes - need.of_rows) / need.of_tile;
+    uint32_t most = room < need.n_tiles ? (uint32_t)room : need.n_tiles,
+             step = div_up(need.n_tiles, div_up(need.n_tiles, most));
+    if (2 * (uint64_t)step * need.n_stretches < q->info.n_units) return false;
+    if (a->x) quantise_rows(q, a);
+    for (a->ahead_first = 0; a->ahead_first < need.n_tiles; a->ahead_first += step) {
+        a->ahead_tiles = min_u32(step, need.n_tiles - a->ahead_first);
+        uint32_t n_made = a->ahead_tiles + (a->ahead_first == 0 ? need.n_stretches : 0);
+        uint32_t n_blocks = min_u32(a->ahead_tiles * need.n_stretches, q->info.n_units);
+        put_shared(q, k->digits, (rf_gpu_grid){need.n_groups, n_made, 1},
+                   rf_ahead_w_bytes(k->with_m), a, sizeof *a);
+        put_shared(q, k->ahead, (rf_gpu_grid){n_blocks, 1, 1}, rf_wide_shared_bytes(k->with_m), a,
+                   sizeof *a);
+    }
+    return true;
+}
+
 static void launch_group(rf_gpu_queue *q, rf_gpu_matmul_args *a) {
     uint32_t planes = a->part[0].w.planes, n_items = a->n_rows * a->n_used;
+    if (launch_ahead(q, a)) return;
     if (a->mode == RF_GPU_MM_PLAIN)
         launch_product(q, a, a->n_rows, 1);
     else if (a->mode == RF_GPU_MM_HEADS)
@@ -633,7 +692,7 @@ static bool is_besides(rf_gpu_kernel k) {
         const matrix_kernels *l = &matrix_layouts[i];
         for (size_t j = 0; j < RF_BATCH_WIDTHS; j++)
             if (k == l->low[j] || k == l->middle[j] || k == l->tall[j]) return true;
-        if (k == l->small || k == l->wide) return true;
+        if (k == l->small || k == l->wide || k == l->digits || k == l->ahead) return true;
     }
     return false;
 }

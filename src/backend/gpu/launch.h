@@ -39,6 +39,9 @@ bool rf_gpu_same_layout(const rf_gpu_weight *a, const rf_gpu_weight *b);
 /* Scratch of rf_gpu_attend_args.parts. */
 uint64_t rf_gpu_parts_bytes(uint32_t n_rows, uint32_t n_heads, uint32_t n_splits,
                             uint32_t value_dim);
+/* Scratch of rf_gpu_matmul_args.ahead for up to so many rows, wherever it may be of use; only what the
+ * parts' weights are like matters. */
+size_t rf_gpu_ahead_bytes(const rf_gpu_matmul_args *a, uint32_t max_rows);
 /* Scratch of rf_gpu_recur_args.ready, for so many rows of what a is of. */
 size_t rf_gpu_ready_bytes(const rf_gpu_recur_args *a, uint32_t max_rows);
 /* Scratch of rf_gpu_lists_args.lists. */

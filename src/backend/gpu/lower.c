@@ -295,6 +295,19 @@ static bool add_mix(lowering *l, rf_gpu_task *t, const rf_step *s) {
     return true;
 }
 
+/* Room for what is made ahead of a task's products. */
+static void need_ahead(lowering *l, rf_gpu_task *t) {
+    rf_gpu_matmul_args a = t->args.matmul;
+    for (uint32_t i = 0; i < a.n_parts; i++)
+        for (uint32_t k = 0; k < t->n_uses; k++)
+            if (t->use[k].at == FIELD(t, &t->args.matmul.part[i].w))
+                a.part[i].w = rf_gpu_weight_at(&l->x->weights.entry[t->use[k].number].layout, NULL);
+    size_t bytes = rf_gpu_ahead_bytes(&a, t->per_output ? 0 : l->x->limits.max_tokens);
+    if (bytes == 0) return;
+    bind(t, &t->args.matmul.ahead, rf_gpu_room_item(l->p));
+    if (bytes > l->x->room_bytes) l->x->room_bytes = bytes;
+}
+
 static rf_status lower_product(lowering *l, uint32_t i) {
     const rf_step *s = &l->p->steps[i];
     rf_int_view view = view_of(l, s);
@@ -309,12 +322,14 @@ static rf_status lower_product(lowering *l, uint32_t i) {
     RF_TRY(glu_of(l, i, pair, &glu));
     if (glu != NO_STEP) {
         add_choice(l, t, s);
-        return add_glu(l, t, pair, glu);
+        RF_TRY(add_glu(l, t, pair, glu));
+    } else {
+        if (s->op == RF_OP_EXPERTS) l->route_by[s->b] = 0; /* it is needed now */
+        RF_TRY(add_part(l, t, i, s->dst));
+        if (!add_mix(l, t, s) && s->op != RF_OP_HEAD_MATMUL) RF_TRY(add_neighbours(l, t, i));
     }
-    if (s->op == RF_OP_EXPERTS) l->route_by[s->b] = 0; /* it is needed now */
-    RF_TRY(add_part(l, t, i, s->dst));
-    if (add_mix(l, t, s) || s->op == RF_OP_HEAD_MATMUL) return RF_OK;
-    return add_neighbours(l, t, i);
+    need_ahead(l, t);
+    return RF_OK;
 }
 
 /* Attention --------------------------------------------------------------------------------------*/
@@ -411,7 +426,7 @@ static void need_parts(rf_exec *x, const rf_step *s) {
     uint64_t row = rf_gpu_parts_bytes(1, s->n_heads, n, s->value_dim);
     uint64_t rows = PARTS_BYTES / row ? PARTS_BYTES / row : 1;
     if (rows > x->limits.max_tokens) rows = x->limits.max_tokens;
-    if (n > 1 && rows * row > x->parts_bytes) x->parts_bytes = (size_t)(rows * row);
+    if (n > 1 && rows * row > x->room_bytes) x->room_bytes = (size_t)(rows * row);
 }
 
 static rf_status lower_attend(lowering *l, uint32_t i) {
@@ -444,7 +459,7 @@ static rf_status lower_attend(lowering *l, uint32_t i) {
     bind(t, &out->q, s->a);
     bind(t, &out->dst, s->dst);
     bind(t, &out->k, rf_gpu_kv_item(l->p, s->layer, false));
-    bind(t, &out->parts, rf_gpu_parts_item(l->p));
+    bind(t, &out->parts, rf_gpu_room_item(l->p));
     if (layer_has_values(l, s->layer)) bind(t, &out->v, rf_gpu_kv_item(l->p, s->layer, true));
     l->made[s->dst] = true;
     return use_vector(l, t, &out->sinks, s->w);

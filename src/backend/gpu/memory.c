@@ -236,8 +236,8 @@ rf_status rf_gpu_place_all(rf_exec *x, rf_error *e) {
         at += rf_gpu_align(angle_bytes(x, x->ropes[i].rope));
     }
     x->lists_at = at;
-    x->parts_at = at += rf_gpu_align(x->lists_bytes);
-    x->ready_at = at += rf_gpu_align(x->parts_bytes);
+    x->room_at = at += rf_gpu_align(x->lists_bytes);
+    x->ready_at = at += rf_gpu_align(x->room_bytes);
     x->best_at = at += rf_gpu_align(x->ready_bytes);
     x->most_at = at += rf_gpu_align(best_bytes(x));
     x->input_at = at += rf_gpu_align((size_t)x->limits.max_outputs * x->n_groups * sizeof(float));
@@ -284,7 +284,7 @@ uint8_t *rf_gpu_address(const rf_exec *x, rf_gpu_item item) {
                at->at * x->shape.n_tokens * sizeof(float);
     }
     if (item == rf_gpu_lists_item(p)) return x->memory + x->lists_at;
-    if (item == rf_gpu_parts_item(p)) return x->memory + x->parts_at;
+    if (item == rf_gpu_room_item(p)) return x->memory + x->room_at;
     if (item == rf_gpu_ready_item(p)) return x->memory + x->ready_at;
     if (item == rf_gpu_state_item(p)) return x->memory + x->state_at;
     if (item >= rf_gpu_rope_item(p, 0))

@@ -154,7 +154,7 @@ static void run_attend(const rf_exec *x, rf_gpu_queue *q, rf_gpu_attend_args *a,
     a->max_kv_len = x->shape.max_kv_len;
     a->n_seqs = x->shape.n_seqs;
     a->rows_alone = x->shape.rows_alone;
-    a->parts_bytes = x->parts_bytes;
+    a->parts_bytes = x->room_bytes;
     a->heads.n_rows = n_rows;
     a->heads.batch = batch_on_device(x);
     rf_gpu_op_attend(q, a);
@@ -184,6 +184,7 @@ static void run_task(const rf_exec *x, rf_gpu_queue *q, const rf_gpu_task *t) {
         return;
     case RF_GPU_TASK_MATMUL:
         a.matmul.n_rows = n_rows;
+        a.matmul.ahead_bytes = a.matmul.ahead ? x->room_bytes : 0;
         rf_gpu_op_matmul(q, &a.matmul);
         return;
     case RF_GPU_TASK_HEADS:

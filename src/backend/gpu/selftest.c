@@ -71,7 +71,8 @@ static bool starts_with(const char *text, const char *start) {
 static bool serves(const char *kernel, rf_gpu_trial_kind kind) {
     static const char *const starts[][7] = {
         [RF_GPU_TRIAL_ROWS] = {"rf_norm", "rf_quant", "rf_each", "rf_copy"},
-        [RF_GPU_TRIAL_PRODUCTS] = {"rf_mm_", "rf_vec", "rf_batch", "rf_tile", "rf_wide"},
+        [RF_GPU_TRIAL_PRODUCTS] = {"rf_mm_", "rf_vec", "rf_batch", "rf_tile", "rf_wide",
+                                   "rf_digits", "rf_ahead"},
         [RF_GPU_TRIAL_EXPERTS] = {"rf_mm_", "rf_vec", "rf_batch", "rf_tile", "rf_wide", "rf_lists",
                                   "rf_mix_"},
         [RF_GPU_TRIAL_HEADS] = {"rf_heads", "rf_attend"},

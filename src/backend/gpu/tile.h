@@ -91,8 +91,8 @@ enum {
 /* Where the parts of a stage are, in bytes: within each half (hopper.h has the order there) and behind
  * the two halves. */
 typedef struct rf_wide_parts {
-    uint32_t q;            /* [cols][128] */
     uint32_t upper, lower; /* digits, [rows][128] */
+    uint32_t q;            /* [cols][128] */
     uint32_t half;         /* bytes of one */
     uint32_t sum;          /* [cols][8 high and 8 low parts] f16 */
     uint32_t xd;           /* [cols] */
@@ -104,9 +104,9 @@ typedef struct rf_wide_parts {
 RF_TILE_FN rf_wide_parts rf_wide_parts_of(uint32_t with_m) {
     const uint32_t rows = RF_WIDE_ROWS, cols = RF_WIDE_COLS;
     rf_wide_parts p = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0};
-    p.upper = p.q + cols * 128;
     p.lower = p.upper + rows * 128;
-    p.half = p.lower + rows * 128;
+    p.q = p.lower + rows * 128;
+    p.half = p.q + cols * 128;
     p.sum = 2 * p.half;
     p.xd = p.sum + with_m * cols * 32;
     p.d = p.xd + cols * 4;
@@ -119,6 +119,21 @@ RF_TILE_FN rf_wide_parts rf_wide_parts_of(uint32_t with_m) {
 RF_TILE_FN uint32_t rf_wide_shared_bytes(uint32_t with_m) {
     return RF_WIDE_HEAD + RF_WIDE_STAGES * rf_wide_parts_of(with_m).bytes +
            RF_WIDE_WARPS * RF_WIDE_OUT_BYTES;
+}
+
+/* What is made ahead of them (mm_ahead.hip) of a tile's weight rows and 256 columns, and of 128
+ * activation rows: the parts of a stage, those of either half first. */
+RF_TILE_FN uint32_t rf_ahead_w_factors(uint32_t with_m) {
+    return (uint32_t)RF_WIDE_ROWS * (2 + with_m * (2 + 8));
+}
+RF_TILE_FN uint32_t rf_ahead_x_factors(uint32_t with_m) {
+    return (uint32_t)RF_WIDE_COLS * (4 + with_m * 32);
+}
+RF_TILE_FN uint32_t rf_ahead_w_bytes(uint32_t with_m) {
+    return (uint32_t)RF_WIDE_ROWS * 512 + rf_ahead_w_factors(with_m);
+}
+RF_TILE_FN uint32_t rf_ahead_x_bytes(uint32_t with_m) {
+    return (uint32_t)RF_WIDE_COLS * 256 + rf_ahead_x_factors(with_m);
 }
 
 /* The products with 2 to 64 activation rows on NVIDIA (mm_batch.hip): nt eights of activation rows;

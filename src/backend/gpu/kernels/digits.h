@@ -98,10 +98,11 @@ RF_DEVICE rf_u2 digit_two_sums(rf_u4 sum) {
 /* Sum of min * sum over the eight of a group for the outputs of a square of 16 rows by 8 activation
  * rows; a thread has two minima of rows g and g + 8 and two sums of activation row g. */
 RF_DEVICE void digit_multiply_mins(float c[4], const uint32_t mins[2], rf_u2 sums) {
-    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%4,%5}, {%6,%7}, "
-        "{%8,%8,%8,%8};"
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+        "{%10,%10,%10,%10};"
         : "=f"(c[0]), "=f"(c[1]), "=f"(c[2]), "=f"(c[3])
-        : "r"(mins[0]), "r"(mins[1]), "r"(sums.v[0]), "r"(sums.v[1]), "f"(0.0f));
+        : "r"(mins[0]), "r"(mins[1]), "r"(mins[0]), "r"(mins[1]), "r"(sums.v[0]), "r"(sums.v[1]),
+          "f"(0.0f));
 }
 
 RF_DEVICE uint32_t digit_two_f16(float first, float second) {

@@ -14,6 +14,8 @@ RF_DEVICE void hopper_publish(void) { asm volatile("fence.proxy.async.shared::ct
 /* Registers of a thread from here on, which the four warps of a group give back or take. */
 RF_DEVICE void hopper_88_registers(void) { asm volatile("setmaxnreg.dec.sync.aligned.u32 88;"); }
 RF_DEVICE void hopper_208_registers(void) { asm volatile("setmaxnreg.inc.sync.aligned.u32 208;"); }
+RF_DEVICE void hopper_24_registers(void) { asm volatile("setmaxnreg.dec.sync.aligned.u32 24;"); }
+RF_DEVICE void hopper_240_registers(void) { asm volatile("setmaxnreg.inc.sync.aligned.u32 240;"); }
 
 /* Blocks of the grid, along x. */
 RF_DEVICE uint32_t hopper_grid_x(void) {
@@ -22,11 +24,35 @@ RF_DEVICE uint32_t hopper_grid_x(void) {
     return n;
 }
 
+/* Arrives at the barrier, which then waits for so many bytes besides. */
+RF_DEVICE void hopper_arrive_with(uint64_t *b, uint32_t bytes) {
+    asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(rf_shared_at(b)),
+                 "r"(bytes)
+                 : "memory");
+}
+/* Multiples of sixteen bytes into shared memory, by a copy that runs by itself. */
+RF_DEVICE void hopper_bring(void *to, const void *from, uint32_t bytes, uint64_t *b) {
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes "
+                 "[%0], [%1], %2, [%3];" ::"r"(rf_shared_at(to)),
+                 "l"(from), "r"(bytes), "r"(rf_shared_at(b))
+                 : "memory");
+}
+/* From shared memory, which was published; done before it returns. */
+RF_DEVICE void hopper_take_away(void *to, const void *from, uint32_t bytes) {
+    asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;\n"
+                 "cp.async.bulk.commit_group;\n"
+                 "cp.async.bulk.wait_group 0;" ::"l"(to),
+                 "r"(rf_shared_at(from)), "r"(bytes)
+                 : "memory");
+}
+
 /* 32 bytes of each row of a panel, from byte 0, 32, 64 or 96 on. */
 RF_DEVICE uint64_t hopper_chunk(uint32_t shared_at) {
     return (uint64_t)1 << 62 | (uint64_t)(1024 / 16) << 32 | (uint64_t)1 << 16 |
            (shared_at & 0x3ffffu) >> 4;
 }
+
+enum { HOPPER_NEXT_CHUNK = 32 / 16 }; /* to be added for the next 32 */
 
 #define HOPPER_8(c, i)                                                                          \
     "+r"(c[i]), "+r"(c[i + 1]), "+r"(c[i + 2]), "+r"(c[i + 3]), "+r"(c[i + 4]), "+r"(c[i + 5]), \

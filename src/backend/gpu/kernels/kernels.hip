@@ -19,6 +19,7 @@
 #include "backend/gpu/kernels/mm_tile.hip"
 #include "backend/gpu/kernels/mm_vec.hip"
 #include "backend/gpu/kernels/mm_wide.hip"
+#include "backend/gpu/kernels/mm_ahead.hip"
 #include "backend/gpu/kernels/norm.hip"
 #include "backend/gpu/kernels/recur.hip"
 #include "backend/gpu/kernels/recur_kept.hip"

@@ -264,15 +264,15 @@ typedef struct wide_place {
 /* Begins the products of half of a stage; is_more: onto what is there. */
 RF_DEVICE void wide_begin(int32_t upper[64], int32_t lower[64], const uint8_t *half,
                           const wide_place *at, wide_kind k, int is_more) {
-    const uint32_t x = rf_shared_at(half + k.at.q), w = at->team * 64 * 128;
-    const uint32_t up = rf_shared_at(half + k.at.upper) + w,
-                   low = rf_shared_at(half + k.at.lower) + w;
+    const uint32_t stage = rf_shared_at(half), w = stage + at->team * 64 * 128;
+    const uint64_t x = hopper_chunk(stage + k.at.q), up = hopper_chunk(w + k.at.upper),
+                   low = hopper_chunk(w + k.at.lower);
     const int is_product = DIGIT_OF_PRODUCT(k.hi_bits);
     RF_UNROLL
     for (uint32_t c = 0; c < WIDE_CHUNKS; c++) {
-        const uint64_t side = hopper_chunk(x + 32 * c);
-        hopper_multiply(upper, hopper_chunk(up + 32 * c), side, !is_product, is_more || c);
-        hopper_multiply(lower, hopper_chunk(low + 32 * c), side, 1, is_more || c);
+        const uint64_t on = c * HOPPER_NEXT_CHUNK;
+        hopper_multiply(upper, up + on, x + on, !is_product, is_more || c);
+        hopper_multiply(lower, low + on, x + on, 1, is_more || c);
     }
     hopper_end();
 }
@@ -341,9 +341,9 @@ typedef struct wide_count {
     uint32_t now, parity, turn;
 } wide_count;
 
-/* One tile's sums. */
+/* One tile's sums.  by_threads: stages are filled by threads, else by copies that run by themselves. */
 RF_DEVICE void wide_work(float v[64], wide_count *c, const uint8_t *stages, wide_shared *sh,
-                         wide_kind k, const wide_place *at, uint32_t n_groups) {
+                         wide_kind k, const wide_place *at, uint32_t n_groups, int by_threads) {
     int32_t upper[64], lower[64];
     RF_UNROLL
     for (uint32_t i = 0; i < 64; i++) {
@@ -359,11 +359,11 @@ RF_DEVICE void wide_work(float v[64], wide_count *c, const uint8_t *stages, wide
         hopper_hold(upper);
         hopper_hold(lower);
         ring_await(&sh->full[c->now][0], c->parity);
-        hopper_publish();
+        if (by_threads) hopper_publish();
         hopper_begin();
         wide_begin(upper, lower, stage, at, k, 0);
         ring_await(&sh->full[c->now][1], c->parity);
-        hopper_publish();
+        if (by_threads) hopper_publish();
         hopper_begin();
         wide_begin(upper, lower, stage + k.at.half, at, k, 1);
         if (is_first_lane) ring_arrive(&sh->turn[1 - at->team]);
@@ -382,38 +382,55 @@ RF_DEVICE void wide_work(float v[64], wide_count *c, const uint8_t *stages, wide
     }
 }
 
-RF_DEVICE void wide_multiply(uint8_t *stages, wide_shared *sh, const rf_gpu_matmul_args *a,
-                             const wide_list *list, wide_kind k) {
-    const uint32_t tid = rf_tid(), warp = tid / 32;
+RF_DEVICE wide_place wide_place_of(void) {
+    const uint32_t tid = rf_tid();
     wide_place at;
     at.team = tid / WIDE_TEAM;
     at.g = tid % 32 / 4;
-    at.row = warp * 16 + at.g;
+    at.row = tid / 32 * 16 + at.g;
     at.t = tid % 4;
+    return at;
+}
+
+/* The warp's room for outputs. */
+RF_DEVICE float *wide_out_of(uint8_t *stages, wide_kind k) {
+    return (float *)(void *)(stages + RF_WIDE_STAGES * k.at.bytes +
+                             rf_tid() / 32 * RF_WIDE_OUT_BYTES);
+}
+
+RF_DEVICE void wide_multiply(uint8_t *stages, wide_shared *sh, const rf_gpu_matmul_args *a,
+                             const wide_list *list, wide_kind k) {
+    const wide_place at = wide_place_of();
     wide_count c = {0, 0, !at.team};
-    float *out = (float *)(void *)(stages + RF_WIDE_STAGES * k.at.bytes + warp * RF_WIDE_OUT_BYTES);
+    float *out = wide_out_of(stages, k);
     RF_NO_UNROLL
     for (uint32_t i = rf_bid_x(); i < list->n_tiles * list->n_stretches; i += hopper_grid_x()) {
         const mm_share share = wide_share(a, list, i);
         float v[64];
-        wide_work(v, &c, stages, sh, k, &at, share.p.w.cols / 256);
+        wide_work(v, &c, stages, sh, k, &at, share.p.w.cols / 256, 1);
         wide_put(out, v, &at, a, &share, list->rows);
     }
 }
 
-RF_DEVICE void wide_run(const rf_gpu_matmul_args *a, wide_kind k) {
-    wide_shared *sh = (wide_shared *)(void *)rf_dynamic_shared;
-    uint8_t *stages =
-        rf_dynamic_shared + RF_WIDE_HEAD - (rf_shared_at(rf_dynamic_shared) & (RF_WIDE_ALIGN - 1));
+/* The block's barriers, with so many arrivals at a stage; returns where its stages begin. */
+RF_DEVICE uint8_t *wide_begin_block(wide_shared *sh, uint32_t n_arrive) {
     const uint32_t tid = rf_tid();
     if (tid < 2 * RF_WIDE_STAGES) {
-        ring_init(&sh->full[tid / 2][tid % 2], 2 * WIDE_MAKERS); /* copies and digits */
+        ring_init(&sh->full[tid / 2][tid % 2], n_arrive);
         ring_init(&sh->empty[tid / 2][tid % 2], 2 * WIDE_TEAM / 32);
     }
     if (tid < 2) ring_init(&sh->turn[tid], WIDE_TEAM / 32);
+    hopper_publish(); /* to copies that run by themselves */
     rf_sync();
+    return rf_dynamic_shared + RF_WIDE_HEAD -
+           (rf_shared_at(rf_dynamic_shared) & (RF_WIDE_ALIGN - 1));
+}
+
+RF_DEVICE void wide_run(const rf_gpu_matmul_args *a, wide_kind k) {
+    wide_shared *sh = (wide_shared *)(void *)rf_dynamic_shared;
+    uint8_t *stages = wide_begin_block(sh, 2 * WIDE_MAKERS); /* copies and digits */
     const wide_list list = wide_list_of(a);
-    if (tid >= 2 * WIDE_TEAM) {
+    if (rf_tid() >= 2 * WIDE_TEAM) {
         hopper_88_registers();
         wide_make(stages, sh, a, &list, k);
         return;
