@@ -140,7 +140,7 @@ RF_DEVICE uint32_t lists_next(lists_walk *w) {
  * any. */
 typedef struct lists_counts {
     uint32_t same[RF_BLOCK_lists], less[RF_BLOCK_lists], used[RF_BLOCK_lists];
-    uint32_t is_used[RF_MAX_EXPERTS];
+    uint8_t is_used[RF_BLOCK_lists / 32][RF_MAX_EXPERTS]; /* of the items of 32 threads */
 } lists_counts;
 
 /* Sums up to each thread's. */
@@ -183,23 +183,28 @@ RF_DEVICE void lists_put_units(const rf_gpu_lists_args *a, uint32_t expert, uint
 RF_KERNEL(lists, rf_gpu_lists_args) {
     RF_SHARED lists_counts c;
     const uint32_t tid = rf_tid(), expert = rf_bid_x(), n_items = a.n_rows * a.n_used;
+    uint8_t *is_used = c.is_used[tid / 32];
     const uint32_t n_mine = rf_div_up(n_items, RF_BLOCK_lists);
     const uint32_t first = rf_min_u32(tid * n_mine, n_items);
     const uint32_t end = rf_min_u32(first + n_mine, n_items);
     uint32_t same = 0, less = 0, used = 0;
     lists_walk walk = lists_begin(&a, first);
-    for (uint32_t e = tid; e < expert; e += RF_BLOCK_lists)
-        c.is_used[e] = 0;
+    for (uint32_t e = tid % 32; e < expert; e += 32)
+        is_used[e] = 0;
     rf_sync();
     while (walk.i < end) {
         const uint32_t e = lists_next(&walk);
         same += e == expert;
         less += e < expert;
-        if (e < expert) c.is_used[e] = 1;
+        if (e < expert) is_used[e] = 1;
     }
     rf_sync();
-    for (uint32_t e = tid; e < expert; e += RF_BLOCK_lists)
-        used += c.is_used[e];
+    for (uint32_t e = tid; e < expert; e += RF_BLOCK_lists) {
+        uint32_t any = 0;
+        for (uint32_t i = 0; i < RF_BLOCK_lists / 32; i++)
+            any |= c.is_used[i][e];
+        used += any;
+    }
     c.same[tid] = same;
     c.less[tid] = less;
     c.used[tid] = used;
