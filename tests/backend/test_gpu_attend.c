@@ -4,31 +4,33 @@
 #include "backend/on_gpu.h"
 #include "base/fmath.h"
 
-enum { KV_BLOCKS = 24 };
+enum { KV_BLOCKS = 24, MOST_KV_BLOCKS = 2080, MASK_STRIDE = 400 };
 
 /* A batch of two sequences: rows continue at the end of each. */
 typedef struct kv_case {
-    uint32_t T, kv_len[2], rows[2];
-    uint32_t pos[64], row_seq[64], table[2][KV_BLOCKS];
+    uint32_t T, kv_len[2], rows[2], n_blocks;
+    uint32_t pos[64], row_seq[64], table[2][MOST_KV_BLOCKS];
     rf_gpu_batch gpu;
 } kv_case;
 
 static void make_batch(kv_case *c, uint32_t len0, uint32_t rows0, uint32_t len1, uint32_t rows1) {
+    uint32_t longest = len0 > len1 ? len0 : len1, n = 2 * ((longest + 31) / 32);
     *c = (kv_case){.T = rows0 + rows1, .kv_len = {len0, len1}, .rows = {rows0, rows1}};
+    c->n_blocks = n > KV_BLOCKS ? n : KV_BLOCKS;
     for (uint32_t t = 0; t < c->T; t++) {
         uint32_t s = t >= rows0;
         c->row_seq[t] = s;
         c->pos[t] = c->kv_len[s] - c->rows[s] + (s ? t - rows0 : t);
     }
-    for (uint32_t b = 0; b < KV_BLOCKS / 2; b++) { /* interleaved, backwards */
-        c->table[0][b] = KV_BLOCKS - 1 - 2 * b;
-        c->table[1][b] = KV_BLOCKS - 2 - 2 * b;
+    for (uint32_t b = 0; b < c->n_blocks / 2; b++) { /* interleaved, backwards */
+        c->table[0][b] = c->n_blocks - 1 - 2 * b;
+        c->table[1][b] = c->n_blocks - 2 - 2 * b;
     }
     c->gpu = (rf_gpu_batch){.pos = up(c->pos, c->T * sizeof *c->pos),
                             .row_seq = up(c->row_seq, c->T * sizeof *c->row_seq),
                             .kv_len = up(c->kv_len, sizeof c->kv_len),
                             .table = up(c->table, sizeof c->table),
-                            .table_stride = KV_BLOCKS};
+                            .table_stride = MOST_KV_BLOCKS};
 }
 
 typedef struct head_shape {
@@ -224,7 +226,7 @@ static void attend_on_cpu(const attend_case *a, const kv_case *c, const float *q
                               .pattern = a->pattern,
                               .pos = c->pos + t,
                               .kv_len = c->kv_len[c->row_seq[t]],
-                              .mask = mask ? mask + (size_t)t * 400 : NULL,
+                              .mask = mask ? mask + (size_t)t * MASK_STRIDE : NULL,
                               .scale = 0.125f,
                               .softcap = a->softcap};
             cpu->attend(&args);
@@ -237,23 +239,24 @@ static void check_attend(const attend_case *a) {
     make_batch(&c, a->len[0], a->rows[0], a->len[1], a->rows[1]);
     size_t n_q = (size_t)c.T * a->n_heads * a->head_dim,
            n = (size_t)c.T * a->n_heads * a->value_dim;
-    size_t n_k = (size_t)KV_BLOCKS * a->n_kv_heads * 32 * a->head_dim;
-    size_t n_v = (size_t)KV_BLOCKS * a->n_kv_heads * 32 * a->value_dim;
+    size_t n_k = (size_t)c.n_blocks * a->n_kv_heads * 32 * a->head_dim;
+    size_t n_v = (size_t)c.n_blocks * a->n_kv_heads * 32 * a->value_dim;
     size_t elem = type_of(a) == RF_DT_F32 ? 4 : 2;
     float *q = random_floats(n_q, 3), *want = random_floats(n, 1);
-    float *sinks = random_floats(a->n_heads, 4), *mask = random_floats((size_t)c.T * 400, 2);
+    float *sinks = random_floats(a->n_heads, 4),
+          *mask = random_floats((size_t)c.T * MASK_STRIDE, 2);
     uint8_t *k = rf_alloc(n_k, elem), *v = rf_alloc(n_v, elem);
     assert_true(k && v);
     fill_pool(k, n_k, type_of(a));
     fill_pool(v, n_v, type_of(a));
     sinks[0] = -INFINITY;
-    for (size_t i = 0; i < (size_t)c.T * 400; i++)
-        if (i / 400 == 0 || rf_test_rand(&seed) % 3 == 0) mask[i] = -INFINITY;
+    for (size_t i = 0; i < (size_t)c.T * MASK_STRIDE; i++)
+        if (i / MASK_STRIDE == 0 || rf_test_rand(&seed) % 3 == 0) mask[i] = -INFINITY;
     bool custom = a->pattern.kind == RF_ATTN_CUSTOM;
     attend_on_cpu(a, &c, q, k, v, a->sinks ? sinks : NULL, custom ? mask : NULL, want);
     if (custom) {
-        c.gpu.mask = up(mask, (size_t)c.T * 400 * sizeof *mask);
-        c.gpu.mask_stride = 400;
+        c.gpu.mask = up(mask, (size_t)c.T * MASK_STRIDE * sizeof *mask);
+        c.gpu.mask_stride = MASK_STRIDE;
     }
     uint32_t longest = a->len[0] > a->len[1] ? a->len[0] : a->len[1];
     rf_gpu_attend_args args = {.q = up(q, n_q * sizeof *q),
@@ -363,6 +366,24 @@ static void test_attend(void **state) {
     check_attend(&many);
 }
 
+/* More segments than blocks of threads that take them in turns, and than are folded at once. */
+static void test_attend_long(void **state) {
+    (void)state;
+    for (uint32_t i = 0; i < 4; i++) {
+        attend_case a = {.n_heads = i % 2 ? 5 : 2,
+                         .n_kv_heads = i % 2 ? 1 : 2,
+                         .head_dim = 16,
+                         .value_dim = i % 2 ? 40 : 8,
+                         .pattern = {i < 2 ? RF_ATTN_CAUSAL : RF_ATTN_GLOBAL_LOCAL, 2500, 70},
+                         .sinks = i % 2,
+                         .f16 = true,
+                         .units = 3 + 4 * i,
+                         .len = {i == 1 ? 33100 : 3301, 700},
+                         .rows = {1, 1 + i % 2}};
+        check_attend(&a);
+    }
+}
+
 /* Many rows of each sequence at a time, by either kernel. */
 static void check_attend_rows(const attend_case *a) {
     const rf_gpu_kernel kernels[] = {RF_GPU_attend_rows, RF_GPU_attend_tile};
@@ -413,20 +434,24 @@ static void test_attend_rows(void **state) {
 /* Rows of two sequences whose heads attention makes itself, against the kernel of heads before it. */
 typedef struct own_case {
     uint32_t per_kv, head_dim, value_dim, n_dims, norm, len[2];
-    bool neox, moves_q, is_split;
+    uint32_t units; /* of the device, where segments are made side by side; else 0 */
+    bool neox, moves_q;
     rf_dtype type;
 } own_case;
 
+static uint32_t longest_of(const uint32_t len[2]) { return len[0] > len[1] ? len[0] : len[1]; }
+
 static rf_gpu_heads own_part(const own_case *o, uint32_t dim, uint32_t n_heads, bool is_value) {
     float *x = random_floats((size_t)2 * n_heads * dim, 2), *w = random_floats(dim, 1);
-    float *cos_sin = random_floats((size_t)400 * o->n_dims, 1);
+    size_t n_angles = (size_t)longest_of(o->len) * o->n_dims;
+    float *cos_sin = random_floats(n_angles, 1);
     rf_gpu_heads h = {.x = up(x, (size_t)2 * n_heads * dim * sizeof *x),
                       .n_heads = n_heads,
                       .head_dim = dim,
                       .pool_type = o->type,
                       .eps = 1e-5f};
     if (!is_value) {
-        h.cos_sin = up(cos_sin, (size_t)400 * o->n_dims * sizeof *cos_sin);
+        h.cos_sin = up(cos_sin, n_angles * sizeof *cos_sin);
         h.n_dims = o->n_dims;
         h.neox = o->neox;
         h.norm = o->norm;
@@ -443,10 +468,10 @@ static void check_own_heads(const own_case *o) {
     enum { N_KV = 2 };
     kv_case c;
     make_batch(&c, o->len[0], 1, o->len[1], 1);
-    uint32_t n_heads = N_KV * o->per_kv, longest = o->len[0] > o->len[1] ? o->len[0] : o->len[1];
-    size_t n_k = (size_t)KV_BLOCKS * N_KV * 32 * o->head_dim,
+    uint32_t n_heads = N_KV * o->per_kv, longest = longest_of(o->len);
+    size_t n_k = (size_t)c.n_blocks * N_KV * 32 * o->head_dim,
            n = (size_t)2 * n_heads * o->value_dim;
-    size_t n_v = (size_t)KV_BLOCKS * N_KV * 32 * o->value_dim;
+    size_t n_v = (size_t)c.n_blocks * N_KV * 32 * o->value_dim;
     uint8_t *k = rf_alloc(n_k, 2), *v = rf_alloc(n_v, 2);
     float *want = rf_alloc(n, sizeof *want);
     assert_true(k && v && want);
@@ -469,8 +494,8 @@ static void check_own_heads(const own_case *o) {
                             .n_seqs = 2,
                             .rows_alone = 1};
     uint32_t n_units = queue.info.n_units;
-    if (o->is_split) {
-        queue.info.n_units = 1000;
+    if (o->units) {
+        queue.info.n_units = o->units;
         a.parts_bytes = rf_gpu_parts_bytes(2, n_heads, (longest + 255) / 256, o->value_dim);
         a.parts = take(a.parts_bytes);
     }
@@ -511,9 +536,9 @@ static void check_own_heads(const own_case *o) {
 static void test_own_heads(void **state) {
     (void)state;
     static const uint32_t dims[][3] = {{128, 128, 128}, {64, 64, 64}, {96, 72, 32}, {16, 8, 8}};
-    static const uint32_t lens[][2] = {{1, 32}, {33, 340}, {257, 96}};
-    for (uint32_t k = 0; k < 36; k++) {
-        const uint32_t *d = dims[k % 4], *len = lens[k % 3];
+    static const uint32_t lens[][2] = {{1, 32}, {33, 340}, {257, 96}, {2300, 1290}};
+    for (uint32_t k = 0; k < 40; k++) { /* the last four in turns of several segments */
+        const uint32_t *d = dims[k % 4], *len = lens[k < 36 ? k % 3 : 3];
         own_case o = {.per_kv = k % 5 + 1,
                       .head_dim = d[0],
                       .value_dim = d[1],
@@ -522,7 +547,7 @@ static void test_own_heads(void **state) {
                       .len = {len[0], len[1]},
                       .neox = k % 2,
                       .moves_q = k % 6 != 5,
-                      .is_split = k % 4 > 1,
+                      .units = k < 36 ? (k % 4 > 1 ? 1000 : 0) : 3,
                       .type = k % 8 > 4 ? RF_DT_BF16 : RF_DT_F16};
         check_own_heads(&o);
     }
@@ -530,9 +555,8 @@ static void test_own_heads(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_heads),
-        cmocka_unit_test(test_attend),
-        cmocka_unit_test(test_own_heads),
+        cmocka_unit_test(test_heads),       cmocka_unit_test(test_attend),
+        cmocka_unit_test(test_attend_long), cmocka_unit_test(test_own_heads),
         cmocka_unit_test(test_attend_rows),
     };
     return cmocka_run_group_tests(tests, open_device, close_device);

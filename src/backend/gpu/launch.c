@@ -32,7 +32,7 @@ enum {
     ATTEND_VALUE_BYTES = 32 << 10,
     ATTEND_STEP_BLOCKS = 4,
     ATTEND_FEW = 512,     /* heads of rows */
-    ATTEND_AT_ONCE = 2,   /* blocks of attend_tile that a multiprocessor runs */
+    ATTEND_AT_ONCE = 2,   /* blocks of attend_tile or attend_vec that a multiprocessor runs */
     ATTEND_MIN_ROWS = 16, /* of attend_rows, and half of that for each sequence */
     ATTEND_OWN_ROWS = 64, /* whose heads attention makes itself; more have not been measured */
     CONV_BLOCKS = 8,      /* for each unit of the device */
@@ -165,6 +165,21 @@ static bool makes_heads(const rf_gpu_queue *q, const rf_gpu_attend_args *a) {
            !takes_attend_rows(a) && attend_vec_of(q, a) != NO_KERNEL;
 }
 
+/* How many blocks take n_segments in turns, n_blocks times: with the least steps one after another, where
+ * a block's start counts as one. */
+static uint32_t walks_of(const rf_gpu_queue *q, uint64_t n_blocks, uint32_t n_segments) {
+    const uint64_t at_once = ATTEND_AT_ONCE * (uint64_t)q->info.n_units;
+    uint64_t least = UINT64_MAX;
+    uint32_t best = 1;
+    for (uint32_t n = 1; n <= n_segments; n++) {
+        uint64_t steps = ((n_blocks * n + at_once - 1) / at_once) * (div_up(n_segments, n) + 1);
+        if (steps >= least) continue;
+        least = steps;
+        best = n;
+    }
+    return best;
+}
+
 /* Four query heads per block, but one while there are few rows.  There values pass through shared
  * memory in steps of as many KV blocks as it holds. */
 void rf_gpu_op_attend(rf_gpu_queue *q, const rf_gpu_attend_args *a) {
@@ -188,10 +203,15 @@ void rf_gpu_op_attend(rf_gpu_queue *q, const rf_gpu_attend_args *a) {
     }
     bool is_one = k == RF_GPU_attend_1 || k == RF_GPU_attend_vec_1;
     uint32_t groups = is_one ? per_kv : div_up(per_kv, 4);
-    args.n_splits = splits_of(q, a, (uint64_t)a->n_rows * a->n_kv_heads * groups);
-    rf_gpu_grid grid = {a->n_rows, a->n_kv_heads, groups * args.n_splits};
+    uint64_t n_blocks = (uint64_t)a->n_rows * a->n_kv_heads * groups;
+    args.n_splits = splits_of(q, a, n_blocks);
+    args.n_walks = is_vec ? walks_of(q, n_blocks, args.n_splits) : args.n_splits;
+    if (args.n_walks == 1) args.n_splits = 1;
+    rf_gpu_grid grid = {a->n_rows, a->n_kv_heads, groups * args.n_walks};
     put_shared(q, k, grid, is_vec && is_nvidia(q) ? RF_ATTEND_VEC_SHARED : 0, &args, sizeof args);
-    if (args.n_splits > 1) put(q, RF_GPU_attend_fold, a->n_rows, a->n_heads, 1, &args, sizeof args);
+    if (args.n_splits > 1)
+        put(q, RF_GPU_attend_fold, a->n_rows, a->n_heads, div_up(a->value_dim, RF_FOLD_COLUMNS),
+            &args, sizeof args);
 }
 
 _Static_assert((int)RF_GPU_CONV_ROWS >= (int)RF_MAX_TAPS - 1, "one stretch reads the state");

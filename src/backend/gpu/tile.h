@@ -231,7 +231,10 @@ RF_TILE_FN uint32_t rf_f1_shared_bytes(void) {
 }
 
 /* Attention of few rows (attend_vec.hip) on NVIDIA: keys of eight KV blocks, and what is made of them. */
-enum { RF_ATTEND_VEC_SHARED = 80 << 10 };
+enum { RF_ATTEND_VEC_SHARED = 96 << 10 };
+
+/* Segments of attention on their way into the total (attend_fold.hip): columns of a block. */
+enum { RF_FOLD_COLUMNS = 32 };
 
 /* Attention of many rows (attend_rows.hip): items and keys of a block's step, and of how many items a
  * thread has scores and weighted values.  In shared memory: queries, keys, values, exponentials, all

@@ -1,10 +1,12 @@
 /* attend_vec.hip - attention of few rows over keys and values in sixteen bits; one block of threads per
- * row, KV head, one or four of the query heads that share it, and one or all segments of the keys.
+ * row, KV head, one or four of the query heads that share it, and all segments of the keys or some, which
+ * blocks of threads take in turns.
  *
- * A warp (32 threads, whatever the device calls one) has a KV block for itself: all of its keys and
- * values are on their way at once, old ones before the kernel in front has ended.  For scores a
- * thread has a key, which comes through shared memory, for values four columns.  Then the blocks
- * of the segment are folded, a thread per column.
+ * A warp (32 threads, whatever the device calls one) has a KV block of each segment for itself: all of
+ * its keys and values are on their way at once, old ones before the kernel in front has ended.  For
+ * scores a thread has a key, which comes through shared memory, for values four columns.  The next
+ * segment's keys are on their way as soon as the scores are made, its values as soon as these are
+ * added.  Then the blocks of the segment are folded, a thread per column.
  *
  * Of rows that do not see each other's keys the block may norm and rotate its queries itself, a warp each,
  * and likewise the row's own key and value, which take their places in shared memory and registers: one block
@@ -27,25 +29,40 @@ enum {
 };
 
 typedef struct vec_shared {
-    /* Keys, then weighted values [heads][VEC_DIM], each warp's own. */
-    rf_u4 k[VEC_WARPS][VEC_SLOTS][32 * VEC_PITCH];
-    rf_f4 q[VEC_DIM * VEC_MAX_HEADS / 4];           /* [VEC_DIM][heads] */
-    rf_f4 p[VEC_WARPS][32 * VEC_MAX_HEADS / 4];     /* exponentials [32][heads] */
-    rf_fold fold[VEC_WARPS][RF_GPU_SEGMENT_BLOCKS]; /* each warp's own */
-    rf_u4 fresh[2][VEC_DIM / 8];                    /* the row's own key and value */
+    rf_u4 k[VEC_WARPS][VEC_SLOTS][32 * VEC_PITCH];     /* each warp's own */
+    rf_f4 sum[VEC_WARPS][VEC_MAX_HEADS * VEC_DIM / 4]; /* weighted values [heads][VEC_DIM] */
+    rf_f4 q[VEC_DIM * VEC_MAX_HEADS / 4];              /* [VEC_DIM][heads] */
+    rf_f4 p[VEC_WARPS][32 * VEC_MAX_HEADS / 4];        /* exponentials [32][heads] */
+    rf_fold fold[VEC_WARPS][RF_GPU_SEGMENT_BLOCKS];    /* each warp's own */
+    rf_u4 fresh[2][VEC_DIM / 8];                       /* the row's own key and value */
     float m[VEC_WARPS][VEC_MAX_HEADS], l[VEC_WARPS][VEC_MAX_HEADS];
     uint32_t bits[VEC_WARPS]; /* visible keys */
+    uint32_t own_pos; /* of the row's own key, where the walk comes by it and it is not in the pool */
 } vec_shared;
 
-/* What a thread works on: its warp's KV block, then its columns of a head. */
+/* A KV block of a KV head: its number in the pools and its visible keys. */
+typedef struct vec_kv_block {
+    uint32_t at, bits;
+} vec_kv_block;
+
+/* What a thread works on: its warp's KV block of a segment, then its columns of a head. */
 typedef struct vec_work {
     rf_span span;
+    const uint32_t *table;
     uint32_t kv_head, warp, lane;
-    uint64_t at;   /* the block's rows in the pools */
-    uint32_t bits; /* its visible keys */
-    uint32_t own;  /* the row's own key of the block, which is not in the pool yet, or 32 */
-    rf_u2 v[32];   /* its values, four columns each */
+    vec_kv_block now;
+    uint32_t own; /* the row's own key of the block, or 32 */
+    rf_u2 v[32];  /* its values, four columns each */
 } vec_work;
+
+/* The warp's block of a segment; bits 0: none. */
+RF_DEVICE vec_kv_block vec_kv_block_of(const vec_work *w, const rf_gpu_attend_args *a,
+                                       uint32_t segment) {
+    const uint32_t block = segment * RF_GPU_SEGMENT_BLOCKS + w->warp;
+    vec_kv_block p = {0, rf_span_bits(&w->span, block)};
+    if (p.bits) p.at = w->table[block] * a->n_kv_heads + w->kv_head;
+    return p;
+}
 
 RF_DEVICE float half_of(uint32_t word, uint32_t i, uint32_t type) {
     const uint16_t h = (uint16_t)(word >> 16 * i);
@@ -54,12 +71,12 @@ RF_DEVICE float half_of(uint32_t word, uint32_t i, uint32_t type) {
 
 /* A stretch of columns of the warp's keys on its way. */
 RF_DEVICE void vec_fetch_keys(vec_shared *sh, const rf_gpu_attend_args *a, const vec_work *w,
-                              uint32_t stretch) {
+                              const vec_kv_block *p, uint32_t stretch) {
     const uint32_t first = stretch * VEC_STRETCH, col = w->lane % 8;
     const uint32_t per_row = a->head_dim / 8, n = rf_min_u32(a->head_dim - first, VEC_STRETCH) / 8;
-    const rf_u4 *from = (const rf_u4 *)a->k + w->at * per_row + first / 8 + col;
+    const rf_u4 *from = (const rf_u4 *)a->k + (uint64_t)p->at * 32 * per_row + first / 8 + col;
     rf_u4 *to = sh->k[w->warp][stretch % VEC_SLOTS] + col;
-    if (!w->bits || col >= n) return;
+    if (!p->bits || col >= n) return;
     RF_UNROLL
     for (uint32_t i = 0; i < 8; i++) {
         const uint32_t row = w->lane / 8 + 4 * i;
@@ -78,8 +95,8 @@ RF_DEVICE void vec_renew_key(vec_shared *sh, const rf_gpu_attend_args *a, const 
 }
 
 RF_DEVICE void vec_load_values(const rf_gpu_attend_args *a, vec_work *w) {
-    const rf_u2 *from = (const rf_u2 *)a->v + w->at * (a->value_dim / 4) + w->lane;
-    if (!w->bits || 4 * w->lane >= a->value_dim) return;
+    const rf_u2 *from = (const rf_u2 *)a->v + (uint64_t)w->now.at * 32 * (a->value_dim / 4) + w->lane;
+    if (!w->now.bits || 4 * w->lane >= a->value_dim) return;
     RF_UNROLL
     for (uint32_t j = 0; j < 32; j++)
         w->v[j] = rf_load_8(from + j * (a->value_dim / 4));
@@ -120,7 +137,7 @@ RF_DEVICE void vec_scores(float *s, vec_shared *sh, const rf_gpu_attend_args *a,
     for (uint32_t i = 0; i < n_stretches; i++) {
         if (VEC_SLOTS * VEC_STRETCH < VEC_DIM && i >= VEC_SLOTS) {
             rf_warp_sync();
-            vec_fetch_keys(sh, a, w, i);
+            vec_fetch_keys(sh, a, w, &w->now, i);
             rf_copy_wait();
             rf_warp_sync();
             vec_renew_key(sh, a, w, i);
@@ -136,7 +153,7 @@ RF_DEVICE void vec_scores(float *s, vec_shared *sh, const rf_gpu_attend_args *a,
 /* From scores to the block's exponentials, maximum and sum. */
 RF_DEVICE void vec_soften(float *s, vec_shared *sh, const rf_gpu_attend_args *a, const vec_work *w,
                           uint32_t block, uint32_t n_heads) {
-    const int is_visible = w->bits >> w->lane & 1;
+    const int is_visible = w->now.bits >> w->lane & 1;
     float m[VEC_MAX_HEADS], l[VEC_MAX_HEADS];
     RF_UNROLL
     for (uint32_t h = 0; h < n_heads; h++) {
@@ -204,22 +221,21 @@ RF_DEVICE void vec_values(vec_shared *sh, const rf_gpu_attend_args *a, vec_work 
     for (uint32_t i = 0; i < 4 * n_heads; i++)
         acc[i / 4][i % 4] = 0.0f;
     if (4 * w->lane >= a->value_dim) return;
-    if (w->bits != 0xffffffffu) {
+    if (w->now.bits != 0xffffffffu) {
         RF_UNROLL
         for (uint32_t j = 0; j < 32; j++) {
-            w->v[j].v[0] = w->bits >> j & 1 ? w->v[j].v[0] : 0;
-            w->v[j].v[1] = w->bits >> j & 1 ? w->v[j].v[1] : 0;
+            w->v[j].v[0] = w->now.bits >> j & 1 ? w->v[j].v[0] : 0;
+            w->v[j].v[1] = w->now.bits >> j & 1 ? w->v[j].v[1] : 0;
         }
     }
     if (a->k_type == RF_DT_F16)
         vec_add(acc, sh, w, n_heads, RF_DT_F16);
     else
         vec_add(acc, sh, w, n_heads, RF_DT_BF16);
-    rf_f4 *to = (rf_f4 *)(void *)sh->k[w->warp];
     RF_UNROLL
     for (uint32_t h = 0; h < n_heads; h++) {
         const rf_f4 all = {{acc[h][0], acc[h][1], acc[h][2], acc[h][3]}};
-        to[h * VEC_DIM / 4 + w->lane] = all;
+        sh->sum[w->warp][h * VEC_DIM / 4 + w->lane] = all;
     }
 }
 
@@ -227,12 +243,6 @@ RF_DEVICE void vec_values(vec_shared *sh, const rf_gpu_attend_args *a, vec_work 
 typedef struct vec_sum {
     float m, l, acc[2];
 } vec_sum;
-
-/* Folds zeros so that nothing changes. */
-RF_DEVICE rf_fold vec_no_fold(float m) {
-    const rf_fold f = {m, 1.0f, -0.0f, 0};
-    return f;
-}
 
 /* The segment's blocks onto one another; head and columns are this thread's. */
 RF_DEVICE void vec_fold_blocks(vec_sum *t, vec_shared *sh, uint32_t warp, uint32_t lane, uint32_t h,
@@ -245,14 +255,14 @@ RF_DEVICE void vec_fold_blocks(vec_sum *t, vec_shared *sh, uint32_t warp, uint32
             before = i < lane && m > before ? m : before;
         }
         sh->fold[warp][lane] =
-            sh->bits[lane] ? rf_fold_of(before, sh->m[lane][h]) : vec_no_fold(before);
+            sh->bits[lane] ? rf_fold_of(before, sh->m[lane][h]) : rf_no_fold(before);
     }
     rf_warp_sync();
     t->l = t->acc[0] = t->acc[1] = 0.0f;
     RF_UNROLL
     for (uint32_t i = 0; i < RF_GPU_SEGMENT_BLOCKS; i++) {
         const rf_fold f = sh->fold[warp][i];
-        const float *part = (const float *)sh->k[i] + h * VEC_DIM + col;
+        const float *part = (const float *)sh->sum[i] + h * VEC_DIM + col;
         t->m = f.m;
         t->l = rf_folded(&f, t->l, sh->l[i][h]);
         RF_UNROLL
@@ -271,7 +281,7 @@ RF_DEVICE void vec_fold_segment(vec_sum *total, const vec_sum *t, uint32_t n_col
 }
 
 /* The queries of the block's heads, of which n_here are there. */
-RF_DEVICE void vec_queries(vec_shared *sh, const rf_gpu_attend_args *a, uint64_t item,
+RF_DEVICE void vec_queries(vec_shared *sh, const rf_gpu_attend_args *a, uint32_t item,
                            uint32_t n_here, uint32_t n_heads) {
     const uint32_t d = rf_tid() % VEC_DIM;
     if (d >= a->head_dim) return;
@@ -280,7 +290,7 @@ RF_DEVICE void vec_queries(vec_shared *sh, const rf_gpu_attend_args *a, uint64_t
         const uint32_t h = i + rf_tid() / VEC_DIM;
         if (h < n_heads)
             ((float *)sh->q)[d * n_heads + h] =
-                a->q[(item + rf_min_u32(h, n_here - 1)) * a->head_dim + d];
+                a->q[(uint64_t)(item + rf_min_u32(h, n_here - 1)) * a->head_dim + d];
     }
 }
 
@@ -369,23 +379,24 @@ RF_DEVICE vec_head vec_own_head(const rf_gpu_attend_args *a, uint32_t number, ui
     return t;
 }
 
-/* Queries, and where the block attends to them the row's own key and value, as the argument's heads say;
- * waits for the kernel in front.  puts: they go to the pools, too. */
+/* Queries, and where the walk comes by them the row's own key and value, as the argument's heads say; waits
+ * for the kernel in front.  The block of the first query heads puts them into the pools, too. */
 RF_DEVICE void vec_make_heads(vec_shared *sh, const rf_gpu_attend_args *a, const vec_work *w,
-                              uint32_t in_group, uint32_t n_heads, uint64_t own_row, int has_own,
-                              int puts) {
+                              uint32_t in_group, uint32_t n_heads, int has_own) {
     const uint32_t per_kv = a->n_heads / a->n_kv_heads, n_q = a->heads.n_parts == 3 ? n_heads : 0;
-    const uint32_t n = n_q + (has_own ? 2 : 0), row = rf_bid_x();
+    const uint32_t n = n_q + (has_own ? 2 : 0), row = rf_bid_x(), pos = a->batch.pos[row];
     const int is_query = w->warp < n_q;
     const uint32_t query = rf_min_u32(in_group + w->warp, per_kv - 1);
     vec_head t = vec_own_head(a, w->warp, n_q);
-    vec_expect_head(&t, row, a->batch.pos[row], is_query ? w->kv_head * per_kv + query : w->kv_head);
+    vec_expect_head(&t, row, pos, is_query ? w->kv_head * per_kv + query : w->kv_head);
     rf_await_before();
     if (rf_warp_may_skip() && w->warp >= n) return;
     float *x = (float *)(void *)sh->p[w->warp];
     vec_make_head(x, &t);
     if (w->warp >= n) return;
     const uint32_t is_value = w->warp > n_q;
+    const uint64_t block_row = ((uint64_t)w->table[pos / 32] * a->n_kv_heads + w->kv_head) * 32;
+    const uint64_t own_row = block_row + pos % 32;
     uint8_t *pool = (uint8_t *)t.h.pool + own_row * rf_kv_row_bytes(t.h.pool_type, t.h.head_dim);
     RF_UNROLL
     for (uint32_t i = 0; i < 4; i++) {
@@ -396,120 +407,136 @@ RF_DEVICE void vec_make_heads(vec_shared *sh, const rf_gpu_attend_args *a, const
             continue;
         }
         rf_kv_put(sh->fresh[is_value], t.h.pool_type, k, x[k]);
-        if (puts) rf_kv_put(pool, t.h.pool_type, k, x[k]);
+        if (in_group == 0) rf_kv_put(pool, t.h.pool_type, k, x[k]);
     }
 }
 
 /* In place of what a warp without visible keys has not made. */
 RF_DEVICE void vec_leave_out(vec_shared *sh, const vec_work *w) {
     const rf_f4 zero = {{0.0f, 0.0f, 0.0f, 0.0f}};
-    rf_f4 *to = (rf_f4 *)(void *)sh->k[w->warp];
     RF_UNROLL
     for (uint32_t h = 0; h < VEC_MAX_HEADS; h++)
-        to[h * VEC_DIM / 4 + w->lane] = zero;
+        sh->sum[w->warp][h * VEC_DIM / 4 + w->lane] = zero;
     if (w->lane >= VEC_MAX_HEADS) return;
     sh->m[w->warp][w->lane] = -__builtin_inff();
     sh->l[w->warp][w->lane] = 0.0f;
 }
 
-/* One warp's part of a segment. */
-RF_DEVICE void vec_block(vec_shared *sh, const rf_gpu_attend_args *a, vec_work *w, uint32_t block,
-                         uint32_t n_heads) {
-    float s[VEC_MAX_HEADS];
-    if (w->lane == 0) sh->bits[w->warp] = w->bits;
-    if (rf_warp_may_skip() && !w->bits) {
-        vec_leave_out(sh, w);
-        return;
-    }
-    rf_copy_wait();
-    rf_warp_sync();
+/* The row's own key and value in their places. */
+RF_DEVICE void vec_renew(vec_shared *sh, const rf_gpu_attend_args *a, vec_work *w) {
     RF_UNROLL
     for (uint32_t i = 0; i < VEC_SLOTS; i++)
         if (i * VEC_STRETCH < a->head_dim) vec_renew_key(sh, a, w, i);
-    if (w->own < 32) {
-        const rf_u2 v = ((const rf_u2 *)(const void *)sh->fresh[1])[w->lane];
-        RF_UNROLL
-        for (uint32_t j = 0; j < 32; j++) {
-            w->v[j].v[0] = j == w->own ? v.v[0] : w->v[j].v[0];
-            w->v[j].v[1] = j == w->own ? v.v[1] : w->v[j].v[1];
-        }
+    if (w->own == 32) return;
+    const rf_u2 v = ((const rf_u2 *)(const void *)sh->fresh[1])[w->lane];
+    RF_UNROLL
+    for (uint32_t j = 0; j < 32; j++) {
+        w->v[j].v[0] = j == w->own ? v.v[0] : w->v[j].v[0];
+        w->v[j].v[1] = j == w->own ? v.v[1] : w->v[j].v[1];
     }
-    rf_warp_sync();
-    vec_scores(s, sh, a, w, n_heads);
-    vec_soften(s, sh, a, w, block, n_heads);
-    rf_warp_sync();
-    vec_values(sh, a, w, n_heads);
-    if (!rf_warp_may_skip() && !w->bits) vec_leave_out(sh, w);
 }
 
-/* The warp's block of a segment on its way. */
-RF_DEVICE void vec_fetch(vec_shared *sh, const rf_gpu_attend_args *a, vec_work *w,
-                         const uint32_t *table, uint32_t block) {
-    w->at = w->bits ? ((uint64_t)table[block] * a->n_kv_heads + w->kv_head) * 32 : 0;
+/* As much of a block's keys on its way as there are slots. */
+RF_DEVICE void vec_fetch_first_keys(vec_shared *sh, const rf_gpu_attend_args *a, const vec_work *w,
+                                    const vec_kv_block *p) {
     RF_UNROLL
     for (uint32_t i = 0; i < VEC_SLOTS; i++)
-        if (i * VEC_STRETCH < a->head_dim) vec_fetch_keys(sh, a, w, i);
+        if (i * VEC_STRETCH < a->head_dim) vec_fetch_keys(sh, a, w, p, i);
+}
+
+/* One warp's part of a segment; turns to the next segment. */
+RF_DEVICE void vec_block(vec_shared *sh, const rf_gpu_attend_args *a, vec_work *w, uint32_t segment,
+                         uint32_t next, uint32_t n_heads) {
+    const uint32_t block = segment * RF_GPU_SEGMENT_BLOCKS + w->warp;
+    const int is_made = !rf_warp_may_skip() || w->now.bits;
+    const vec_kv_block then = vec_kv_block_of(w, a, next);
+    float s[VEC_MAX_HEADS];
+    if (w->lane == 0) sh->bits[w->warp] = w->now.bits;
+    w->own = block == sh->own_pos / 32 ? sh->own_pos % 32 : 32;
+    if (is_made) {
+        rf_copy_wait();
+        rf_warp_sync();
+        vec_renew(sh, a, w);
+        rf_warp_sync();
+        vec_scores(s, sh, a, w, n_heads);
+        rf_warp_sync();
+    }
+    vec_fetch_first_keys(sh, a, w, &then);
+    if (is_made) {
+        vec_soften(s, sh, a, w, block, n_heads);
+        rf_warp_sync();
+        vec_values(sh, a, w, n_heads);
+    }
+    if (!w->now.bits) vec_leave_out(sh, w);
+    w->now = then;
     vec_load_values(a, w);
+}
+
+/* The sink counts once: where all segments are added up. */
+RF_DEVICE void vec_start(vec_sum *total, const rf_gpu_attend_args *a, uint32_t head) {
+    total->m = a->sinks && a->n_splits == 1 ? a->sinks[head] : -__builtin_inff();
+    total->l = total->m == -__builtin_inff() ? 0.0f : 1.0f;
+    total->acc[0] = total->acc[1] = 0.0f;
+}
+
+/* Of all segments, or of one as a part. */
+RF_DEVICE void vec_put(const rf_gpu_attend_args *a, const vec_sum *total, uint32_t item,
+                       uint32_t segment, uint32_t col, uint32_t n_cols) {
+    const int is_part = a->n_splits > 1;
+    const uint64_t part = (uint64_t)item * a->n_splits + (is_part ? segment : 0);
+    const float l = is_part || total->l == 0.0f ? 1.0f : total->l;
+    float *dst = (is_part ? a->parts : a->dst) + part * a->value_dim;
+    if (is_part && col == 0) rf_put_part(a, part, total->m, total->l);
+    RF_UNROLL
+    for (uint32_t k = 0; k < n_cols; k++)
+        if (col + k < a->value_dim) dst[col + k] = total->acc[k] / l;
 }
 
 RF_DEVICE void vec_attend(vec_shared *sh, const rf_gpu_attend_args *a, uint32_t n_heads) {
     const uint32_t n_cols = n_heads * VEC_DIM > VEC_THREADS ? 2 : 1, per_head = VEC_DIM / n_cols;
-    const uint32_t row = rf_bid_x(), split = rf_bid_z() % a->n_splits;
-    const uint32_t per_kv = a->n_heads / a->n_kv_heads;
-    const uint32_t in_group = rf_bid_z() / a->n_splits * n_heads;
+    const uint32_t row = rf_bid_x(), per_kv = a->n_heads / a->n_kv_heads;
+    const uint32_t in_group = rf_bid_z() / a->n_walks * n_heads;
     const uint32_t h = rf_tid() / per_head % n_heads, col = n_cols * (rf_tid() % per_head);
+    const int is_here = in_group + h < per_kv && rf_tid() < n_heads * per_head;
     vec_work w;
     w.kv_head = rf_bid_y();
     w.warp = rf_tid() / 32;
     w.lane = rf_tid() % 32;
     w.span = rf_span_of(a, row);
-    uint32_t first = rf_span_first(&w.span), end = rf_div_up(w.span.end, 32);
-    const int is_here = rf_take_split(a, split, &first, &end);
-    const uint32_t *table =
-        a->batch.table + (uint64_t)a->batch.row_seq[row] * a->batch.table_stride;
+    const uint32_t first = rf_span_first(&w.span), end = rf_div_up(w.span.end, 32);
+    w.table = a->batch.table + (uint64_t)a->batch.row_seq[row] * a->batch.table_stride;
+    uint32_t segment = first / RF_GPU_SEGMENT_BLOCKS + rf_bid_z() % a->n_walks;
+    const uint32_t n_segments = rf_div_up(end, RF_GPU_SEGMENT_BLOCKS);
+    const uint32_t item = row * a->n_heads + w.kv_head * per_kv + in_group;
     /* With rows alone the kernel in front has written the row's last block only. */
-    const uint32_t last = a->batch.pos[row] / 32, n_old = a->rows_alone ? last : 0;
+    const uint32_t pos = a->batch.pos[row], last = pos / 32, n_old = a->rows_alone ? last : 0;
     const int makes = a->heads.n_parts > 0; /* and then it has not written that either */
-    const int has_own = makes && is_here && first <= last && last < end;
-    const uint64_t item = (uint64_t)row * a->n_heads + w.kv_head * per_kv + in_group;
-    const int is_part = a->n_splits > 1, has_sink = a->sinks && !is_part && in_group + h < per_kv;
-    int is_first = 1;
+    const uint32_t ahead = last / RF_GPU_SEGMENT_BLOCKS - segment; /* wraps where it is behind */
+    const int has_own =
+        makes && first <= last && last < end && ahead < n_segments && ahead % a->n_walks == 0;
+    if (rf_tid() == 0) sh->own_pos = has_own ? pos : UINT32_MAX;
+    w.now = vec_kv_block_of(&w, a, segment);
+    if (!makes && segment * RF_GPU_SEGMENT_BLOCKS + w.warp >= n_old) rf_await_before();
+    vec_fetch_first_keys(sh, a, &w, &w.now);
+    vec_load_values(a, &w);
+    if (makes) vec_make_heads(sh, a, &w, in_group, n_heads, has_own);
+    rf_await_before();
+    if (a->heads.n_parts != 3) vec_queries(sh, a, item, per_kv - in_group, n_heads);
     vec_sum total, t;
-    total.m = has_sink ? a->sinks[w.kv_head * per_kv + in_group + h] : -__builtin_inff();
-    total.l = total.m == -__builtin_inff() ? 0.0f : 1.0f;
-    total.acc[0] = total.acc[1] = 0.0f;
-    for (uint32_t b = first - first % VEC_WARPS; is_here && b < end; b += VEC_WARPS) {
-        const uint32_t block = b + w.warp;
-        w.bits = block >= first && block < end ? rf_span_bits(&w.span, block) : 0;
-        w.own = has_own && block == last ? a->batch.pos[row] % 32 : 32;
-        if (is_first && block >= n_old && !makes) rf_await_before();
-        vec_fetch(sh, a, &w, table, block);
-        if (is_first) {
-            const uint64_t own_row = ((uint64_t)table[last] * a->n_kv_heads + w.kv_head) * 32;
-            if (makes)
-                vec_make_heads(sh, a, &w, in_group, n_heads, own_row + a->batch.pos[row] % 32, has_own,
-                               in_group == 0);
-            rf_await_before();
-            if (a->heads.n_parts != 3) vec_queries(sh, a, item, per_kv - in_group, n_heads);
-            is_first = 0;
-            rf_sync();
-        }
-        vec_block(sh, a, &w, block, n_heads);
+    vec_start(&total, a, item % a->n_heads + (is_here ? h : 0));
+    rf_sync();
+    for (; segment < n_segments; segment += a->n_walks) {
+        vec_block(sh, a, &w, segment, segment + a->n_walks, n_heads);
         rf_sync();
         vec_fold_blocks(&t, sh, w.warp, w.lane, h, col, n_cols);
         if (t.m != -__builtin_inff() || t.l != 0.0f) vec_fold_segment(&total, &t, n_cols);
+        if (a->n_splits > 1) {
+            if (is_here) vec_put(a, &total, item + h, segment, col, n_cols);
+            vec_start(&total, a, 0);
+        }
         rf_sync();
     }
-    if (!is_here && is_part) return;
-    if (is_first) rf_await_before();
-    if (in_group + h >= per_kv || rf_tid() >= n_heads * per_head) return;
-    const uint64_t part = (item + h) * a->n_splits + split;
-    const float l = is_part || total.l == 0.0f ? 1.0f : total.l;
-    float *dst = (is_part ? a->parts : a->dst) + part * a->value_dim;
-    if (is_part && col == 0) rf_put_part(a, part, total.m, total.l);
-    RF_UNROLL
-    for (uint32_t k = 0; k < n_cols; k++)
-        if (col + k < a->value_dim) dst[col + k] = total.acc[k] / l;
+    if (a->n_splits == 1 && is_here) vec_put(a, &total, item + h, 0, col, n_cols);
 }
 
 #if defined(RF_NVIDIA)

@@ -1,7 +1,7 @@
 /* span.h - what the attention kernels share: the keys that a row sees, and segments of keys on their
  * way into the total.
  *
- * With n_splits > 1 a block takes one segment, whose maximum, sum and weighted values it leaves in
+ * With n_splits > 1 a block takes single segments, whose maximum, sum and weighted values it leaves in
  * a->parts; attend_fold.hip adds them up. */
 #pragma once
 #include "backend/gpu/kernels/kv.h"
@@ -88,6 +88,12 @@ RF_DEVICE rf_fold rf_fold_of(float total_m, float m) {
     f.m = f.is_first || m > total_m ? m : total_m;
     f.c_total = rf_exp32(total_m - f.m);
     f.c_part = rf_exp32(m - f.m);
+    return f;
+}
+
+/* Leaves a total of maximum m as it is, when the part is zeros. */
+RF_DEVICE rf_fold rf_no_fold(float m) {
+    const rf_fold f = {m, 1.0f, -0.0f, 0};
     return f;
 }
 
