@@ -417,18 +417,15 @@ static void launch_scores(const void *what) {
     rf_gpu_op_matmul(&queue, &a);
 }
 
-static rf_gpu_route_args route_of(const mixture *m) {
-    return (rf_gpu_route_args){.dst = dst, /* the benchmark's own route stays */
-                               .scores = m->scores,
-                               .n_rows = m->T,
-                               .n_experts = N_EXPERTS,
-                               .n_used = N_USED,
-                               .normalise = 1,
-                               .scale = 1};
-}
-
 static void launch_route(const void *what) {
-    rf_gpu_route_args a = route_of(what);
+    const mixture *m = what;
+    rf_gpu_route_args a = {.dst = dst, /* the benchmark's own route stays */
+                           .scores = m->scores,
+                           .n_rows = m->T,
+                           .n_experts = N_EXPERTS,
+                           .n_used = N_USED,
+                           .normalise = 1,
+                           .scale = 1};
     rf_gpu_op_route(&queue, &a);
 }
 
@@ -447,7 +444,8 @@ static rf_gpu_matmul_args experts_of(const mixture *m) {
                                 .xq = q256};
 }
 
-static rf_gpu_matmul_args gate_up_of(const mixture *m) {
+static void launch_gate_up(const void *what) {
+    const mixture *m = what;
     rf_gpu_matmul_args a = experts_of(m);
     a.n_parts = 2;
     a.is_glu = 1;
@@ -455,11 +453,6 @@ static rf_gpu_matmul_args gate_up_of(const mixture *m) {
         a.part[i] = (rf_gpu_product){.w = expert_weight(m->type, N_EXPERTS, EXPERT_COLS, EMBD),
                                      .dst = dst,
                                      .dst_stride = EXPERT_COLS};
-    return a;
-}
-
-static void launch_gate_up(const void *what) {
-    rf_gpu_matmul_args a = gate_up_of(what);
     rf_gpu_op_matmul(&queue, &a);
 }
 
@@ -476,27 +469,12 @@ static void launch_mixed(const void *what) {
     rf_gpu_op_matmul(&queue, &a);
 }
 
-/* As the backend queues it, from the norm on. */
 static void launch_mixture(const void *what) {
-    const mixture *m = what;
-    rf_gpu_norm_args norm = {.dst = x,
-                             .x = x,
-                             .w = x,
-                             .q256 = q256,
-                             .n_items = m->T,
-                             .n = EMBD,
-                             .kind = RF_GPU_RMS_NORM,
-                             .eps = 1e-6f};
-    rf_gpu_op_norm(&queue, &norm);
-    launch_scores(m);
-    rf_gpu_route_args route = route_of(m);
-    rf_gpu_matmul_args gate_up = gate_up_of(m);
-    route.by_product = 1;
-    gate_up.choice = route;
-    rf_gpu_op_route(&queue, &route);
-    launch_lists(m);
-    rf_gpu_op_matmul(&queue, &gate_up);
-    launch_mixed(m);
+    launch_scores(what);
+    launch_route(what);
+    launch_lists(what);
+    launch_gate_up(what);
+    launch_mixed(what);
 }
 
 /* Different experts for each row, by chance. */

@@ -524,72 +524,6 @@ static void check_experts(rf_dtype type, uint32_t T, bool per_used, bool with_li
     give_all();
 }
 
-/* The gate and up products of a single row that make the route themselves. */
-static void check_choice(rf_dtype type, rf_router r) {
-    uint32_t rows = 41, cols = cols_of(type, 3), n = r.n_used * rows;
-    float *x = random_floats(cols, 1), *scores = random_floats(r.n_experts, 6);
-    float *route = random_floats((size_t)2 * r.n_used, 1), *want[2];
-    for (uint32_t i = 1; i < r.n_experts; i += 2)
-        scores[i] = scores[0]; /* ties */
-    rf_cpu_route(&r, scores, route);
-    rf_gpu_matmul_args args = {.n_parts = 2,
-                               .n_rows = 1,
-                               .mode = RF_GPU_MM_EXPERTS,
-                               .is_glu = 1,
-                               .act = RF_ACT_SILU,
-                               .route = take((size_t)2 * r.n_used * sizeof *route),
-                               .n_used = r.n_used};
-    args.choice = (rf_gpu_route_args){.dst = (float *)(uintptr_t)args.route,
-                                      .scores = up(scores, r.n_experts * sizeof *scores),
-                                      .n_rows = 1,
-                                      .n_experts = r.n_experts,
-                                      .n_used = r.n_used,
-                                      .kind = (uint32_t)r.kind,
-                                      .normalise = r.normalise,
-                                      .scale = r.scale,
-                                      .by_product = 1};
-    if (r.select_bias) args.choice.select_bias = up(r.select_bias, r.n_experts * sizeof(float));
-    product_input(&args, x, 1, cols, type);
-    for (uint32_t p = 0; p < 2; p++) {
-        rf_tensor w = random_weight(type, r.n_experts, rows, cols, &seed);
-        want[p] = random_floats(n, 1);
-        for (uint32_t i = 0; i < r.n_used; i++)
-            product_on_cpu(&w, (uint32_t)route[r.n_used + i], NULL, x, 1,
-                           want[p] + (size_t)i * rows);
-        args.part[p] = (rf_gpu_product){
-            .w = weight_on_gpu(&w), .dst = take(n * sizeof(float)), .dst_stride = rows};
-        free_tensor(&w);
-    }
-    cpu->glu(RF_ACT_SILU, want[0], want[0], want[1], n);
-    rf_gpu_op_route(&queue, &args.choice);
-    rf_gpu_op_matmul(&queue, &args);
-    check_floats("route of a product", route, args.route, (size_t)2 * r.n_used);
-    check_floats("experts that it chose", want[0], args.part[0].dst, n);
-    rf_free(x);
-    rf_free(scores);
-    rf_free(route);
-    rf_free(want[0]);
-    rf_free(want[1]);
-    give_all();
-}
-
-static void check_choices(void) {
-    static const rf_dtype types[] = {RF_DT_F16, RF_DT_Q5_1, RF_DT_Q4_K};
-    static const uint32_t n_experts[] = {128, 60, 7, 130};
-    float *bias = random_floats(130, 1);
-    for (int kind = RF_ROUTER_SOFTMAX; kind <= RF_ROUTER_SIGMOID; kind++)
-        for (uint32_t k = 0; k < 8; k++) {
-            rf_router r = {.kind = (rf_router_kind)kind,
-                           .n_experts = n_experts[k % 4],
-                           .n_used = k % 4 == 2 ? 2 : 8,
-                           .select_bias = k < 4 ? NULL : bias,
-                           .normalise = k % 2,
-                           .scale = 1.5f};
-            check_choice(types[k % 3], r);
-        }
-    rf_free(bias);
-}
-
 /* So many rows of each expert that Hopper's kernel of very many rows has them. */
 static void test_wide_experts(void **state) {
     (void)state;
@@ -610,7 +544,6 @@ static void test_experts(void **state) {
         for (size_t t = 0; t < RF_COUNT(Ts); t++)
             for (int k = 0; k < 8; k++)
                 check_experts(types[i], Ts[t], k & 1, k & 2, k & 4);
-    check_choices();
 }
 
 /* Element-wise ops, copies, experts ---------------------------------------------------------------*/

@@ -121,6 +121,10 @@ class Page:
         return [line["message"] for line in self.driver.get_log("browser")
                 if not any(text in line["message"] for text in expected)]
 
+    def check_quiet(self, *expected):
+        problems = self.problems(*expected)
+        check(not problems, f"complaints of the browser: {problems}")
+
 
 def test_chat(server, page):
     page.wait(lambda: page.find("#state").text == "running", "the server's state")
@@ -154,7 +158,7 @@ def test_chat(server, page):
     _, later = page.ask("Hello")
     check(prompt_tokens(later) > 80, "the system prompt is sent")
     page.set("#system", "")
-    check(not page.problems(), "a complaint of the browser")
+    page.check_quiet()
 
 
 def metric(server, name):
@@ -204,7 +208,7 @@ def test_stop(slow, page):
     page.driver.refresh()
     page.wait(lambda: metric(slow, "requests_cancelled_total") == 4, "so does a reload")
     check(metric(slow, "requests_completed_total") == 0, "nothing was finished unseen")
-    check(not page.problems(), "a complaint of the browser")
+    page.check_quiet()
 
 
 def test_error(server, page):
@@ -228,7 +232,7 @@ def test_error(server, page):
           "a wrong setting is shown where it is")
     page.set("#max_tokens", "4")
     page.find("#message").clear()
-    check(not page.problems("status of 400"), "a complaint of the browser")
+    page.check_quiet("status of 400")
 
 
 def test_status(server, page):
@@ -285,7 +289,7 @@ def test_text(page):
         page.script("delete navigator.clipboard")
         copied = page.driver.execute_async_script(read)
         check(copied == ("open" if plain_http else "int x;\n\n**not bold**"), f"copied: {copied}")
-    check(not page.problems(), "a complaint of the browser")
+    page.check_quiet()
     refused = page.script("""try { document.body.innerHTML += '<b>no</b>'; } catch (e) {
         return e.name; }""")
     check(refused == "TypeError", f"the policy refuses markup made of text: {refused}")
@@ -494,7 +498,7 @@ def test_keys(binary):
             page.press("root-key", Keys.ENTER)
             page.wait(lambda: page.find("#state").text == "running", "an administrator's key")
             check(page.find("#charts").is_displayed(), "charts are back")
-            check(not page.problems("status of 401", "status of 403"), "a complaint of the browser")
+            page.check_quiet("status of 401", "status of 403")
             server.end()
 
 

@@ -22,7 +22,6 @@ enum {
     RF_GPU_ATTEND_VEC_DIM = 128, /* widest head of attend_vec and attend_rows */
     RF_GPU_BEST_MAX_GROUPS = 4096, /* groups of columns whose best are compared */
     RF_GPU_MIX_MOST = 32,          /* experts of a row of mm_mix.hip */
-    RF_GPU_CHOICE_MOST = 128,      /* experts of choice.h */
     RF_GPU_CONV_ROWS = 16,   /* rows of a stretch of conv, at least what it keeps of a sequence */
     RF_GPU_RECUR_KEPT = 128, /* rows of the matrix that delta_128 and scan_128 keep in registers */
 };
@@ -110,16 +109,6 @@ typedef struct rf_gpu_product {
     uint32_t dst_stride;
 } rf_gpu_product;
 
-typedef struct rf_gpu_route_args {
-    float *dst;               /* [T][2 * n_used]: weights, then numbers, best first */
-    const float *scores;      /* [T][n_experts] */
-    const float *select_bias; /* [n_experts] or NULL */
-    uint32_t n_rows, n_experts, n_used, n_groups, n_groups_used;
-    uint32_t kind, normalise; /* rf_router */
-    float scale;
-    uint32_t by_product; /* the first product of these experts has this as its choice */
-} rf_gpu_route_args;
-
 /* dst[t][r] = sum_k w[r][k] x[t][k] + bias[r] (+ add[t][r]) for up to three weights of one form.
  * With is_glu there are two, of one layout (rf_gpu_same_layout): part[0].dst = act(gate) * up, where
  * part[0] is the gate and part[1] the up matrix, whose dst is not used. */
@@ -140,9 +129,7 @@ typedef struct rf_gpu_matmul_args {
     uint32_t
         n_blocks; /* chosen by rf_gpu_op_matmul: blocks that take tiles in turns; 0: one each */
     uint32_t tile_rows; /* likewise: weight rows of a tile of float_one */
-    /* EXPERTS: the route that rf_gpu_op_route may have left to this product; scores NULL: it is there. */
-    rf_gpu_route_args choice;
-    uint8_t *ahead; /* room for what mm_ahead.hip makes ahead, or NULL */
+    uint8_t *ahead;     /* room for what mm_ahead.hip makes ahead, or NULL */
     uint64_t ahead_bytes;
     uint32_t ahead_first, ahead_tiles; /* chosen by rf_gpu_op_matmul: tiles of weight rows in it */
 } rf_gpu_matmul_args;
@@ -255,6 +242,15 @@ typedef struct rf_gpu_copy_args {
     uint32_t n_rows, n_heads, n;
     uint32_t dst_row, dst_head, src_row, src_head;
 } rf_gpu_copy_args;
+
+typedef struct rf_gpu_route_args {
+    float *dst;               /* [T][2 * n_used]: weights, then numbers, best first */
+    const float *scores;      /* [T][n_experts] */
+    const float *select_bias; /* [n_experts] or NULL */
+    uint32_t n_rows, n_experts, n_used, n_groups, n_groups_used;
+    uint32_t kind, normalise; /* rf_router */
+    float scale;
+} rf_gpu_route_args;
 
 /* The best of rows of results (rf_best in backend.h), by two kernels: the best number of every group of
  * 64 columns, then the groups that reach the 48th best of these. */

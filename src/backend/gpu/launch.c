@@ -251,6 +251,10 @@ void rf_gpu_op_copy(rf_gpu_queue *q, const rf_gpu_copy_args *a) {
         min_u32(a->n_rows, MAX_GRID_Y), 1, a, sizeof *a);
 }
 
+void rf_gpu_op_route(rf_gpu_queue *q, const rf_gpu_route_args *a) {
+    put(q, RF_GPU_route, a->n_rows, a->n_experts > 0, 1, a, sizeof *a);
+}
+
 void rf_gpu_op_mix(rf_gpu_queue *q, const rf_gpu_mix_args *a) {
     put(q, RF_GPU_mix, div_up(a->cols, blocks[RF_GPU_mix]), min_u32(a->n_rows, MAX_GRID_Y), 1, a,
         sizeof *a);
@@ -356,17 +360,6 @@ static bool wants_lists(const rf_gpu_queue *q, uint32_t n_rows, uint32_t n_used,
 void rf_gpu_op_lists(rf_gpu_queue *q, const rf_gpu_lists_args *a) {
     if (wants_lists(q, a->n_rows, a->n_used, a->n_experts))
         put(q, RF_GPU_lists, a->n_experts, 1, 1, a, sizeof *a);
-}
-
-/* Every block of a single row's product chooses its expert itself, which takes less than a launch. */
-static bool product_chooses(const rf_gpu_queue *q, const rf_gpu_route_args *a) {
-    return a->n_rows == 1 && a->n_experts <= RF_GPU_CHOICE_MOST && a->n_groups <= 1 &&
-           !wants_lists(q, 1, a->n_used, a->n_experts);
-}
-
-void rf_gpu_op_route(rf_gpu_queue *q, const rf_gpu_route_args *a) {
-    if (a->by_product && product_chooses(q, a)) return;
-    put(q, RF_GPU_route, a->n_rows, a->n_experts > 0, 1, a, sizeof *a);
 }
 
 static uint32_t tiles_of(const rf_gpu_matmul_args *a, uint32_t rows) {
@@ -578,23 +571,10 @@ static void quantise_rows(rf_gpu_queue *q, rf_gpu_matmul_args *a) {
     a->x = NULL;
 }
 
-/* What rf_gpu_op_route has left to the product is left to its kernel, or made now. */
-static void make_route(rf_gpu_queue *q, rf_gpu_matmul_args *a, rf_gpu_kernel k) {
-    const int_kernels *of =
-        a->part[0].w.form >= RF_GPU_INT_32 ? int_kernels_of(&a->part[0].w) : NULL;
-    a->choice.n_rows = a->n_rows;
-    bool is_left = product_chooses(q, &a->choice);
-    if (is_left && of && (k == of->one || k == of->vec[0])) return;
-    a->choice.by_product = 0;
-    if (is_left) rf_gpu_op_route(q, &a->choice);
-    a->choice.scores = NULL;
-}
-
 /* One launch; usual: how many activation rows a matrix as a rule meets; y: matrices or items. */
 static void launch_product(rf_gpu_queue *q, rf_gpu_matmul_args *a, uint32_t usual, uint32_t y) {
     shape s = sound_shape(q, a, shape_of(q, a, usual, y));
     bool is_int = a->part[0].w.form >= RF_GPU_INT_32;
-    if (a->choice.scores) make_route(q, a, s.kernel);
     if (is_int && a->x && s.kernel != int_kernels_of(&a->part[0].w)->one) quantise_rows(q, a);
     rf_gpu_grid grid = {tiles_of(a, s.rows), y, div_up(usual, s.cols)};
     if (a->lists) {

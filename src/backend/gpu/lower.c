@@ -37,7 +37,6 @@ typedef struct lowering {
     uint32_t *consumer;   /* [n_vals] last step that reads it, or NO_STEP */
     bool *made;           /* [n_vals] by a task so far, or with the batch */
     uint32_t *made_by;    /* [n_vals] the task that makes it, where a norm does: one more than it */
-    uint32_t *route_by;   /* [n_vals] one more than the task that makes a route */
     uint32_t *quant_by;   /* [3 * n_vals] one more than the task that makes rows in integers */
     rf_val lists_of;      /* the route whose lists are there, or 0 */
     bool *done;           /* [n_steps] */
@@ -253,22 +252,6 @@ static void set_mode(lowering *l, rf_gpu_task *t, const rf_step *s) {
     bind(t, &a->lists, rf_gpu_lists_item(l->p));
 }
 
-/* The first product that reads a route may make it: it gets all that the route's task has. */
-static void add_choice(lowering *l, rf_gpu_task *t, const rf_step *s) {
-    uint32_t by = s->op == RF_OP_EXPERTS ? l->route_by[s->b] : 0;
-    if (!by) return;
-    rf_gpu_task *route = &l->x->tasks[by - 1];
-    l->route_by[s->b] = 0;
-    route->args.route.by_product = 1;
-    t->args.matmul.choice = route->args.route;
-    const char *to =
-        (const char *)&t->args.matmul.choice; /* a task's arguments begin with its own */
-    for (uint32_t i = 0; i < route->n_slots; i++)
-        bind_at(t, to + route->slot[i].at, route->slot[i].item, route->slot[i].column);
-    for (uint32_t i = 0; i < route->n_uses; i++)
-        use(t, to + route->use[i].at, route->use[i].number);
-}
-
 /* The lists of the route that step s reads, unless they are there. */
 static void make_lists(lowering *l, const rf_step *s) {
     if (l->lists_of == s->b) return;
@@ -321,10 +304,8 @@ static rf_status lower_product(lowering *l, uint32_t i) {
     uint32_t pair[2], glu;
     RF_TRY(glu_of(l, i, pair, &glu));
     if (glu != NO_STEP) {
-        add_choice(l, t, s);
         RF_TRY(add_glu(l, t, pair, glu));
     } else {
-        if (s->op == RF_OP_EXPERTS) l->route_by[s->b] = 0; /* it is needed now */
         RF_TRY(add_part(l, t, i, s->dst));
         if (!add_mix(l, t, s) && s->op != RF_OP_HEAD_MATMUL) RF_TRY(add_neighbours(l, t, i));
     }
@@ -577,7 +558,6 @@ static rf_status lower_route(lowering *l, const rf_step *s) {
                              .scale = r->scale};
     bind(t, &a->dst, s->dst);
     bind(t, &a->scores, s->a);
-    if (l->fuse) l->route_by[s->dst] = l->x->n_tasks;
     if (!r->select_bias) return RF_OK;
     uint32_t number;
     RF_TRY(rf_gpu_weights_floats(&l->x->weights, r->select_bias, r->n_experts, &number, l->e));
@@ -757,7 +737,6 @@ rf_status rf_gpu_lower(rf_exec *x, rf_error *e) {
     l.consumer = rf_arena_alloc(scratch, p->n_vals, sizeof *l.consumer);
     l.made = rf_arena_alloc(scratch, p->n_vals, sizeof *l.made);
     l.made_by = rf_arena_alloc(scratch, p->n_vals, sizeof *l.made_by);
-    l.route_by = rf_arena_alloc(scratch, p->n_vals, sizeof *l.route_by);
     l.quant_by = rf_arena_alloc(scratch, 3 * (size_t)p->n_vals, sizeof *l.quant_by);
     l.done = rf_arena_alloc(scratch, p->n_steps, sizeof *l.done);
     l.attention = rf_arena_alloc(scratch, p->n_steps, sizeof *l.attention);
@@ -767,9 +746,8 @@ rf_status rf_gpu_lower(rf_exec *x, rf_error *e) {
     x->kv = rf_arena_alloc(x->arena, p->model->n_layers, sizeof *x->kv);
     x->places = rf_arena_alloc(x->arena, 3 * (size_t)p->n_vals, sizeof *x->places);
     rf_status s = RF_OK;
-    if (!l.n_uses || !l.producer || !l.consumer || !l.made || !l.made_by || !l.route_by ||
-        !l.quant_by || !l.done || !l.attention || !x->tasks || !x->embeds || !x->ropes || !x->kv ||
-        !x->places)
+    if (!l.n_uses || !l.producer || !l.consumer || !l.made || !l.made_by || !l.quant_by ||
+        !l.done || !l.attention || !x->tasks || !x->embeds || !x->ropes || !x->kv || !x->places)
         s = rf_fail_nomem(e, 3 * (size_t)p->n_steps * sizeof *x->tasks);
     if (s == RF_OK) s = size_kv(x, e);
     if (s == RF_OK) s = size_states(x, e);

@@ -57,7 +57,7 @@ RF_DEVICE mm_share share_at(const rf_gpu_matmul_args *a, uint32_t tile_rows, uin
             return s;
         }
         const uint32_t t = y / a->n_used;
-        if (!a->choice.scores) s.plane = (uint32_t)a->route[(uint64_t)(t + 1) * a->n_used + y];
+        s.plane = (uint32_t)a->route[(uint64_t)(t + 1) * a->n_used + y];
         n_rows = 1;
     }
     s.n = s.first < n_rows ? rf_min_u32(n_rows - s.first, nt) : 0;

@@ -6,7 +6,6 @@
  * or in floats that each part makes integers of for itself.  A part leaves the exact
  * integers of its groups and their scales in shared memory, where one thread per row adds them in
  * order while the next round's loads are on their way. */
-#include "backend/gpu/kernels/choice.h"
 #include "backend/gpu/kernels/one.h"
 
 /* Loads arrive on AMD in the order in which they began, and activations are wanted first. */
@@ -69,20 +68,6 @@ RF_DEVICE void one_land(one_rows *to, const one_floats *carry, one_stretch s) {
 #endif
 }
 
-/* The expert of rank number rf_bid_y() of the only row, chosen by the block itself; one of those that know
- * all ranks leaves the route for the kernels behind. */
-RF_DEVICE uint32_t one_choose(choice_shared *c, const rf_gpu_route_args *a) {
-    const uint32_t rank = rf_bid_y();
-    if (rf_tid() < 32 || !rf_warp_may_skip()) {
-        choice_make(c, a, 0, rank + 1);
-        if (rank == a->n_used - 1 && rf_bid_x() == 0) choice_put(c, a, 0);
-    }
-    rf_sync();
-    const uint32_t expert = c->expert[rank];
-    rf_sync();
-    return expert;
-}
-
 /* takes_floats: the activations may come in floats. */
 RF_DEVICE void one_run(const rf_gpu_matmul_args *a, int view, int lo_bits, int hi_bits,
                        uint32_t n_parts, int takes_floats, one_rows *x, one_term *terms) {
@@ -90,10 +75,8 @@ RF_DEVICE void one_run(const rf_gpu_matmul_args *a, int view, int lo_bits, int h
     if (a->mode == RF_GPU_MM_EXPERTS) rf_await_before(); /* the route */
     const uint32_t n_rows = a->is_glu ? RF_GPU_TILE_ROWS / 2 : RF_GPU_TILE_ROWS;
     const uint32_t per_tile = RF_GPU_TILE_ROWS / n_rows, lane = rf_tid() % 32;
-    mm_share s = share_of(a, n_rows, 1);
+    const mm_share s = share_of(a, n_rows, 1);
     if (s.n == 0) return;
-    if (a->mode == RF_GPU_MM_EXPERTS && a->choice.scores)
-        s.plane = one_choose((choice_shared *)(void *)x, &a->choice);
     one_place at;
     one_loads loads;
     at.w = lane < n_rows ? s.p.w : a->part[1].w;

@@ -256,22 +256,6 @@ RF_DEVICE uint32_t rf_lane_xor(uint32_t v, uint32_t mask) {
 #endif
 }
 
-/* The largest of the words that the same 32 threads have; all threads of a block call on the host. */
-RF_DEVICE uint32_t rf_warp_most(uint32_t v) {
-#if defined(RF_NVIDIA)
-    uint32_t most;
-    asm volatile("redux.sync.max.u32 %0, %1, 0xffffffff;" : "=r"(most) : "r"(v));
-    return most;
-#else
-    RF_UNROLL
-    for (uint32_t mask = 1; mask < 32; mask *= 2) {
-        const uint32_t other = rf_lane_xor(v, mask);
-        v = other > v ? other : v;
-    }
-    return v;
-#endif
-}
-
 /* Orders shared memory among 32 threads, which are part of one warp or wave; on the host among all of the
  * block.  There all threads go the same way: what no thread of a warp needs is not left out. */
 RF_DEVICE void rf_warp_sync(void) {
