@@ -514,7 +514,7 @@ RF_DEVICE void vec_attend(vec_shared *sh, const rf_gpu_attend_args *a, uint32_t 
     const uint32_t ahead = last / RF_GPU_SEGMENT_BLOCKS - segment; /* wraps where it is behind */
     const int has_own =
         makes && first <= last && last < end && ahead < n_segments && ahead % a->n_walks == 0;
-    if (rf_tid() == 0) sh->own_pos = has_own ? pos : UINT32_MAX;
+    if (rf_tid() == 0) sh->own_pos = has_own ? pos : 0xffffffffu;
     w.now = vec_kv_block_of(&w, a, segment);
     if (!makes && segment * RF_GPU_SEGMENT_BLOCKS + w.warp >= n_old) rf_await_before();
     vec_fetch_first_keys(sh, a, &w, &w.now);
