@@ -116,7 +116,7 @@ static rf_status cpu_run(rf_exec *x, const rf_batch *batch, rf_error *e) {
     x->n_outputs = batch->n_outputs;
     x->rows_alone = rf_batch_rows_alone(batch, x->written, ++x->n_runs);
     group_rows(x, batch);
-    for (size_t i = 0; i < 2 * ((size_t)x->n_tasks + 1); i++) {
+    for (size_t i = 0; i < rf_cpu_n_counters(x); i++) {
         __atomic_store_n(&x->counter[i].next, 0, __ATOMIC_RELAXED);
     }
     pthread_mutex_lock(&x->backend->lock);

@@ -188,6 +188,7 @@ struct rf_exec {
     rf_cpu_acts acts;        /* shared, for more rows than RF_CPU_SOLO_ROWS */
     rf_cpu_thread *thread;   /* [n_threads] */
     rf_cpu_counter *counter; /* [n_tasks + 1][2] */
+    rf_cpu_counter *taken; /* [2][n_threads] pieces taken of each thread's share, tasks in turns */
     int n_threads;
 
     const rf_batch *batch;        /* of the run in progress */
@@ -213,6 +214,7 @@ typedef struct rf_cpu_runner {
     int ith;
     const rf_cpu_task *t;
     rf_cpu_counter *counter; /* [2] of this task */
+    rf_cpu_counter *taken;   /* [n_threads] of this task */
 } rf_cpu_runner;
 
 /* A task's share; one function per kind. */
@@ -222,6 +224,10 @@ void rf_cpu_run_state(const rf_cpu_runner *r);
 
 /* The experts that a router picks for one row of scores; dst: [2 * n_used]. */
 void rf_cpu_route(const rf_router *r, const float *scores, float *dst);
+
+static inline size_t rf_cpu_n_counters(const rf_exec *x) {
+    return 2 * ((size_t)x->n_tasks + 1 + (size_t)x->n_threads);
+}
 
 /* The next of n pieces of work, or false when all are taken. */
 static inline bool rf_cpu_next_piece(rf_cpu_counter *c, uint32_t n, uint32_t *i) {

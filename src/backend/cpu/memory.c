@@ -281,7 +281,7 @@ static rf_status allocate(rf_exec *x, const place *places, const size_t region[2
         {&angles, tokens * x->n_ropes, x->angle_cols * sizeof(float), "the table of angles"},
         {&row_seq, tokens, sizeof(uint32_t), "the table of rows"},
         {&group, tokens + 1, sizeof(uint32_t), "the table of groups of rows"},
-        {&counter, ((size_t)x->n_tasks + 1) * 2, sizeof(rf_cpu_counter), "the task counters"},
+        {&counter, rf_cpu_n_counters(x), sizeof(rf_cpu_counter), "the task counters"},
         {&k, kv_bytes[0], 1, "the KV cache (keys) of the CPU backend"},
         {&v, kv_bytes[1], 1, "the KV cache (values) of the CPU backend"},
         {&written, x->limits.n_kv_blocks, sizeof(uint64_t), "the table of KV blocks"},
@@ -302,6 +302,7 @@ static rf_status allocate(rf_exec *x, const place *places, const size_t region[2
     x->written = written;
     x->states = (rf_slots){state, x->limits.n_states, x->plan->state_floats};
     x->counter = counter;
+    x->taken = x->counter + 2 * ((size_t)x->n_tasks + 1);
     x->k = k;
     x->v = v;
     x->act_memory = acts;

@@ -114,15 +114,18 @@ static void run_rows(const rf_cpu_runner *r) {
 }
 
 void rf_cpu_run_thread(void *exec, int ith, int n_threads) {
-    (void)n_threads;
     rf_exec *x = exec;
     rf_cpu_runner r = {.x = x, .b = x->batch, .k = x->kernels, .own = &x->thread[ith], .ith = ith};
     make_angles(x, &x->counter[2 * (size_t)x->n_tasks]);
     /* The first task embeds and reads no angles: its barrier is theirs too. */
-    for (uint32_t i = 0; i < x->n_tasks; i++) {
+    for (uint32_t i = 0, turn = 0; i < x->n_tasks; i++) {
         r.t = &x->tasks[i];
         r.counter = &x->counter[2 * (size_t)i];
         if (rf_cpu_rows_of(x, r.t) == 0) continue;
+        r.taken = &x->taken[turn * (size_t)n_threads];
+        turn = 1 - turn; /* nobody is in the task before this one any more */
+        __atomic_store_n(&x->taken[turn * (size_t)n_threads + (size_t)ith].next, 0,
+                         __ATOMIC_RELAXED);
         if (r.t->kind == RF_CPU_ROWS)
             run_rows(&r);
         else if (r.t->kind == RF_CPU_ATTEND)

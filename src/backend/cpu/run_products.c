@@ -324,20 +324,40 @@ static piece piece_at(const rf_cpu_task *t, const cut *c, uint32_t at) {
     return p;
 }
 
-/* The weights this thread will probably read behind piece number at: threads take pieces in turns,
- * and the next task that multiplies begins alike. */
-static const void *next_weights(const runner *r, const cut *c, uint32_t at) {
+/* Where a thread's share of n pieces begins.  It lies in a row, and so does the memory: what fetches
+ * ahead in a processor starts anew, slowly, behind every jump. */
+static uint32_t share_begin(const runner *r, uint32_t n, uint32_t ith) {
+    return (uint32_t)((uint64_t)n * ith / (uint32_t)r->x->n_threads);
+}
+
+/* The next piece of a thread's own share, then of those that others have not got to yet; *end: of that
+ * share. */
+static bool take_piece(const runner *r, uint32_t n, uint32_t *at, uint32_t *end) {
+    const uint32_t n_threads = (uint32_t)r->x->n_threads;
+    for (uint32_t i = 0; i < n_threads; i++) {
+        uint32_t other = ((uint32_t)r->ith + i) % n_threads, begin = share_begin(r, n, other);
+        *end = share_begin(r, n, other + 1);
+        if (!rf_cpu_next_piece(&r->taken[other], *end - begin, at)) continue;
+        *at += begin;
+        return true;
+    }
+    return false;
+}
+
+/* The weights this thread will probably read behind piece number at of a share that ends at end: the
+ * next piece, or the first one of its share of the next task that multiplies. */
+static const void *next_weights(const runner *r, const cut *c, uint32_t at, uint32_t end) {
     const rf_cpu_task *t = r->t, *last = r->x->tasks + r->x->n_tasks - 1;
-    uint32_t next = at + (uint32_t)r->x->n_threads;
+    uint32_t next = at + 1;
     cut other;
-    if (next >= c->n_pieces) {
+    if (next == end) {
         do {
             if (t == last) return NULL;
             t++;
         } while (t->kind != RF_CPU_PRODUCTS);
         other = cut_task(t, 1, r->x->n_threads);
         c = &other;
-        next = (uint32_t)r->ith;
+        next = share_begin(r, c->n_pieces, (uint32_t)r->ith);
         if (next >= c->n_pieces) return NULL;
     }
     piece p = piece_at(t, c, next);
@@ -346,17 +366,17 @@ static const void *next_weights(const runner *r, const cut *c, uint32_t at) {
 
 void rf_cpu_run_products(const rf_cpu_runner *r) {
     const rf_cpu_task *t = r->t;
-    uint32_t n_rows = rf_cpu_rows_of(r->x, t), n_planes = 1, at;
+    uint32_t n_rows = rf_cpu_rows_of(r->x, t), n_planes = 1, at, end;
     rf_mm_input act[3];
     prepare(r, n_rows, act);
     if (t->kind == RF_CPU_HEADS) n_planes = t->n_inputs;
     if (t->kind == RF_CPU_EXPERTS) n_planes = order_slots(r, n_rows);
     cut c = cut_task(t, n_planes, r->x->n_threads);
-    while (rf_cpu_next_piece(&r->counter[1], c.n_pieces, &at)) {
+    while (take_piece(r, c.n_pieces, &at, &end)) {
         piece p = piece_at(t, &c, at);
         if (t->kind == RF_CPU_EXPERTS)
             expert_piece(r, p.product, act, r->own->active[p.plane], p.begin, p.end);
         else
-            product_piece(r, p.product, act, p.plane, p.begin, p.end, next_weights(r, &c, at));
+            product_piece(r, p.product, act, p.plane, p.begin, p.end, next_weights(r, &c, at, end));
     }
 }
