@@ -1,7 +1,7 @@
 /* mm.h - what the matrix-product kernels share; private to src/backend/cpu/mm_*.c.
  *
  * One to three activation rows stream the weights once, straight from the packed blocks
- * (mm_rows_avx2.c).  More rows go through a panel: a stretch of some output rows is unpacked once
+ * (mm_rows.h).  More rows go through a panel: a stretch of some output rows is unpacked once
  * with output rows in vector lanes (mm_quads.h, or mm_pack_avx2.c row by row) and multiplied with
  * all activation rows in register tiles (mm_avx2.c, mm_avx512.c, mm_amx.c).  Both give the bits of
  * mm_scalar.c.  NEON does the same with a panel of its own (mm_neon.c). */
@@ -154,6 +154,8 @@ void rf_mm_avx512(const rf_mm *mm, uint32_t begin, uint32_t end, void *scratch);
 
 /* Integer formats with few activation rows; scratch as for matmul. */
 void rf_mm_rows_avx2(const rf_mm *mm, uint32_t begin, uint32_t end, void *scratch);
+void rf_mm_rows_avxvnni(const rf_mm *mm, uint32_t begin, uint32_t end, void *scratch);
+void rf_mm_rows_avx512(const rf_mm *mm, uint32_t begin, uint32_t end, void *scratch);
 
 /* Float formats, and those decoded to floats; scratch as for matmul. */
 void rf_mm_float_avx2(const rf_mm *mm, uint32_t begin, uint32_t end, void *scratch);

@@ -374,14 +374,16 @@ RF_INLINE void rf_load_q6_k(const rf_block_q6_k *b, __m256i w[8]) {
     }
 }
 
+/* A byte has elements 16 apart: vectors 2k and 2k + 1 hold the first and second sixteen of stretches
+ * 2k (low half) and 2k + 1, so that both have the same scales. */
 RF_INLINE void rf_load_iq4_xs(const rf_block_iq4_xs *b, __m256i w[8]) {
-    const __m128i low4 = _mm_set1_epi8(15);
+    const __m256i low4 = _mm256_set1_epi8(15);
     RF_UNROLL
-    for (int j = 0; j < 8; j++) {
-        __m128i v = rf_load_128(b->qs + 16 * j);
-        __m256i codes =
-            _mm256_setr_m128i(_mm_and_si128(v, low4), _mm_and_si128(_mm_srli_epi16(v, 4), low4));
-        w[j] = _mm256_shuffle_epi8(rf_code_book(RF_MM_IQ4_XS), codes);
+    for (int k = 0; k < 4; k++) {
+        __m256i v = rf_load_256(b->qs + 32 * k);
+        __m256i high = _mm256_and_si256(_mm256_srli_epi16(v, 4), low4);
+        w[2 * k] = _mm256_shuffle_epi8(rf_code_book(RF_MM_IQ4_XS), _mm256_and_si256(v, low4));
+        w[2 * k + 1] = _mm256_shuffle_epi8(rf_code_book(RF_MM_IQ4_XS), high);
     }
 }
 

@@ -5,6 +5,7 @@
 #define VNNI_VECS   1
 #define VNNI_PACK   rf_mm_pack_avx2
 #define VNNI_FLOATS rf_mm_float_avx2
+#define VNNI_ROWS   rf_mm_rows_avxvnni
 #include "backend/cpu/mm_vnni.h"
 
 void rf_cpu_mm_avxvnni(rf_cpu_kernels *k) { k->matmul = matmul; }

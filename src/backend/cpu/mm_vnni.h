@@ -3,7 +3,8 @@
  *
  * Written over `vec` (mm_vec_avx512.h, mm_vec_avxvnni.h); the includer also defines
  * VNNI_VECS, the vectors of weight rows that a tile's registers have room for (1 or 2), VNNI_PACK
- * and VNNI_FLOATS, which write its panels and multiply floats.  vec_dot_bytes multiplies u = q + off (off = 128 where q needs all eight bits)
+ * and VNNI_FLOATS, which write its panels and multiply floats, and VNNI_ROWS, which multiplies few
+ * activation rows.  vec_dot_bytes multiplies u = q + off (off = 128 where q needs all eight bits)
  * with x; off times the sums of x is taken off again, all in exact integers. */
 #pragma once
 #include "backend/cpu/mm_avx2.h"
@@ -244,7 +245,7 @@ static void matmul(const rf_mm *mm, uint32_t begin, uint32_t end, void *scratch)
     if (mm->act->view == RF_INT_NONE)
         VNNI_FLOATS(mm, begin, end, scratch);
     else if (mm->act->n_rows < RF_MM_TILE_MIN)
-        rf_mm_rows_avx2(mm, begin, end, scratch);
+        VNNI_ROWS(mm, begin, end, scratch);
     else
         rf_mm_panels_avx2(mm, begin, end, scratch, tiles_of(mm));
 }
