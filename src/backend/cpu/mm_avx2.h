@@ -1,7 +1,7 @@
 /* mm_avx2.h - AVX2 pieces of the matrix product: loading packed weights as bytes; private to
  * mm_*.c.
  *
- * Each hot format has a loader that turns blocks into vectors of u8 (q + off) or, for formats
+ * Each integer format has a loader that turns blocks into vectors of u8 (q + off) or, for formats
  * whose integers need all eight bits, of signed q.  Everything here is inlined with a constant
  * format. */
 #pragma once
@@ -12,16 +12,18 @@
 #include "backend/cpu/mm_grid_avx2.h"
 #include "quant/blocks.h"
 
-/* Ways to read a format; the last two go through its unpack(). */
+/* The integer formats: groups of 32, then groups of 256. */
 typedef enum rf_mm_format {
-    RF_MM_Q4_0,
+    RF_MM_Q4_0 = 1,
     RF_MM_Q4_1,
     RF_MM_Q5_0,
     RF_MM_Q5_1,
     RF_MM_Q8_0,
     RF_MM_IQ4_NL,
     RF_MM_MXFP4,
-    RF_MM_ANY_32, /* rf_int_group, signed */
+    RF_MM_MXFP6_E2M3,
+    RF_MM_Q1_0,
+    RF_MM_Q2_0,
     RF_MM_Q4_K,
     RF_MM_Q5_K,
     RF_MM_Q6_K,
@@ -37,25 +39,27 @@ typedef enum rf_mm_format {
     RF_MM_IQ1_M,
     RF_MM_TQ1_0,
     RF_MM_TQ2_0,
-    RF_MM_ANY_256,
+    RF_MM_Q8_K,
 } rf_mm_format;
 
 static inline rf_mm_format rf_mm_format_of(rf_dtype t) {
     static const uint8_t formats[RF_DT_COUNT] = {
-        [RF_DT_Q4_0] = RF_MM_Q4_0 + 1,       [RF_DT_Q4_1] = RF_MM_Q4_1 + 1,
-        [RF_DT_Q5_0] = RF_MM_Q5_0 + 1,       [RF_DT_Q5_1] = RF_MM_Q5_1 + 1,
-        [RF_DT_Q8_0] = RF_MM_Q8_0 + 1,       [RF_DT_IQ4_NL] = RF_MM_IQ4_NL + 1,
-        [RF_DT_MXFP4] = RF_MM_MXFP4 + 1,     [RF_DT_Q4_K] = RF_MM_Q4_K + 1,
-        [RF_DT_Q5_K] = RF_MM_Q5_K + 1,       [RF_DT_Q6_K] = RF_MM_Q6_K + 1,
-        [RF_DT_IQ4_XS] = RF_MM_IQ4_XS + 1,   [RF_DT_Q2_K] = RF_MM_Q2_K + 1,
-        [RF_DT_Q3_K] = RF_MM_Q3_K + 1,       [RF_DT_IQ2_XXS] = RF_MM_IQ2_XXS + 1,
-        [RF_DT_IQ2_XS] = RF_MM_IQ2_XS + 1,   [RF_DT_IQ2_S] = RF_MM_IQ2_S + 1,
-        [RF_DT_IQ3_XXS] = RF_MM_IQ3_XXS + 1, [RF_DT_IQ3_S] = RF_MM_IQ3_S + 1,
-        [RF_DT_IQ1_S] = RF_MM_IQ1_S + 1,     [RF_DT_IQ1_M] = RF_MM_IQ1_M + 1,
-        [RF_DT_TQ1_0] = RF_MM_TQ1_0 + 1,     [RF_DT_TQ2_0] = RF_MM_TQ2_0 + 1,
+        [RF_DT_Q4_0] = RF_MM_Q4_0,       [RF_DT_Q4_1] = RF_MM_Q4_1,
+        [RF_DT_Q5_0] = RF_MM_Q5_0,       [RF_DT_Q5_1] = RF_MM_Q5_1,
+        [RF_DT_Q8_0] = RF_MM_Q8_0,       [RF_DT_IQ4_NL] = RF_MM_IQ4_NL,
+        [RF_DT_MXFP4] = RF_MM_MXFP4,     [RF_DT_MXFP6_E2M3] = RF_MM_MXFP6_E2M3,
+        [RF_DT_Q1_0] = RF_MM_Q1_0,       [RF_DT_Q2_0] = RF_MM_Q2_0,
+        [RF_DT_Q4_K] = RF_MM_Q4_K,       [RF_DT_Q5_K] = RF_MM_Q5_K,
+        [RF_DT_Q6_K] = RF_MM_Q6_K,       [RF_DT_IQ4_XS] = RF_MM_IQ4_XS,
+        [RF_DT_Q2_K] = RF_MM_Q2_K,       [RF_DT_Q3_K] = RF_MM_Q3_K,
+        [RF_DT_IQ2_XXS] = RF_MM_IQ2_XXS, [RF_DT_IQ2_XS] = RF_MM_IQ2_XS,
+        [RF_DT_IQ2_S] = RF_MM_IQ2_S,     [RF_DT_IQ3_XXS] = RF_MM_IQ3_XXS,
+        [RF_DT_IQ3_S] = RF_MM_IQ3_S,     [RF_DT_IQ1_S] = RF_MM_IQ1_S,
+        [RF_DT_IQ1_M] = RF_MM_IQ1_M,     [RF_DT_TQ1_0] = RF_MM_TQ1_0,
+        [RF_DT_TQ2_0] = RF_MM_TQ2_0,     [RF_DT_Q8_K] = RF_MM_Q8_K,
     };
-    if (formats[t]) return (rf_mm_format)(formats[t] - 1);
-    return rf_dtype_get(t)->view == RF_INT_32 ? RF_MM_ANY_32 : RF_MM_ANY_256;
+    RF_ASSERT(formats[t] > 0);
+    return (rf_mm_format)formats[t];
 }
 
 /* Weight rows `stride` bytes apart: row l begins at p[l / 4] + l % 4 * stride. */
@@ -108,7 +112,6 @@ RF_INLINE __m128i rf_pair_order(unsigned a, unsigned b, bool is_signed) {
                           (int)(order + 3 * next));
 }
 
-/* Of the formats whose blocks are read in place. */
 RF_INLINE size_t rf_mm_block_bytes(rf_mm_format f) {
     switch (f) {
     case RF_MM_Q4_0:
@@ -125,6 +128,12 @@ RF_INLINE size_t rf_mm_block_bytes(rf_mm_format f) {
         return sizeof(rf_block_iq4_nl);
     case RF_MM_MXFP4:
         return sizeof(rf_block_mxfp4);
+    case RF_MM_MXFP6_E2M3:
+        return sizeof(rf_block_mxfp6);
+    case RF_MM_Q1_0:
+        return sizeof(rf_block_q1_0);
+    case RF_MM_Q2_0:
+        return sizeof(rf_block_q2_0);
     case RF_MM_Q4_K:
         return sizeof(rf_block_q4_k);
     case RF_MM_Q5_K:
@@ -155,20 +164,32 @@ RF_INLINE size_t rf_mm_block_bytes(rf_mm_format f) {
         return sizeof(rf_block_tq1_0);
     case RF_MM_TQ2_0:
         return sizeof(rf_block_tq2_0);
-    case RF_MM_ANY_32:
-    case RF_MM_ANY_256:
-        break;
+    case RF_MM_Q8_K:
+        return sizeof(rf_block_q8_k);
     }
     return 0;
 }
 
-/* Code books and ternary formats. */
-RF_INLINE bool rf_is_grid(rf_mm_format f) { return f >= RF_MM_IQ2_XXS && f <= RF_MM_TQ2_0; }
+/* Groups that lie in one block. */
+RF_INLINE size_t rf_mm_groups(rf_mm_format f) {
+    return f == RF_MM_Q1_0 ? 4 : f == RF_MM_Q2_0 ? 2 : 1;
+}
+
+/* Elements of a group of 256 that share a scale. */
+RF_INLINE int rf_mm_scale_elems(rf_mm_format f) {
+    return f == RF_MM_Q6_K || f == RF_MM_Q2_K || f == RF_MM_Q3_K || f == RF_MM_IQ2_XS ||
+                   f == RF_MM_IQ2_S || f == RF_MM_IQ1_M
+               ? 16
+               : 32;
+}
+
+/* Code books, ternary formats and Q8_K. */
+RF_INLINE bool rf_is_grid(rf_mm_format f) { return f >= RF_MM_IQ2_XXS; }
 
 /* Signed loaders need the abs/sign form of the product; the others give u8 = q + off. */
 RF_INLINE bool rf_mm_is_signed(rf_mm_format f) {
-    return f == RF_MM_Q8_0 || f == RF_MM_IQ4_NL || f == RF_MM_IQ4_XS ||
-           (f >= RF_MM_IQ2_XXS && f <= RF_MM_IQ3_S) || f == RF_MM_ANY_32 || f == RF_MM_ANY_256;
+    return f == RF_MM_Q8_0 || f == RF_MM_IQ4_NL || f == RF_MM_MXFP6_E2M3 || f == RF_MM_IQ4_XS ||
+           (f >= RF_MM_IQ2_XXS && f <= RF_MM_IQ3_S) || f == RF_MM_Q8_K;
 }
 
 /* Formats of groups of 256 whose loaders add their off. */
@@ -199,6 +220,18 @@ RF_INLINE __m256i rf_two_128(const void *low, const void *high) {
     return _mm256_inserti128_si256(_mm256_castsi128_si256(rf_load_128(low)), rf_load_128(high), 1);
 }
 
+/* 2^(e - 127 - shift), e a byte in each lane: subnormal for e <= shift.  has_nan: for e = 255. */
+RF_INLINE __m256 rf_e8m0(__m256i e, int shift, bool has_nan) {
+    __m256i s = _mm256_set1_epi32(shift), is_normal = _mm256_cmpgt_epi32(e, s);
+    __m256i normal = _mm256_slli_epi32(_mm256_sub_epi32(e, s), 23);
+    __m256i v = _mm256_sllv_epi32(_mm256_set1_epi32(1 << (22 - shift)), e);
+    v = _mm256_blendv_epi8(v, normal, is_normal);
+    if (has_nan)
+        v = _mm256_blendv_epi8(v, _mm256_set1_epi32(0x7fc00000),
+                               _mm256_cmpeq_epi32(e, _mm256_set1_epi32(255)));
+    return _mm256_castsi256_ps(v);
+}
+
 /* What a nibble stands for: twice E2M1 plus 12, or the table of the IQ4 formats. */
 RF_INLINE __m256i rf_code_book(rf_mm_format f) {
     if (f == RF_MM_MXFP4)
@@ -208,29 +241,79 @@ RF_INLINE __m256i rf_code_book(rf_mm_format f) {
         _mm_setr_epi8(-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113));
 }
 
-/* The fifth bits of two rows, 32 of each in a dword: of elements 0..15 as bytes of 0 or 16 in *low,
- * of elements 16..31 in *high. */
-RF_INLINE void rf_fifth_bits(const uint8_t *a, const uint8_t *b, __m256i *low, __m256i *high) {
+/* 32 bits of each of two rows: of elements 0..15 as bytes of 0 or `one` in *low, of elements 16..31
+ * in *high. */
+RF_INLINE void rf_bits_as_bytes(const uint8_t *a, const uint8_t *b, uint8_t one, __m256i *low,
+                                __m256i *high) {
     const __m256i spread = _mm256_setr_epi8(0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 0, 0, 0,
                                             0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1);
     const __m256i bit = _mm256_set1_epi64x((long long)0x8040201008040201u);
-    const __m256i sixteen = _mm256_set1_epi8(16), two = _mm256_set1_epi8(2);
+    const __m256i value = _mm256_set1_epi8((char)one), two = _mm256_set1_epi8(2);
     __m256i v = _mm256_setr_m128i(_mm_cvtsi32_si128((int)rf_get_u32(a)),
                                   _mm_cvtsi32_si128((int)rf_get_u32(b)));
     *low = _mm256_and_si256(_mm256_shuffle_epi8(v, spread), bit);
     *high = _mm256_and_si256(_mm256_shuffle_epi8(v, _mm256_or_si256(spread, two)), bit);
-    *low = _mm256_and_si256(_mm256_cmpeq_epi8(*low, bit), sixteen);
-    *high = _mm256_and_si256(_mm256_cmpeq_epi8(*high, bit), sixteen);
+    *low = _mm256_and_si256(_mm256_cmpeq_epi8(*low, bit), value);
+    *high = _mm256_and_si256(_mm256_cmpeq_epi8(*high, bit), value);
 }
 
-/* A group of 32 of two rows: *low = elements 0..15 of a and of b, *high = elements 16..31.
- * a and b point to blocks, or for RF_MM_ANY_32 to 32 signed bytes. */
-RF_INLINE void rf_load_pair(rf_mm_format f, const uint8_t *a, const uint8_t *b, __m256i *low,
-                            __m256i *high) {
-    if (f == RF_MM_Q8_0 || f == RF_MM_ANY_32) {
-        size_t at = f == RF_MM_Q8_0 ? offsetof(rf_block_q8_0, qs) : 0;
+/* The same of two bits each, as bytes of 0 to 3. */
+RF_INLINE void rf_two_bits_as_bytes(const uint8_t *a, const uint8_t *b, __m256i *low,
+                                    __m256i *high) {
+    const __m256i low4 = _mm256_set1_epi8(15), low2 = _mm256_set1_epi8(3);
+    __m256i v = _mm256_setr_m128i(rf_at_64(a), rf_at_64(b));
+    v = _mm256_unpacklo_epi8(_mm256_and_si256(v, low4),
+                             _mm256_and_si256(_mm256_srli_epi16(v, 4), low4));
+    __m256i even = _mm256_and_si256(v, low2),
+            odd = _mm256_srli_epi16(_mm256_andnot_si256(low2, v), 2);
+    *low = _mm256_unpacklo_epi8(even, odd);
+    *high = _mm256_unpackhi_epi8(even, odd);
+}
+
+/* Sixteen codes of six bits in each half of v, one to a byte: they begin at byte `at` of the half. */
+RF_INLINE __m256i rf_six_bits_as_bytes(__m256i v, __m256i at) {
+    const __m128i threes =
+        _mm_setr_epi8(0, 1, 2, -128, 3, 4, 5, -128, 6, 7, 8, -128, 9, 10, 11, -128);
+    v = _mm256_shuffle_epi8(v, _mm256_add_epi8(_mm256_broadcastsi128_si256(threes), at));
+    return rf_four_fields(v, 6);
+}
+
+/* E2M3 codes as eighths: the slope doubles from 16 and from 24 on. */
+RF_INLINE __m256i rf_e2m3_eighths(__m256i code) {
+    __m256i v = _mm256_and_si256(code, _mm256_set1_epi8(31));
+    __m256i ramp = _mm256_subs_epu8(v, _mm256_set1_epi8(24));
+    ramp = _mm256_add_epi8(_mm256_add_epi8(ramp, ramp), _mm256_subs_epu8(v, _mm256_set1_epi8(16)));
+    __m256i minus = _mm256_cmpgt_epi8(code, _mm256_set1_epi8(31));
+    return _mm256_sub_epi8(_mm256_xor_si256(_mm256_add_epi8(v, ramp), minus), minus);
+}
+
+/* A group of 32 of two rows, number `part` of its block: *low = elements 0..15 of a and of b, *high =
+ * elements 16..31. */
+RF_INLINE void rf_load_pair(rf_mm_format f, size_t part, const uint8_t *a, const uint8_t *b,
+                            __m256i *low, __m256i *high) {
+    if (f == RF_MM_Q8_0) {
+        size_t at = offsetof(rf_block_q8_0, qs);
         *low = rf_two_128(a + at, b + at);
         *high = rf_two_128(a + at + 16, b + at + 16);
+        return;
+    }
+    if (f == RF_MM_Q1_0) {
+        size_t at = offsetof(rf_block_q1_0, qs) + 4 * part;
+        rf_bits_as_bytes(a + at, b + at, 2, low, high);
+        return;
+    }
+    if (f == RF_MM_Q2_0) {
+        size_t at = offsetof(rf_block_q2_0, qs) + 8 * part;
+        rf_two_bits_as_bytes(a + at, b + at, low, high);
+        return;
+    }
+    if (f ==
+        RF_MM_MXFP6_E2M3) { /* the second half from 8 bytes on: 12 bytes on, it would end behind the block */
+        size_t at = offsetof(rf_block_mxfp6, qs);
+        *low = rf_six_bits_as_bytes(rf_two_128(a + at, b + at), _mm256_setzero_si256());
+        *high = rf_six_bits_as_bytes(rf_two_128(a + at + 8, b + at + 8), _mm256_set1_epi8(4));
+        *low = rf_e2m3_eighths(*low);
+        *high = rf_e2m3_eighths(*high);
         return;
     }
     size_t at = f == RF_MM_Q4_0 || f == RF_MM_IQ4_NL ? offsetof(rf_block_q4_0, qs)
@@ -244,7 +327,7 @@ RF_INLINE void rf_load_pair(rf_mm_format f, const uint8_t *a, const uint8_t *b, 
     *high = _mm256_and_si256(_mm256_srli_epi16(v, 4), mask);
     if (f == RF_MM_Q5_0 || f == RF_MM_Q5_1) {
         __m256i fifth_low, fifth_high;
-        rf_fifth_bits(a + at - 4, b + at - 4, &fifth_low, &fifth_high);
+        rf_bits_as_bytes(a + at - 4, b + at - 4, 16, &fifth_low, &fifth_high);
         *low = _mm256_or_si256(*low, fifth_low);
         *high = _mm256_or_si256(*high, fifth_high);
     }
@@ -333,7 +416,7 @@ RF_INLINE void rf_scales_grid(rf_mm_format f, const void *p, rf_scales_256 *s) {
         rf_scales_of_8(s, _mm_set1_epi16(1));
 }
 
-/* A group of 256: p points to the block, or for RF_MM_ANY_256 to an rf_int_group. */
+/* Of a block of 256. */
 RF_INLINE rf_scales_256 rf_load_scales(rf_mm_format f, const void *p) {
     rf_scales_256 s = {_mm256_setzero_si256(), _mm256_setzero_si256(), _mm256_setzero_si256()};
     if (f == RF_MM_Q4_K) {
@@ -348,11 +431,8 @@ RF_INLINE rf_scales_256 rf_load_scales(rf_mm_format f, const void *p) {
         rf_scales_q2_k(&s, ((const rf_block_q2_k *)p)->scales);
     } else if (f == RF_MM_Q3_K) {
         rf_scales_q3_k(&s, ((const rf_block_q3_k *)p)->scales);
-    } else if (rf_is_grid(f)) {
-        rf_scales_grid(f, p, &s);
     } else {
-        rf_scales_of_16(&s, rf_load_256(((const rf_int_group *)p)->scale));
-        s.min = rf_load_256(((const rf_int_group *)p)->min);
+        rf_scales_grid(f, p, &s);
     }
     return s;
 }
@@ -448,15 +528,20 @@ RF_INLINE void rf_load_group(rf_mm_format f, const void *p, __m256i w[8]) {
         rf_load_nibbles(((const rf_block_q5_k *)p)->qs, ((const rf_block_q5_k *)p)->qh, w);
     } else {
         for (int j = 0; j < 8; j++)
-            w[j] = rf_load_256(((const rf_int_group *)p)->q + 32 * j);
+            w[j] = rf_load_256(((const rf_block_q8_k *)p)->qs + 32 * j);
     }
 }
 
-/* d of a block of the code-book and ternary formats, as their unpack() gives it. */
+/* d of a block of the code-book and ternary formats and Q8_K, as their unpack() gives it. */
 RF_INLINE float rf_grid_d(rf_mm_format f, const void *p) {
     if (f == RF_MM_IQ1_M) return _cvtsh_ss(rf_half_iq1_m((const rf_block_iq1_m *)p)) * 0.125f;
     if (f == RF_MM_TQ1_0) return rf_get_f16(((const rf_block_tq1_0 *)p)->d);
     if (f == RF_MM_TQ2_0) return rf_get_f16(((const rf_block_tq2_0 *)p)->d);
+    if (f == RF_MM_Q8_K) {
+        float d;
+        memcpy(&d, p, sizeof d);
+        return d;
+    }
     float d = rf_get_f16(p); /* the others begin with it */
     return f == RF_MM_IQ3_S ? d : f == RF_MM_IQ3_XXS ? d * 0.25f : d * 0.125f;
 }

@@ -5,7 +5,7 @@
  * lanes_store(p, s), lanes_fma(a, b, c), lanes_tree16(s), lanes_load_f16(p) and lanes_load_bf16(p);
  * vec (VEC_LANES of the sixteen) with vec_zero(), vec_load(p), vec_store(p, v) and
  * vec_fma(a, b, c); trees_of_8(s, out), tree16 of eight times sixteen lanes; float_prefetch(p);
- * and TILE_NT.
+ * decode_blocks(type, src, dst, n), how many of n elements it turned into f32; and TILE_NT.
  *
  * Few activation rows (T < RF_MM_TILE_MIN) read F32, F16 and BF16 weights in place.  More go through
  * a panel of weight rows decoded to f32 that stays in the second-level cache.  The sixteen lanes of
@@ -152,7 +152,7 @@ RF_INLINE void few_of_kind(float_kind kind, const rf_mm *mm, const uint8_t *w, s
 static void decode_stretch(const rf_tensor *w, uint32_t row, size_t k, size_t n, float *dst) {
     const rf_dtype_info *info = rf_dtype_get(w->type);
     const uint8_t *src = rf_mm_row(w, row) + k / info->block_elems * info->block_bytes;
-    size_t whole = 0; /* elements converted here */
+    size_t whole = decode_blocks(w->type, src, dst, n); /* elements converted here */
     if (w->type == RF_DT_F16)
         for (; whole + 16 <= n; whole += 16)
             lanes_store(dst + whole, lanes_load_f16(src + 2 * whole));

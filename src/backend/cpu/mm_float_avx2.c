@@ -1,6 +1,8 @@
 /* mm_float_avx2.c - products of float weights with AVX2: sixteen lanes are two vectors. */
 #include "backend/cpu/lanes_avx2.h"
 
+#include "backend/cpu/mm_decode_avx.h"
+
 typedef __m256 vec;
 #define VEC_LANES        8
 #define TILE_NT          3

@@ -1,6 +1,8 @@
 /* mm_float_avx512.c - products of float weights with AVX-512: sixteen lanes are one vector. */
 #include "backend/cpu/lanes_avx512.h"
 
+#include "backend/cpu/mm_decode_avx.h"
+
 typedef __m512 vec;
 #define VEC_LANES        16
 #define TILE_NT          6

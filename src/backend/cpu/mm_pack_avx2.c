@@ -1,8 +1,8 @@
 /* mm_pack_avx2.c - unpacks a stretch of some weight rows into a panel, rows in lanes (mm.h).
  *
- * Most formats are gathered with rows in lanes and then unpacked (mm_quads.h).  Code books, and
- * formats that only have their unpack(), go row by row: each lane's group is unpacked in order of
- * k, then 8 rows by 8 dwords are transposed at a time. */
+ * Most formats are gathered with rows in lanes and then unpacked (mm_quads.h).  Code books, TQ1_0 and
+ * Q8_K go row by row: each lane's group is unpacked in order of k, then 8 rows by 8 dwords are
+ * transposed at a time. */
 #include "backend/cpu/mm_vec_avx2.h"
 
 #include "backend/cpu/mm_quads.h"
@@ -11,9 +11,9 @@ enum { MAX_LANES = 16 };
 
 /* One group of the rows of a vector, in order of k. */
 typedef struct lane_group {
-    uint8_t q[MAX_LANES][256]; /* RF_INT_32: the first 32 */
-    int16_t scale[MAX_LANES][16], min[MAX_LANES][16];
-    float d[MAX_LANES], m[MAX_LANES];
+    uint8_t q[MAX_LANES][256];
+    int16_t scale[MAX_LANES][16];
+    float d[MAX_LANES];
 } lane_group;
 
 void rf_mm_sums16_avx2(const rf_mm_input *a, int16_t *dst) {
@@ -53,38 +53,17 @@ RF_INLINE void transpose_8x8(const void *src, size_t src_stride, uint8_t add, ui
     }
 }
 
-static void read_32(const rf_mm_pack *p, const uint8_t *const *rows, size_t g, lane_group *out) {
-    const rf_dtype_info *info = rf_dtype_get(p->w->type);
+RF_INLINE void read_rows(rf_mm_format f, const rf_mm_pack *p, const uint8_t *const *rows, size_t g,
+                         lane_group *out) {
     for (uint32_t l = 0; l < p->lanes; l++) {
-        rf_int_group any;
-        info->unpack(rows[l], g, &any);
-        memcpy(out->q[l], any.q, 32);
-        out->d[l] = any.d;
-        out->m[l] = any.m;
-    }
-}
-
-RF_INLINE void read_256(rf_mm_format f, const rf_mm_pack *p, const uint8_t *const *rows, size_t g,
-                        lane_group *out) {
-    const rf_dtype_info *info = rf_dtype_get(p->w->type);
-    for (uint32_t l = 0; l < p->lanes; l++) {
-        rf_int_group any;
-        const void *src = rows[l] + g * info->block_bytes;
-        if (f == RF_MM_ANY_256) {
-            info->unpack(rows[l], g, &any);
-            src = &any;
-            out->d[l] = any.d;
-            out->m[l] = any.m;
-        } else {
-            out->d[l] = rf_grid_d(f, src);
-        }
+        const uint8_t *src = rows[l] + g * rf_mm_block_bytes(f);
         __m256i w[8];
+        out->d[l] = rf_grid_d(f, src);
         rf_load_group(f, src, w);
         rf_scales_256 s = rf_load_scales(f, src);
         for (int j = 0; j < 8; j++)
             _mm256_storeu_si256((__m256i *)(out->q[l] + 32 * j), w[j]);
         _mm256_storeu_si256((__m256i *)out->scale[l], s.scale);
-        _mm256_storeu_si256((__m256i *)out->min[l], s.min);
     }
 }
 
@@ -105,29 +84,21 @@ static void split_scales(const rf_mm_pack *p, const uint8_t *pairs, uint8_t *sin
         }
 }
 
-/* Writes the record of one vector and group. */
-static void write_rows(const rf_mm_pack *p, bool is_256, uint8_t add, const lane_group *in,
-                       uint8_t *record) {
+/* Writes the record of one vector and group, which has no minimums. */
+static void write_rows(const rf_mm_pack *p, uint8_t add, const lane_group *in, uint8_t *record) {
     size_t lanes = p->lanes, row = 4 * lanes;
     memcpy(record, in->d, row);
-    memcpy(record + RF_MM_AT_M(lanes), in->m, row);
     for (size_t l = 0; l < lanes; l += 8) {
-        if (is_256) {
-            uint8_t *scales = record + RF_MM_AT_SCALES(lanes),
-                    *mins = record + RF_MM_AT_MINS(lanes);
-            transpose_8x8(in->scale[l], sizeof in->scale[l], 0, scales + 4 * l, row);
-            transpose_8x8(in->min[l], sizeof in->min[l], 0, mins + 4 * l, row);
-        }
-        uint8_t *q = record + (is_256 ? RF_MM_AT_Q_256(lanes) : RF_MM_AT_Q_32(lanes)) + 4 * l;
-        for (size_t j = 0; j < (is_256 ? 8 : 1); j++)
+        uint8_t *scales = record + RF_MM_AT_SCALES(lanes) + 4 * l;
+        uint8_t *q = record + RF_MM_AT_Q_256(lanes) + 4 * l;
+        transpose_8x8(in->scale[l], sizeof in->scale[l], 0, scales, row);
+        for (size_t j = 0; j < 8; j++)
             transpose_8x8(in->q[l] + 32 * j, sizeof in->q[l], add, q + 8 * j * row, row);
     }
-    if (is_256) split_scales(p, record + RF_MM_AT_SCALES(lanes), record + RF_MM_AT_SCALE(lanes));
+    split_scales(p, record + RF_MM_AT_SCALES(lanes), record + RF_MM_AT_SCALE(lanes));
 }
 
 RF_INLINE void pack_rows(rf_mm_format f, const rf_mm_pack *p) {
-    const bool is_256 = f >= RF_MM_Q4_K;
-    size_t record_bytes = is_256 ? RF_MM_RECORD_256(p->lanes) : RF_MM_RECORD_32(p->lanes);
     uint8_t add = rf_mm_is_signed(f) ? p->add : 0; /* the other loaders have added it */
     uint8_t *record = p->panel;
     for (uint32_t v = 0; v < p->n_vecs; v++) {
@@ -138,23 +109,17 @@ RF_INLINE void pack_rows(rf_mm_format f, const rf_mm_pack *p) {
         }
         for (size_t g = p->group; g < p->group + p->n_groups; g++) {
             lane_group in;
-            memset(in.m, 0, sizeof in.m);
             rf_mm_look_ahead(p->ahead);
-            if (is_256)
-                read_256(f, p, rows, g, &in);
-            else
-                read_32(p, rows, g, &in);
-            write_rows(p, is_256, add, &in, record);
-            record += record_bytes;
+            read_rows(f, p, rows, g, &in);
+            write_rows(p, add, &in, record);
+            record += RF_MM_RECORD_256(p->lanes);
         }
     }
 }
 
 void rf_mm_pack_rows(const rf_mm_pack *p) {
     rf_mm_format f = rf_mm_format_of(p->w->type);
-    if (f == RF_MM_ANY_32)
-        pack_rows(RF_MM_ANY_32, p);
-    else if (f == RF_MM_IQ2_XXS)
+    if (f == RF_MM_IQ2_XXS)
         pack_rows(RF_MM_IQ2_XXS, p);
     else if (f == RF_MM_IQ2_XS)
         pack_rows(RF_MM_IQ2_XS, p);
@@ -171,7 +136,7 @@ void rf_mm_pack_rows(const rf_mm_pack *p) {
     else if (f == RF_MM_TQ1_0)
         pack_rows(RF_MM_TQ1_0, p);
     else
-        pack_rows(RF_MM_ANY_256, p);
+        pack_rows(RF_MM_Q8_K, p);
 }
 
 void rf_mm_pack_avx2(const rf_mm_pack *p) { pack_panel(p); }

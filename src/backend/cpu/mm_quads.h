@@ -2,8 +2,8 @@
  * gathered with rows in lanes first and unpacked afterwards, a row's scales too; private to
  * mm_pack_*.c.
  *
- * Written over `vec`, which mm_vec_avx2.h and mm_vec_avx512.h bring.  For the legacy and K formats
- * and those alike; code books are unpacked row by row (mm_pack_avx2.c). */
+ * Written over `vec`, which mm_vec_avx2.h and mm_vec_avx512.h bring.  For all formats but code
+ * books, TQ1_0 and Q8_K, which are unpacked row by row (mm_pack_avx2.c). */
 #pragma once
 #include "backend/cpu/mm_avx2.h"
 
@@ -13,6 +13,24 @@ RF_INLINE vec nibbles(vec v, bool high) { return vec_and(high ? vec_shr(v, 4) : 
 RF_INLINE vec bit_moved(vec v, int n, int to) {
     v = n < to ? vec_shl(v, to - n) : vec_shr(v, n - to);
     return vec_and(v, vec_bytes((uint8_t)(1u << to)));
+}
+
+/* Byte k of each dword: its field k of `bits` bits. */
+RF_INLINE vec four_fields(vec v, int bits) {
+    const uint32_t ones = (1u << bits) - 1;
+    vec out = vec_and(v, vec_set(ones));
+    RF_UNROLL
+    for (int k = 1; k < 4; k++)
+        out = vec_or(out, vec_and(vec_shl(v, k * (8 - bits)), vec_set(ones << 8 * k)));
+    return out;
+}
+
+/* As rf_e2m3_eighths. */
+RF_INLINE vec e2m3_eighths(vec code) {
+    vec v = vec_and(code, vec_bytes(31)), ramp = vec_bytes_above(v, 24);
+    ramp = vec_add_bytes(vec_add_bytes(ramp, ramp), vec_bytes_above(v, 16));
+    vec minus = vec_sub_bytes(vec_set(0), vec_and(vec_shr(code, 5), vec_bytes(1)));
+    return vec_sub_bytes(vec_xor(vec_add_bytes(v, ramp), minus), minus);
 }
 
 /* What nibbles stand for, with `add` added. */
@@ -36,7 +54,9 @@ RF_INLINE void head_32(rf_mm_format f, const rf_mm_lanes *p, uint8_t *record, ve
             vec_store_floats(record + RF_MM_AT_M(VEC_ROWS), vec_low_halves(vec_shr(v[0], 16)));
         return;
     }
-    vec_store_floats(record, f == RF_MM_MXFP4 ? vec_e8m0_half(p, 0) : vec_halves(p, 0));
+    vec_store_floats(record, f == RF_MM_MXFP4        ? vec_e8m0(p, 0, 1, false)
+                             : f == RF_MM_MXFP6_E2M3 ? vec_e8m0(p, 0, 3, true)
+                                                     : vec_halves(p, 0));
     if (f == RF_MM_Q4_1) vec_store_floats(record + RF_MM_AT_M(VEC_ROWS), vec_halves(p, 2));
 }
 
@@ -67,6 +87,44 @@ RF_INLINE void write_record_32(rf_mm_format f, uint8_t add, const rf_mm_lanes *p
         if (f == RF_MM_IQ4_NL || f == RF_MM_MXFP4) w = vec_look_up(book, w);
         if (off > 0 && !add) w = vec_sub_bytes(w, vec_bytes(off));
         vec_store(q + (size_t)i * VEC_ROWS * 4, w);
+    }
+}
+
+/* The 24 bytes of codes are eight times three; four bytes more than a gathered sixteen would lie
+ * behind the block, so the second gather begins in the middle of the first. */
+RF_INLINE void write_record_e2m3(uint8_t add, const rf_mm_lanes *p, uint8_t *record) {
+    uint8_t *q = record + RF_MM_AT_Q_32(VEC_ROWS);
+    vec fifth, a[4], b[4];
+    head_32(RF_MM_MXFP6_E2M3, p, record, &fifth);
+    vec_gather_4(p, offsetof(rf_block_mxfp6, qs), a);
+    vec_gather_4(p, offsetof(rf_block_mxfp6, qs) + 8, b);
+    const vec v[6] = {a[0], a[1], a[2], a[3], b[2], b[3]};
+    RF_UNROLL
+    for (int i = 0; i < 8; i++) {
+        const int at = 3 * i / 4, bit = 3 * i % 4 * 8;
+        vec codes = vec_shr(v[at], bit);
+        if (bit > 8) codes = vec_or(codes, vec_shl(v[at + 1], 32 - bit));
+        codes = e2m3_eighths(four_fields(codes, 6));
+        vec_store(q + (size_t)i * VEC_ROWS * 4, vec_add_bytes(codes, vec_bytes(add)));
+    }
+}
+
+/* Q1_0 and Q2_0: all groups of a block. */
+RF_INLINE void write_records_bits(rf_mm_format f, uint8_t add, const rf_mm_lanes *p,
+                                  uint8_t *record) {
+    const vec minus = vec_bytes((uint8_t)(1 - add)); /* codes are q + 1, add is 0 or 1 */
+    const vec_floats d = vec_halves(p, 0);
+    vec v[4];
+    vec_gather_4(p, offsetof(rf_block_q1_0, qs), v); /* as in Q2_0 */
+    RF_UNROLL
+    for (size_t g = 0; g < rf_mm_groups(f); g++, record += RF_MM_RECORD_32(VEC_ROWS)) {
+        vec_store_floats(record, d);
+        RF_UNROLL
+        for (size_t i = 0; i < 8; i++) {
+            vec w = f == RF_MM_Q1_0 ? vec_shr(vec_four_bits(v[g], (int)i), 3)
+                                    : four_fields(vec_shr(v[2 * g + i / 4], (int)(8 * (i % 4))), 2);
+            vec_store(record + RF_MM_AT_Q_32(VEC_ROWS) + i * VEC_ROWS * 4, vec_sub_bytes(w, minus));
+        }
     }
 }
 
@@ -302,29 +360,37 @@ RF_INLINE rf_mm_lanes lanes_at(const uint8_t *p, size_t stride) {
 
 /* The rows of vector v.  Fewer than a vector has are copied side by side, the last one again and
  * again. */
-RF_INLINE rf_mm_lanes lanes_of(const rf_mm_pack *p, uint32_t v, size_t bytes, uint8_t *copy) {
+RF_INLINE rf_mm_lanes lanes_of(const rf_mm_pack *p, uint32_t v, size_t block, size_t n_blocks,
+                               size_t bytes, uint8_t *copy) {
     const uint32_t row = v * VEC_ROWS, n = p->n_rows - row;
-    const uint8_t *first = rf_mm_row(p->w, p->row + row) + p->group * bytes;
+    const uint8_t *first = rf_mm_row(p->w, p->row + row) + block * bytes;
     if (n >= VEC_ROWS) return lanes_at(first, p->w->row_bytes);
-    const size_t size = p->n_groups * bytes;
+    const size_t size = n_blocks * bytes;
     for (uint32_t l = 0; l < VEC_ROWS; l++)
         memcpy(copy + l * size, first + (l < n ? l : n - 1) * p->w->row_bytes, size);
     return lanes_at(copy, size);
 }
 
 RF_INLINE void pack(rf_mm_format f, const rf_mm_pack *p) {
-    const bool is_256 = f >= RF_MM_Q4_K;
-    const size_t bytes = rf_mm_block_bytes(f);
+    const size_t bytes = rf_mm_block_bytes(f), in_block = rf_mm_groups(f);
+    const size_t size = f >= RF_MM_Q4_K ? RF_MM_RECORD_256(VEC_ROWS) : RF_MM_RECORD_32(VEC_ROWS);
+    const size_t n_blocks = p->n_groups / in_block; /* a stretch is one of whole blocks */
     uint8_t copy[COPY_BYTES], *record = p->panel;
     for (uint32_t v = 0; v < p->n_vecs; v++) {
-        rf_mm_lanes rows = lanes_of(p, v, bytes, copy);
-        for (size_t g = 0; g < p->n_groups; g++) {
-            rf_mm_look_ahead(p->ahead);
-            if (is_256)
+        rf_mm_lanes rows = lanes_of(p, v, p->group / in_block, n_blocks, bytes, copy);
+        for (size_t b = 0; b < n_blocks; b++) {
+            RF_UNROLL
+            for (size_t g = 0; g < in_block; g++)
+                rf_mm_look_ahead(p->ahead);
+            if (f >= RF_MM_Q4_K)
                 write_record_256(f, p->add, p->scale_twice, &rows, record);
+            else if (f == RF_MM_MXFP6_E2M3)
+                write_record_e2m3(p->add, &rows, record);
+            else if (f == RF_MM_Q1_0 || f == RF_MM_Q2_0)
+                write_records_bits(f, p->add, &rows, record);
             else
                 write_record_32(f, p->add, &rows, record);
-            record += is_256 ? RF_MM_RECORD_256(VEC_ROWS) : RF_MM_RECORD_32(VEC_ROWS);
+            record += in_block * size;
             RF_UNROLL
             for (int i = 0; i < VEC_ROWS / 4; i++)
                 rows.p[i] += bytes;
@@ -346,6 +412,9 @@ static void pack_panel(const rf_mm_pack *p) {
         PACK(Q8_0)
         PACK(IQ4_NL)
         PACK(MXFP4)
+        PACK(MXFP6_E2M3)
+        PACK(Q1_0)
+        PACK(Q2_0)
         PACK(Q4_K)
         PACK(Q5_K)
         PACK(Q6_K)
@@ -353,7 +422,6 @@ static void pack_panel(const rf_mm_pack *p) {
         PACK(Q2_K)
         PACK(Q3_K)
         PACK(TQ2_0)
-    case RF_MM_ANY_32:
     case RF_MM_IQ2_XXS:
     case RF_MM_IQ2_XS:
     case RF_MM_IQ2_S:
@@ -362,7 +430,7 @@ static void pack_panel(const rf_mm_pack *p) {
     case RF_MM_IQ1_S:
     case RF_MM_IQ1_M:
     case RF_MM_TQ1_0:
-    case RF_MM_ANY_256:
+    case RF_MM_Q8_K:
         rf_mm_pack_rows(p);
         break;
     }

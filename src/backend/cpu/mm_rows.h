@@ -78,15 +78,10 @@ RF_INLINE __m128i four_pairs(const uint8_t *const p[4]) {
     return _mm_unpacklo_epi32(_mm_unpacklo_epi16(v[0], v[1]), _mm_unpacklo_epi16(v[2], v[3]));
 }
 
-/* 2^(e - 128) of eight blocks, e their first byte: subnormal for e < 2. */
-RF_INLINE __m256 eight_e8m0(const uint8_t *const p[8]) {
+/* The first bytes of eight blocks. */
+RF_INLINE __m256i eight_bytes(const uint8_t *const p[8]) {
     __m128i first = _mm_unpacklo_epi64(four_pairs(p), four_pairs(p + 4));
-    __m256i e = _mm256_cvtepu16_epi32(_mm_and_si128(first, _mm_set1_epi16(255)));
-    __m256i one = _mm256_set1_epi32(1);
-    __m256i normal = _mm256_slli_epi32(_mm256_sub_epi32(e, one), 23);
-    __m256i subnormal = _mm256_sllv_epi32(_mm256_set1_epi32(0x00200000), e);
-    __m256i is_normal = _mm256_cmpgt_epi32(e, one);
-    return _mm256_castsi256_ps(_mm256_blendv_epi8(subnormal, normal, is_normal));
+    return _mm256_cvtepu16_epi32(_mm_and_si128(first, _mm_set1_epi16(255)));
 }
 
 /* Writes the n rows of this step: acc lane r belongs to output row `row + r`. */
@@ -96,40 +91,29 @@ RF_INLINE void store_rows(const rf_mm *mm, uint32_t row, uint32_t n, size_t t, c
         dst[r] = mm->bias ? acc[r] + mm->bias[row + r] : acc[r];
 }
 
-typedef struct eight_rows {
-    const uint8_t *p[ROWS_32]; /* the blocks of this step */
-    rf_int_group any[ROWS_32]; /* RF_MM_ANY_32 */
-} eight_rows;
-
-/* d and m of the eight blocks; m only where the block stores it. */
-RF_INLINE void floats_of_eight(rf_mm_format f, const eight_rows *e, __m256 *d, __m256 *m) {
+/* d and m of eight blocks; m only where the block stores it. */
+RF_INLINE void floats_of_eight(rf_mm_format f, const uint8_t *const p[8], __m256 *d, __m256 *m) {
     *m = _mm256_setzero_ps();
     if (f == RF_MM_MXFP4) {
-        *d = eight_e8m0(e->p);
-    } else if (f == RF_MM_ANY_32) {
-        *d = _mm256_setr_ps(e->any[0].d, e->any[1].d, e->any[2].d, e->any[3].d, e->any[4].d,
-                            e->any[5].d, e->any[6].d, e->any[7].d);
+        *d = rf_e8m0(eight_bytes(p), 1, false);
+    } else if (f == RF_MM_MXFP6_E2M3) {
+        *d = rf_e8m0(eight_bytes(p), 3, true);
     } else {
-        __m128i a = four_pairs(e->p), b = four_pairs(e->p + 4);
+        __m128i a = four_pairs(p), b = four_pairs(p + 4);
         *d = _mm256_cvtph_ps(_mm_unpacklo_epi64(a, b));
         if (f == RF_MM_Q4_1 || f == RF_MM_Q5_1) *m = _mm256_cvtph_ps(_mm_unpackhi_epi64(a, b));
     }
 }
 
-/* Adds group g of eight rows to acc[t]. */
-RF_INLINE void group_32(rf_mm_format f, int nt, const rf_mm_input *a, size_t g, const eight_rows *e,
-                        uint32_t off, __m256 acc[]) {
+/* Adds group g of eight rows, which lies in the blocks p, to acc[t]. */
+RF_INLINE void group_32(rf_mm_format f, int nt, const rf_mm_input *a, size_t g,
+                        const uint8_t *const p[8], uint32_t off, __m256 acc[]) {
     size_t n_groups = a->n_cols / 32;
     __m256i part[MAX_T][4];
     RF_UNROLL
     for (int i = 0; i < 4; i++) {
         __m256i low, high;
-        const uint8_t *p = e->p[i], *q = e->p[i + 4];
-        if (f == RF_MM_ANY_32) {
-            p = (const uint8_t *)e->any[i].q;
-            q = (const uint8_t *)e->any[i + 4].q;
-        }
-        rf_load_pair(f, p, q, &low, &high);
+        rf_load_pair(f, g % rf_mm_groups(f), p[i], p[i + 4], &low, &high);
         RF_UNROLL
         for (int t = 0; t < nt; t++) {
             const int8_t *x = a->q + (size_t)t * a->n_cols + 32 * g;
@@ -139,7 +123,7 @@ RF_INLINE void group_32(rf_mm_format f, int nt, const rf_mm_input *a, size_t g, 
         }
     }
     __m256 d, m;
-    floats_of_eight(f, e, &d, &m);
+    floats_of_eight(f, p, &d, &m);
     RF_UNROLL
     for (int t = 0; t < nt; t++) {
         __m256 xd = _mm256_set1_ps(a->d[(size_t)t * n_groups + g]);
@@ -153,29 +137,25 @@ RF_INLINE void group_32(rf_mm_format f, int nt, const rf_mm_input *a, size_t g, 
 }
 
 RF_INLINE void rows_32(rf_mm_format f, int nt, const rf_mm *mm, uint32_t begin, uint32_t end) {
-    const rf_dtype_info *info = rf_dtype_get(mm->w->type);
     const rf_mm_input *a = mm->act;
+    const size_t bytes = rf_mm_block_bytes(f), n_blocks = a->n_cols / 32 / rf_mm_groups(f);
     const uint32_t off = rf_mm_is_signed(f) ? SIGN_OFF : rf_mm_range_of(mm->w->type).off;
     for (uint32_t row = begin; row < end; row += ROWS_32) {
         uint32_t n = end - row < ROWS_32 ? end - row : ROWS_32;
-        eight_rows e;
+        const uint8_t *p[ROWS_32];
         for (uint32_t r = 0; r < ROWS_32; r++)
-            e.p[r] = rf_mm_row(mm->w, row + (r < n ? r : n - 1));
+            p[r] = rf_mm_row(mm->w, row + (r < n ? r : n - 1));
         __m256 acc[MAX_T];
         for (int t = 0; t < nt; t++)
             acc[t] = _mm256_setzero_ps();
         const uint8_t *next = rf_mm_next_row(mm, row + ROWS_32, end);
-        for (size_t g = 0; g < a->n_cols / 32; g++) {
-            if (f == RF_MM_ANY_32) {
-                for (int r = 0; r < ROWS_32; r++)
-                    info->unpack(e.p[r], g, &e.any[r]);
-                group_32(f, nt, a, g, &e, off, acc);
-            } else {
-                group_32(f, nt, a, g, &e, off, acc);
-                prefetch(next + g * ROWS_32 * rf_mm_block_bytes(f), ROWS_32 * rf_mm_block_bytes(f));
-                for (int r = 0; r < ROWS_32; r++)
-                    e.p[r] += rf_mm_block_bytes(f);
-            }
+        for (size_t b = 0; b < n_blocks; b++) {
+            RF_UNROLL
+            for (size_t g = 0; g < rf_mm_groups(f); g++)
+                group_32(f, nt, a, b * rf_mm_groups(f) + g, p, off, acc);
+            prefetch(next + b * ROWS_32 * bytes, ROWS_32 * bytes);
+            for (int r = 0; r < ROWS_32; r++)
+                p[r] += bytes;
         }
         for (int t = 0; t < nt; t++) {
             float out[ROWS_32];
@@ -227,8 +207,7 @@ RF_INLINE void group_256(rf_mm_format f, int nt, const rf_mm_input *a, const int
             i = _mm256_sub_epi32(i, _mm256_mullo_epi32(off, _mm256_set1_epi32(rf_mm_off(f))));
         }
         ints[t] = i;
-        if (rf_mm_has_dmin(f) || f == RF_MM_ANY_256)
-            mins[t] = _mm256_madd_epi16(s.min, rf_load_256(sum));
+        if (rf_mm_has_dmin(f)) mins[t] = _mm256_madd_epi16(s.min, rf_load_256(sum));
     }
 }
 
@@ -252,43 +231,25 @@ RF_INLINE void floats_of_four(rf_mm_format f, const uint8_t *const p[4], __m128 
 
 RF_INLINE void four_rows_256(rf_mm_format f, int nt, const rf_mm *mm, const uint8_t *p[4],
                              const uint8_t *next, const int16_t *sums, __m128 acc[]) {
-    const rf_dtype_info *info = rf_dtype_get(mm->w->type);
     const rf_mm_input *a = mm->act;
     size_t n_groups = a->n_cols / 256;
-    bool has_min = f == RF_MM_ANY_256 ? info->has_min : rf_mm_has_dmin(f);
     for (size_t g = 0; g < n_groups; g++) {
         __m256i ints[ROWS_256][MAX_T], mins[ROWS_256][MAX_T];
-        float any_d[ROWS_256], any_m[ROWS_256];
-        for (int r = 0; r < ROWS_256; r++) {
-            if (f == RF_MM_ANY_256) {
-                rf_int_group any;
-                info->unpack(p[r], g, &any);
-                any_d[r] = any.d;
-                any_m[r] = any.m;
-                group_256(f, nt, a, sums, g, &any, ints[r], mins[r]);
-            } else {
-                group_256(f, nt, a, sums, g, p[r], ints[r], mins[r]);
-            }
-        }
+        for (int r = 0; r < ROWS_256; r++)
+            group_256(f, nt, a, sums, g, p[r], ints[r], mins[r]);
         __m128 d, m;
-        if (f == RF_MM_ANY_256) {
-            d = _mm_loadu_ps(any_d);
-            m = _mm_loadu_ps(any_m);
-        } else {
-            floats_of_four(f, p, &d, &m);
-        }
+        floats_of_four(f, p, &d, &m);
         RF_UNROLL
         for (int t = 0; t < nt; t++) {
             __m128 xd = _mm_set1_ps(a->d[(size_t)t * n_groups + g]);
             __m256i i[4] = {ints[0][t], ints[1][t], ints[2][t], ints[3][t]};
             __m128 value = _mm_cvtepi32_ps(sum_4_rows(i));
             acc[t] = _mm_fmadd_ps(value, _mm_mul_ps(d, xd), acc[t]);
-            if (!has_min) continue;
+            if (!rf_mm_has_dmin(f)) continue;
             __m256i k[4] = {mins[0][t], mins[1][t], mins[2][t], mins[3][t]};
             value = _mm_cvtepi32_ps(sum_4_rows(k));
             acc[t] = _mm_fmadd_ps(value, _mm_mul_ps(m, xd), acc[t]);
         }
-        if (f == RF_MM_ANY_256) continue;
         for (size_t r = 0; r < ROWS_256; r++) {
             prefetch(next + r * mm->w->row_bytes + g * rf_mm_block_bytes(f), rf_mm_block_bytes(f));
             p[r] += rf_mm_block_bytes(f);
@@ -334,7 +295,9 @@ VARIANTS(32, Q5_1)
 VARIANTS(32, Q8_0)
 VARIANTS(32, IQ4_NL)
 VARIANTS(32, MXFP4)
-VARIANTS(32, ANY_32)
+VARIANTS(32, MXFP6_E2M3)
+VARIANTS(32, Q1_0)
+VARIANTS(32, Q2_0)
 VARIANTS(256, Q4_K)
 VARIANTS(256, Q5_K)
 VARIANTS(256, Q6_K)
@@ -350,15 +313,16 @@ VARIANTS(256, IQ1_S)
 VARIANTS(256, IQ1_M)
 VARIANTS(256, TQ1_0)
 VARIANTS(256, TQ2_0)
-VARIANTS(256, ANY_256)
+VARIANTS(256, Q8_K)
 
 typedef void (*rows_fn)(const rf_mm *mm, uint32_t begin, uint32_t end, const int16_t *sums);
 #define ENTRY(f) [RF_MM_##f] = {rows_##f##_1, rows_##f##_2, rows_##f##_3}
 static const rows_fn variants[][MAX_T] = {
-    ENTRY(Q4_0),  ENTRY(Q4_1),   ENTRY(Q5_0),    ENTRY(Q5_1),   ENTRY(Q8_0),  ENTRY(IQ4_NL),
-    ENTRY(MXFP4), ENTRY(ANY_32), ENTRY(Q4_K),    ENTRY(Q5_K),   ENTRY(Q6_K),  ENTRY(IQ4_XS),
-    ENTRY(Q2_K),  ENTRY(Q3_K),   ENTRY(IQ2_XXS), ENTRY(IQ2_XS), ENTRY(IQ2_S), ENTRY(IQ3_XXS),
-    ENTRY(IQ3_S), ENTRY(IQ1_S),  ENTRY(IQ1_M),   ENTRY(TQ1_0),  ENTRY(TQ2_0), ENTRY(ANY_256),
+    ENTRY(Q4_0),  ENTRY(Q4_1),       ENTRY(Q5_0),  ENTRY(Q5_1),  ENTRY(Q8_0),    ENTRY(IQ4_NL),
+    ENTRY(MXFP4), ENTRY(MXFP6_E2M3), ENTRY(Q1_0),  ENTRY(Q2_0),  ENTRY(Q4_K),    ENTRY(Q5_K),
+    ENTRY(Q6_K),  ENTRY(IQ4_XS),     ENTRY(Q2_K),  ENTRY(Q3_K),  ENTRY(IQ2_XXS), ENTRY(IQ2_XS),
+    ENTRY(IQ2_S), ENTRY(IQ3_XXS),    ENTRY(IQ3_S), ENTRY(IQ1_S), ENTRY(IQ1_M),   ENTRY(TQ1_0),
+    ENTRY(TQ2_0), ENTRY(Q8_K),
 };
 
 /* Rows [begin, end) for activation rows [t, t + n); next: see rf_mm. */

@@ -14,7 +14,10 @@ RF_INLINE vec vec_bytes(uint8_t v) { return _mm256_set1_epi8((char)v); }
 RF_INLINE vec vec_and(vec a, vec b) { return _mm256_and_si256(a, b); }
 RF_INLINE vec vec_or(vec a, vec b) { return _mm256_or_si256(a, b); }
 RF_INLINE vec vec_xor(vec a, vec b) { return _mm256_xor_si256(a, b); }
+RF_INLINE vec vec_add_bytes(vec a, vec b) { return _mm256_add_epi8(a, b); }
 RF_INLINE vec vec_sub_bytes(vec a, vec b) { return _mm256_sub_epi8(a, b); }
+/* Unsigned bytes by how much they are above n, or 0. */
+RF_INLINE vec vec_bytes_above(vec v, uint8_t n) { return _mm256_subs_epu8(v, vec_bytes(n)); }
 RF_INLINE vec vec_shl(vec v, int n) { return _mm256_slli_epi32(v, n); }
 RF_INLINE vec vec_shr(vec v, int n) { return _mm256_srli_epi32(v, n); }
 RF_INLINE vec vec_sar(vec v, int n) { return _mm256_srai_epi32(v, n); }
@@ -76,11 +79,8 @@ RF_INLINE vec_floats vec_low_halves(vec v) {
     return _mm256_cvtph_ps(_mm256_castsi256_si128(_mm256_permute4x64_epi64(v, 0x08)));
 }
 
-/* 2^(e - 128), e each row's byte at `at`: subnormal for e < 2. */
-RF_INLINE vec_floats vec_e8m0_half(const rf_mm_lanes *r, size_t at) {
+/* rf_e8m0 of each row's byte at `at`. */
+RF_INLINE vec_floats vec_e8m0(const rf_mm_lanes *r, size_t at, int shift, bool has_nan) {
     __m128i bytes = _mm_cvtsi64_si128((long long)rf_mm_eight_bytes(r, 0, at));
-    __m256i e = _mm256_cvtepu8_epi32(bytes), one = _mm256_set1_epi32(1);
-    __m256i normal = _mm256_slli_epi32(_mm256_sub_epi32(e, one), 23);
-    __m256i subnormal = _mm256_sllv_epi32(_mm256_set1_epi32(0x00200000), e);
-    return _mm256_castsi256_ps(_mm256_blendv_epi8(subnormal, normal, _mm256_cmpgt_epi32(e, one)));
+    return rf_e8m0(_mm256_cvtepu8_epi32(bytes), shift, has_nan);
 }

@@ -14,7 +14,9 @@ RF_INLINE vec vec_bytes(uint8_t v) { return _mm512_set1_epi8((char)v); }
 RF_INLINE vec vec_and(vec a, vec b) { return _mm512_and_si512(a, b); }
 RF_INLINE vec vec_or(vec a, vec b) { return _mm512_or_si512(a, b); }
 RF_INLINE vec vec_xor(vec a, vec b) { return _mm512_xor_si512(a, b); }
+RF_INLINE vec vec_add_bytes(vec a, vec b) { return _mm512_add_epi8(a, b); }
 RF_INLINE vec vec_sub_bytes(vec a, vec b) { return _mm512_sub_epi8(a, b); }
+RF_INLINE vec vec_bytes_above(vec v, uint8_t n) { return _mm512_subs_epu8(v, vec_bytes(n)); }
 /* Not by name: the intrinsics want literal counts, which unrolled loops only have when optimised. */
 RF_INLINE vec vec_shl(vec v, int n) { return (vec)((vec_u32)v << n); }
 RF_INLINE vec vec_shr(vec v, int n) { return (vec)((vec_u32)v >> n); }
@@ -74,13 +76,16 @@ RF_INLINE void vec_gather_4(const rf_mm_lanes *p, size_t at, vec out[4]) {
 
 RF_INLINE vec_floats vec_low_halves(vec v) { return _mm512_cvtph_ps(_mm512_cvtepi32_epi16(v)); }
 
-RF_INLINE vec_floats vec_e8m0_half(const rf_mm_lanes *r, size_t at) {
+RF_INLINE vec_floats vec_e8m0(const rf_mm_lanes *r, size_t at, int shift, bool has_nan) {
     __m128i bytes = two_u64(rf_mm_eight_bytes(r, 0, at), rf_mm_eight_bytes(r, 1, at));
-    __m512i e = _mm512_cvtepu8_epi32(bytes), one = _mm512_set1_epi32(1);
-    __m512i normal = _mm512_slli_epi32(_mm512_sub_epi32(e, one), 23);
-    __m512i subnormal = _mm512_sllv_epi32(_mm512_set1_epi32(0x00200000), e);
-    return _mm512_castsi512_ps(
-        _mm512_mask_mov_epi32(subnormal, _mm512_cmpgt_epi32_mask(e, one), normal));
+    __m512i e = _mm512_cvtepu8_epi32(bytes), s = _mm512_set1_epi32(shift);
+    __m512i normal = _mm512_slli_epi32(_mm512_sub_epi32(e, s), 23);
+    __m512i v = _mm512_sllv_epi32(_mm512_set1_epi32(1 << (22 - shift)), e);
+    v = _mm512_mask_mov_epi32(v, _mm512_cmpgt_epi32_mask(e, s), normal);
+    if (has_nan)
+        v = _mm512_mask_mov_epi32(v, _mm512_cmpeq_epi32_mask(e, _mm512_set1_epi32(255)),
+                                  _mm512_set1_epi32(0x7fc00000));
+    return _mm512_castsi512_ps(v);
 }
 
 RF_INLINE vec vec_load(const uint8_t *p) { return _mm512_load_si512((const void *)p); }

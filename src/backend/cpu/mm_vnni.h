@@ -18,13 +18,13 @@ typedef struct lane_ints {
     vec v[VECS][WIDTH];
 } lane_ints;
 
-/* RF_INT_256: after how many k in fours a sum still fits 16 bits, so that vpdpwssd can multiply it
- * by its scale; TILE_WIDE: never, a 32-bit multiplication does. */
+/* RF_INT_256: how many k in fours are added up before vpdpwssd, as long as sums fit 16 bits, or a
+ * multiplication of 32 bits, for as many as share a scale, multiplies them by it. */
 typedef enum tile_mode {
-    TILE_WIDE = 0,
-    TILE_1 = 1, /* u <= 64 */
-    TILE_2 = 2, /* u <= 32 */
-    TILE_4 = 4, /* u <= 16 */
+    TILE_2, /* u <= 32 */
+    TILE_4, /* u <= 16 */
+    TILE_WIDE_4,
+    TILE_WIDE_8,
 } tile_mode;
 
 RF_INLINE void load_acc(const rf_mm_tile *a, int nv, int nt, lane_floats *acc) {
@@ -134,12 +134,12 @@ RF_INLINE void dot_sums(int nv, int nt, const rf_mm_tile *a, const uint8_t *f, s
     }
 }
 
-/* i += scale * products of the 16 elements at q and x. */
-RF_INLINE void add_sixteen(tile_mode mode, int nv, int nt, const rf_mm_tile *a, const uint8_t *q,
+/* i += scale * products of the elements at q and x, 32 in TILE_WIDE_8 and else 16. */
+RF_INLINE void add_stretch(tile_mode mode, int nv, int nt, const rf_mm_tile *a, const uint8_t *q,
                            const int8_t *x, const vec scale[], lane_ints *i) {
-    const int step = mode == TILE_WIDE ? 4 : (int)mode;
+    const int n = mode == TILE_WIDE_8 ? 8 : 4, step = mode == TILE_2 ? 2 : n;
     RF_UNROLL
-    for (int k = 0; k < 4; k += step) {
+    for (int k = 0; k < n; k += step) {
         lane_ints s;
         RF_UNROLL
         for (int t = 0; t < nt; t++) {
@@ -152,7 +152,7 @@ RF_INLINE void add_sixteen(tile_mode mode, int nv, int nt, const rf_mm_tile *a, 
         for (int t = 0; t < nt; t++) {
             RF_UNROLL
             for (int v = 0; v < nv; v++) {
-                if (mode == TILE_WIDE)
+                if (mode >= TILE_WIDE_4)
                     i->v[v][t] = vec_add(i->v[v][t], vec_mul(s.v[v][t], scale[v]));
                 else
                     i->v[v][t] = vec_dot_pairs(i->v[v][t], s.v[v][t], scale[v]);
@@ -163,6 +163,7 @@ RF_INLINE void add_sixteen(tile_mode mode, int nv, int nt, const rf_mm_tile *a, 
 
 RF_INLINE void tile_256(tile_mode mode, int nv, int nt, const rf_mm_tile *a) {
     const vec minus_off = vec_set((uint32_t)-a->off);
+    const size_t step = mode == TILE_WIDE_8 ? 2 : 1; /* sixteens */
     lane_floats acc;
     load_acc(a, nv, nt, &acc);
     for (size_t g = 0; g < a->n_groups; g++) {
@@ -176,16 +177,16 @@ RF_INLINE void tile_256(tile_mode mode, int nv, int nt, const rf_mm_tile *a) {
             for (int v = 0; v < nv; v++)
                 i.v[v][t] = a->off ? vec_mul(i.v[v][t], minus_off) : vec_set(0);
         }
-        for (size_t j = 0; j < 16; j++) {
+        for (size_t j = 0; j < 16; j += step) {
             vec scale[VECS];
             RF_UNROLL
             for (int v = 0; v < nv; v++) {
                 scale[v] = vec_load(record + (size_t)v * a->vec_bytes + RF_MM_AT_SCALE(VEC_ROWS) +
                                     j * VEC_ROWS * 4);
-                if (mode == TILE_WIDE) /* sign-extended */
+                if (mode >= TILE_WIDE_4) /* sign-extended */
                     scale[v] = vec_sar(vec_shl(scale[v], 16), 16);
             }
-            add_sixteen(mode, nv, nt, a, record + RF_MM_AT_Q_256(VEC_ROWS) + j * VEC_ROWS * 16,
+            add_stretch(mode, nv, nt, a, record + RF_MM_AT_Q_256(VEC_ROWS) + j * VEC_ROWS * 16,
                         a->q + 256 * g + 16 * j, scale, &i);
         }
         add_scaled(a, nv, nt, record, g, &i, &acc);
@@ -197,12 +198,12 @@ RF_INLINE void tile_256(tile_mode mode, int nv, int nt, const rf_mm_tile *a) {
 }
 
 /* One function per shape, so that mode, nv and nt are constants inside. */
-#define TILE_SHAPE(nv, nt)                                                                \
-    static void tile_32_##nv##_##nt(const rf_mm_tile *a) { tile_32(nv, nt, a); }          \
-    static void wide_##nv##_##nt(const rf_mm_tile *a) { tile_256(TILE_WIDE, nv, nt, a); } \
-    static void tile_1_##nv##_##nt(const rf_mm_tile *a) { tile_256(TILE_1, nv, nt, a); }  \
-    static void tile_2_##nv##_##nt(const rf_mm_tile *a) { tile_256(TILE_2, nv, nt, a); }  \
-    static void tile_4_##nv##_##nt(const rf_mm_tile *a) { tile_256(TILE_4, nv, nt, a); }
+#define TILE_SHAPE(nv, nt)                                                                    \
+    static void tile_32_##nv##_##nt(const rf_mm_tile *a) { tile_32(nv, nt, a); }              \
+    static void tile_2_##nv##_##nt(const rf_mm_tile *a) { tile_256(TILE_2, nv, nt, a); }      \
+    static void tile_4_##nv##_##nt(const rf_mm_tile *a) { tile_256(TILE_4, nv, nt, a); }      \
+    static void wide_4_##nv##_##nt(const rf_mm_tile *a) { tile_256(TILE_WIDE_4, nv, nt, a); } \
+    static void wide_8_##nv##_##nt(const rf_mm_tile *a) { tile_256(TILE_WIDE_8, nv, nt, a); }
 #define TILE_SHAPES(nv) \
     TILE_SHAPE(nv, 1)   \
     TILE_SHAPE(nv, 2)   \
@@ -227,17 +228,17 @@ TILE_SHAPES(2)
         .two = SHAPES_OF_TWO(name),                                                      \
     }
 static const rf_mm_tiles tiles_32 = TILES(tile_32);
-static const rf_mm_tiles tiles_wide = TILES(wide);
-static const rf_mm_tiles tiles_1 = TILES(tile_1);
 static const rf_mm_tiles tiles_2 = TILES(tile_2);
 static const rf_mm_tiles tiles_4 = TILES(tile_4);
+static const rf_mm_tiles tiles_wide_4 = TILES(wide_4);
+static const rf_mm_tiles tiles_wide_8 = TILES(wide_8);
 
 static const rf_mm_tiles *tiles_of(const rf_mm *mm) {
     uint8_t u_max = rf_mm_range_of(mm->w->type).u_max;
     if (mm->act->view == RF_INT_32) return &tiles_32;
     if (u_max <= 16) return &tiles_4;
-    if (u_max <= 32) return &tiles_2;
-    return u_max <= 64 ? &tiles_1 : &tiles_wide;
+    if (rf_mm_scale_elems(rf_mm_format_of(mm->w->type)) == 32) return &tiles_wide_8;
+    return u_max <= 32 ? &tiles_2 : &tiles_wide_4;
 }
 
 static void matmul(const rf_mm *mm, uint32_t begin, uint32_t end, void *scratch) {
