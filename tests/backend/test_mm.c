@@ -433,11 +433,59 @@ static void test_nan(void **state) {
             }
 }
 
+/* The kernels of k give what the model wants, or a NaN where that is one. */
+static void check_numbers(const rf_cpu_kernels *k, const rf_tensor *w, const float *x,
+                          uint32_t n_rows, const wanted *want) {
+    act_memory m;
+    make_act(&m, k, rf_dtype_get(w->type)->view, x, n_rows, w->cols);
+    float dst[4 * MAX_ROWS];
+    void *scratch = rf_alloc(rf_mm_scratch_bytes(n_rows, w->cols), 1);
+    assert_non_null(scratch);
+    rf_mm mm = {.w = w, .act = &m.act, .dst = dst, .dst_stride = w->rows};
+    k->matmul(&mm, 0, w->rows, scratch);
+    for (size_t t = 0; t < n_rows; t++)
+        for (size_t r = 0; r < w->rows; r++) {
+            float got = dst[t * w->rows + r], wish = want->v[t][r];
+            if (memcmp(&got, &wish, sizeof got) != 0 && !(isnan(got) && isnan(wish)))
+                fail_msg("%s %s T %u: dst[%zu][%zu] is %a, not %a", rf_isa_name(k->isa),
+                         rf_dtype_get(w->type)->name, n_rows, t, r, (double)got, (double)wish);
+        }
+    rf_free(scratch);
+    free_act(&m);
+}
+
+/* Every byte that a block of small floats may have for its scale: subnormals, infinities, NaNs. */
+static void test_scales(void **state) {
+    (void)state;
+    enum { ROWS = 64, COLS = 64 };
+    static const rf_dtype types[] = {RF_DT_MXFP4, RF_DT_NVFP4, RF_DT_MXFP6_E2M3, RF_DT_MXFP6_E3M2};
+    float *x = make_x(COLS, 11);
+    wanted *want = rf_alloc(1, sizeof *want);
+    assert_non_null(want);
+    for (size_t i = 0; i < RF_COUNT(types); i++)
+        for (int first = 0; first < 256; first += ROWS) {
+            const rf_dtype_info *info = rf_dtype_get(types[i]);
+            rf_guarded guard;
+            rf_tensor w = make_weight(types[i], ROWS, COLS, 12, &guard);
+            for (size_t r = 0; r < ROWS; r++)
+                for (size_t b = 0; b < COLS / info->block_elems; b++)
+                    memset(guard.p + r * w.row_bytes + b * info->block_bytes, first + (int)r,
+                           types[i] == RF_DT_NVFP4 ? 4 : 1);
+            model(&w, x, want);
+            for (int isa = RF_ISA_SCALAR; isa <= (int)rf_isa_best(); isa++) {
+                check_numbers(rf_cpu_kernels_get((rf_isa)isa), &w, x, 1, want);
+                check_numbers(rf_cpu_kernels_get((rf_isa)isa), &w, x, 4, want);
+            }
+            rf_guard_free(&guard);
+        }
+    rf_free(want);
+    rf_free(x);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_quant),
-        cmocka_unit_test(test_floats),
-        cmocka_unit_test(test_formats),
+        cmocka_unit_test(test_quant),   cmocka_unit_test(test_floats),
+        cmocka_unit_test(test_formats), cmocka_unit_test(test_scales),
         cmocka_unit_test(test_nan),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
