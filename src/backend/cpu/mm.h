@@ -98,6 +98,15 @@ static inline void rf_mm_look_ahead(rf_mm_ahead *a) {
         __builtin_prefetch(a->next, 0, 2);
 }
 
+/* Turns to the memory of the up to `most` rows from `row` on, or of what comes behind them; returns
+ * its bytes. */
+static inline size_t rf_mm_look_at_rows(const rf_mm *mm, uint32_t row, uint32_t end, uint32_t most,
+                                        rf_mm_ahead *ahead) {
+    uint32_t n = row == end && mm->next ? most : end - row < most ? end - row : most;
+    ahead->next = ahead->due = rf_mm_next_row(mm, row, end);
+    return n * mm->w->row_bytes;
+}
+
 typedef struct rf_mm_pack {
     const rf_tensor *w;
     uint32_t row, n_rows; /* 1 to n_vecs * lanes rows */

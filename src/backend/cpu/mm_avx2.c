@@ -315,15 +315,6 @@ static void run_tiles(const rf_mm_tiles *tiles, uint32_t n_act, rf_mm_tile tile,
     }
 }
 
-/* Turns to the memory of the up to `most` rows from `row` on, or of what comes behind them; returns
- * its bytes. */
-static size_t look_at_rows(const rf_mm *mm, uint32_t row, uint32_t end, uint32_t most,
-                           rf_mm_ahead *ahead) {
-    uint32_t n = row == end && mm->next ? most : end - row < most ? end - row : most;
-    ahead->next = ahead->due = rf_mm_next_row(mm, row, end);
-    return n * mm->w->row_bytes;
-}
-
 /* Packs a stretch and multiplies it with all activation rows; meanwhile `fetch` bytes of the next
  * weights are fetched. */
 static void run_stretch(const rf_mm_tiles *tiles, rf_mm_pack *pack, const rf_mm_tile *tile,
@@ -354,7 +345,7 @@ void rf_mm_panels_avx2(const rf_mm *mm, uint32_t begin, uint32_t end, void *scra
     int32_t *start = more; /* RF_INT_32 */
     uint32_t configured = 0;
     rf_mm_ahead ahead;
-    ahead.step = look_at_rows(mm, begin, end, per_panel, &ahead);
+    ahead.step = rf_mm_look_at_rows(mm, begin, end, per_panel, &ahead);
     rf_mm_look_ahead(&ahead);
     /* Sums are for minima and for what is added to weights: nothing in records of their own form. */
     if (is_256 && (info->has_min || !tiles->record)) rf_mm_sums16_avx2(a, sums);
@@ -362,7 +353,7 @@ void rf_mm_panels_avx2(const rf_mm *mm, uint32_t begin, uint32_t end, void *scra
         start[i] = -(int32_t)off * a->sum[i];
     for (uint32_t row = begin; row < end; row += per_panel) {
         uint32_t n_rows = end - row < per_panel ? end - row : per_panel;
-        size_t fetch = look_at_rows(mm, row + n_rows, end, per_panel, &ahead);
+        size_t fetch = rf_mm_look_at_rows(mm, row + n_rows, end, per_panel, &ahead);
         for (size_t g = 0; g < n_groups; g += stretch) {
             size_t n = n_groups - g < stretch ? n_groups - g : stretch;
             rf_mm_pack pack = {.w = mm->w,

@@ -3,15 +3,18 @@
  *
  * The including file defines before it: lanes (sixteen f32) with lanes_zero(), lanes_load(p),
  * lanes_store(p, s), lanes_fma(a, b, c), lanes_tree16(s), lanes_load_f16(p) and lanes_load_bf16(p);
- * vec (VEC_LANES of the sixteen) with vec_zero(), vec_load(p), vec_store(p, v) and
- * vec_fma(a, b, c); trees_of_8(s, out), tree16 of eight times sixteen lanes; float_prefetch(p);
- * decode_blocks(type, src, dst, n), how many of n elements it turned into f32; and TILE_NT.
+ * vec (VEC_LANES of the sixteen) with vec_zero(), vec_load(p), vec_load_f16(p), vec_load_bf16(p),
+ * vec_store(p, v) and vec_fma(a, b, c); trees_of_8(s, out), tree16 of eight times sixteen lanes;
+ * float_prefetch(p); decode_blocks(type, src, dst, n), how many of n elements it turned into f32; and
+ * TILE_NT.  Loads need no alignment.
  *
- * Few activation rows (T < RF_MM_TILE_MIN) read F32, F16 and BF16 weights in place.  More go through
- * a panel of weight rows decoded to f32 that stays in the second-level cache.  The sixteen lanes of
- * an output never meet before the end, so a register tile holds one vector of each, for TILE_NR x
- * TILE_NT outputs, and passes over a stretch of k once for each vector: that leaves registers for
- * more outputs than whole sets of lanes would. */
+ * Few activation rows (T < RF_MM_TILE_MIN) read F32, F16 and BF16 weights in place, a row at a time.
+ * So do the register tiles of up to IN_PLACE rows; for more, and for other formats, a panel of weight
+ * rows is decoded to f32 and stays in the second-level cache.  The sixteen lanes of an output never
+ * meet before the end, so a register tile holds one vector of each, for TILE_NR x TILE_NT outputs,
+ * and passes over a stretch of k once for each vector: that leaves registers for more outputs than
+ * whole sets of lanes would.  Tiles of F16 and BF16 fetch the weights that come next: those of F32
+ * leave memory time to load for itself, being for more rows, and gain from a plain loop. */
 #include <string.h>
 
 #include "backend/cpu/mm.h"
@@ -188,64 +191,104 @@ static void few(const rf_mm *mm, uint32_t begin, uint32_t end, float *scratch) {
 
 /* ---- tiles ---- */
 
-enum { TILE_NR = RF_MM_FLOAT_NR, STRETCH = RF_MM_FLOAT_STRETCH, GROUP_NT = RF_MM_FLOAT_NT };
+enum {
+    TILE_NR = RF_MM_FLOAT_NR,
+    STRETCH = RF_MM_FLOAT_STRETCH,
+    GROUP_NT = RF_MM_FLOAT_NT,
+    LOOK_EVERY = 64, /* elements of k */
+    IN_PLACE = 32,   /* most activation rows whose tiles decode F16 and BF16 each for themselves */
+};
+
+/* The numbers that tiles find in a panel. */
+RF_INLINE float_kind kind_of(rf_dtype t, uint32_t n_act) {
+    if (t == RF_DT_F16 && n_act <= IN_PLACE) return KIND_F16;
+    return t == RF_DT_BF16 && n_act <= IN_PLACE ? KIND_BF16 : KIND_F32;
+}
+
+RF_INLINE vec load_vec(float_kind kind, const uint8_t *p) {
+    if (kind == KIND_F32) return vec_load((const float *)(const void *)p);
+    return kind == KIND_F16 ? vec_load_f16(p) : vec_load_bf16(p);
+}
+
+/* Elements i .. i + VEC_LANES - 1. */
+RF_INLINE void tile_step(float_kind kind, int nt, const uint8_t *const w[], const float *const x[],
+                         size_t i, vec s[TILE_NR][TILE_NT]) {
+    vec xi[TILE_NT];
+    RF_UNROLL
+    for (int t = 0; t < nt; t++)
+        xi[t] = vec_load(x[t] + i);
+    RF_UNROLL
+    for (int r = 0; r < TILE_NR; r++) {
+        vec wi = load_vec(kind, w[r] + i * kind_bytes(kind));
+        RF_UNROLL
+        for (int t = 0; t < nt; t++)
+            s[r][t] = vec_fma(wi, xi[t], s[r][t]);
+    }
+}
 
 /* Adds n elements (a multiple of 16) of nt activation rows x[t] to the lanes of TILE_NR x nt
- * outputs at sums [nt][sum_stride][16].  w: [TILE_NR][STRETCH].  first: the lanes start at 0. */
-RF_INLINE void add_tile(int nt, const float *w, const float *const x[], size_t n, bool first,
-                        float *sums, size_t sum_stride) {
+ * outputs at sums [nt][RF_MM_FLOAT_ROWS][16].  first: the lanes start at 0. */
+RF_INLINE void add_tile(float_kind kind, int nt, const uint8_t *const w[], const float *const x[],
+                        size_t n, bool first, float *sums, rf_mm_ahead *ahead) {
     for (size_t lane = 0; lane < 16; lane += VEC_LANES) {
         vec s[TILE_NR][TILE_NT];
         RF_UNROLL
         for (int t = 0; t < nt; t++) {
             RF_UNROLL
             for (int r = 0; r < TILE_NR; r++)
-                s[r][t] = first ? vec_zero()
-                                : vec_load(sums + ((size_t)t * sum_stride + (size_t)r) * 16 + lane);
+                s[r][t] =
+                    first ? vec_zero() : vec_load(sums + (t * RF_MM_FLOAT_ROWS + r) * 16 + lane);
         }
-        for (size_t k = lane; k < n; k += 16) {
-            vec xk[TILE_NT];
-            RF_UNROLL
-            for (int t = 0; t < nt; t++)
-                xk[t] = vec_load(x[t] + k);
-            RF_UNROLL
-            for (int r = 0; r < TILE_NR; r++) {
-                vec wk = vec_load(w + (size_t)r * STRETCH + k);
-                RF_UNROLL
-                for (int t = 0; t < nt; t++)
-                    s[r][t] = vec_fma(wk, xk[t], s[r][t]);
-            }
+        for (size_t k = lane, end; k < n; k = end) {
+            end = kind == KIND_F32 || n - k < LOOK_EVERY ? n : k + LOOK_EVERY;
+            if (kind != KIND_F32) rf_mm_look_ahead(ahead);
+            for (size_t i = k; i < end; i += 16)
+                tile_step(kind, nt, w, x, i, s);
         }
         RF_UNROLL
         for (int t = 0; t < nt; t++) {
             RF_UNROLL
             for (int r = 0; r < TILE_NR; r++)
-                vec_store(sums + ((size_t)t * sum_stride + (size_t)r) * 16 + lane, s[r][t]);
+                vec_store(sums + (t * RF_MM_FLOAT_ROWS + r) * 16 + lane, s[r][t]);
         }
     }
 }
 
-/* All of n_rows weight rows times nt activation rows, in one or two register tiles of widths a and
- * b: the second finds the weights in the first-level cache. */
-RF_INLINE void add_rows(int a, int b, const float *w, uint32_t n_rows, const float *const x[],
-                        size_t n, bool first, float *sums) {
-    const size_t stride = RF_MM_FLOAT_ROWS;
-    for (size_t r = 0; r < n_rows; r += TILE_NR) {
-        add_tile(a, w + r * STRETCH, x, n, first, sums + r * 16, stride);
+/* A stretch of k of n_rows weight rows, stride bytes apart. */
+typedef struct float_stretch {
+    const uint8_t *w;
+    size_t stride, n; /* n elements, a multiple of 16 */
+    uint32_t n_rows;
+    bool first;
+    float *sums; /* [RF_MM_FLOAT_NT][RF_MM_FLOAT_ROWS][16] */
+    rf_mm_ahead *ahead;
+} float_stretch;
+
+/* All of its weight rows (beyond the last, that one again) times a + b activation rows, in one or
+ * two register tiles: the second finds the weights in the first-level cache. */
+RF_INLINE void add_rows(float_kind kind, int a, int b, const float_stretch *p,
+                        const float *const x[]) {
+    for (uint32_t r0 = 0; r0 < p->n_rows; r0 += TILE_NR) {
+        const uint8_t *w[TILE_NR];
+        float *sums = p->sums + (size_t)r0 * 16;
+        for (uint32_t r = 0; r < TILE_NR; r++)
+            w[r] = p->w + (r0 + r < p->n_rows ? r0 + r : p->n_rows - 1) * p->stride;
+        add_tile(kind, a, w, x, p->n, p->first, sums, p->ahead);
         if (b > 0)
-            add_tile(b, w + r * STRETCH, x + a, n, first, sums + ((size_t)a * stride + r) * 16,
-                     stride);
+            add_tile(kind, b, w, x + a, p->n, p->first, sums + a * RF_MM_FLOAT_ROWS * 16, p->ahead);
     }
 }
 
-/* One function per number of activation rows, so that widths are constants inside. */
-typedef void (*add_rows_fn)(const float *w, uint32_t n_rows, const float *const x[], size_t n,
-                            bool first, float *sums);
-#define ADD_ROWS(a, b)                                                                      \
-    static void add_rows_##a##_##b(const float *w, uint32_t n_rows, const float *const x[], \
-                                   size_t n, bool first, float *sums) {                     \
-        add_rows(a, b, w, n_rows, x, n, first, sums);                                       \
+/* One function per format and number of activation rows, so that they are constants inside. */
+typedef void (*add_rows_fn)(const float_stretch *p, const float *const x[]);
+#define ADD_ROWS_OF(kind, a, b)                                                               \
+    static void add_rows_##kind##_##a##_##b(const float_stretch *p, const float *const x[]) { \
+        add_rows(kind, a, b, p, x);                                                           \
     }
+#define ADD_ROWS(a, b)          \
+    ADD_ROWS_OF(KIND_F32, a, b) \
+    ADD_ROWS_OF(KIND_F16, a, b) \
+    ADD_ROWS_OF(KIND_BF16, a, b)
 ADD_ROWS(1, 0)
 ADD_ROWS(2, 0)
 ADD_ROWS(3, 0)
@@ -253,37 +296,62 @@ ADD_ROWS(3, 0)
 ADD_ROWS(2, 2)
 ADD_ROWS(3, 2)
 ADD_ROWS(3, 3)
-static const add_rows_fn add_some[GROUP_NT] = {add_rows_1_0, add_rows_2_0, add_rows_3_0,
-                                               add_rows_2_2, add_rows_3_2, add_rows_3_3};
+#define ADD_SOME(kind)                                                          \
+    {                                                                           \
+        add_rows_##kind##_1_0, add_rows_##kind##_2_0, add_rows_##kind##_3_0,    \
+            add_rows_##kind##_2_2, add_rows_##kind##_3_2, add_rows_##kind##_3_3 \
+    }
 #else
 ADD_ROWS(4, 0)
 ADD_ROWS(5, 0)
 ADD_ROWS(6, 0)
-static const add_rows_fn add_some[GROUP_NT] = {add_rows_1_0, add_rows_2_0, add_rows_3_0,
-                                               add_rows_4_0, add_rows_5_0, add_rows_6_0};
+#define ADD_SOME(kind)                                                          \
+    {                                                                           \
+        add_rows_##kind##_1_0, add_rows_##kind##_2_0, add_rows_##kind##_3_0,    \
+            add_rows_##kind##_4_0, add_rows_##kind##_5_0, add_rows_##kind##_6_0 \
+    }
 #endif
+static const add_rows_fn add_some[][GROUP_NT] = {[KIND_F32] = ADD_SOME(KIND_F32),
+                                                 [KIND_F16] = ADD_SOME(KIND_F16),
+                                                 [KIND_BF16] = ADD_SOME(KIND_BF16)};
 
-/* A panel: n_rows weight rows from row `row` on, w: [stretches][rows][STRETCH], continued with
- * zeros to a multiple of 16; rows is n_rows rounded up to whole tiles. */
+/* A panel: n_rows weight rows from row `row` on, in place, or decoded to f32 and then
+ * [stretches][n_rows][STRETCH]. */
 typedef struct float_panel {
     const rf_mm *mm;
-    uint32_t row, n_rows, rows;
-    float *w, *sums; /* sums: [GROUP_NT][RF_MM_FLOAT_ROWS][16] */
+    uint32_t row, n_rows;
+    float_kind kind;
+    const uint8_t *w;
+    size_t stride, column; /* bytes between rows of a stretch, and for each column to the next */
+    float *sums;
+    rf_mm_ahead ahead;
 } float_panel;
 
-static void decode_panel(const float_panel *p) {
+static void decode_panel(float_panel *p, float *dst) {
     const rf_tensor *w = p->mm->w;
-    for (size_t k = 0; k < w->cols; k += STRETCH) {
-        size_t n = w->cols - k < STRETCH ? w->cols - k : STRETCH;
-        float *dst = p->w + k * p->rows;
-        for (uint32_t r = 0; r < p->rows; r++, dst += STRETCH) {
-            if (r < p->n_rows)
-                decode_stretch(w, p->row + r, k, n, dst);
-            else
-                memset(dst, 0, n * sizeof *dst);
-            memset(dst + n, 0, (rf_mm_round16(n) - n) * sizeof *dst);
-        }
+    p->w = (const uint8_t *)dst;
+    p->stride = STRETCH * sizeof *dst;
+    p->column = p->n_rows * sizeof *dst;
+    for (size_t k = 0; k < w->cols; k += STRETCH)
+        for (uint32_t r = 0; r < p->n_rows; r++, dst += STRETCH)
+            decode_stretch(w, p->row + r, k, w->cols - k < STRETCH ? w->cols - k : STRETCH, dst);
+}
+
+/* The last n < 16 elements of k, continued with zeros. */
+static void add_end(const float_panel *p, float_stretch s, uint32_t nt, const float *const x[]) {
+    uint8_t w_end[RF_MM_FLOAT_ROWS][64] = {{0}};
+    float x_end[GROUP_NT][16] = {{0}};
+    const float *xp[GROUP_NT];
+    for (uint32_t r = 0; r < s.n_rows; r++)
+        memcpy(w_end[r], s.w + r * s.stride, s.n * kind_bytes(p->kind));
+    for (uint32_t i = 0; i < nt; i++) {
+        memcpy(x_end[i], x[i], s.n * sizeof(float));
+        xp[i] = x_end[i];
     }
+    s.w = w_end[0];
+    s.stride = sizeof w_end[0];
+    s.n = 16;
+    add_some[p->kind][nt - 1](&s, xp);
 }
 
 /* Adds bias to n outputs and stores them. */
@@ -293,26 +361,24 @@ RF_INLINE void store_outputs(float *dst, const float *out, const float *bias, ui
 }
 
 /* The panel times nt activation rows from row t on. */
-static void multiply_panel(const float_panel *p, uint32_t t, uint32_t nt) {
+static void multiply_panel(float_panel *p, uint32_t t, uint32_t nt) {
     const rf_mm *mm = p->mm;
     const size_t cols = mm->act->n_cols, whole = cols & ~(size_t)15;
     const float *x[GROUP_NT];
-    for (uint32_t i = 0; i < nt; i++)
-        x[i] = mm->act->x + (size_t)(t + i) * cols;
-    for (size_t k = 0; k < whole; k += STRETCH) {
-        size_t n = whole - k < STRETCH ? whole - k : STRETCH;
-        add_some[nt - 1](p->w + k * p->rows, p->rows, x, n, k == 0, p->sums);
+    float_stretch s = {
+        .stride = p->stride, .n_rows = p->n_rows, .sums = p->sums, .ahead = &p->ahead};
+    for (size_t k = 0; k < cols; k += s.n) {
         for (uint32_t i = 0; i < nt; i++)
-            x[i] += n;
-    }
-    if (whole < cols) { /* the last elements, continued with zeros */
-        float end[GROUP_NT][16] = {{0}};
-        for (uint32_t i = 0; i < nt; i++) {
-            memcpy(end[i], x[i], (cols - whole) * sizeof(float));
-            x[i] = end[i];
+            x[i] = mm->act->x + (size_t)(t + i) * cols + k;
+        s.w = p->w + k / STRETCH * STRETCH * p->column + k % STRETCH * kind_bytes(p->kind);
+        s.first = k == 0;
+        if (k == whole) {
+            s.n = cols - k;
+            add_end(p, s, nt, x);
+        } else {
+            s.n = whole - k < STRETCH ? whole - k : STRETCH;
+            add_some[p->kind][nt - 1](&s, x);
         }
-        size_t k = whole / STRETCH * STRETCH;
-        add_some[nt - 1](p->w + k * p->rows + (whole - k), p->rows, x, 16, whole == 0, p->sums);
     }
     for (uint32_t i = 0; i < nt; i++)
         for (uint32_t r = 0; r < p->n_rows; r += 8) {
@@ -324,22 +390,44 @@ static void multiply_panel(const float_panel *p, uint32_t t, uint32_t nt) {
         }
 }
 
+/* Turns to the rows behind the panel, a part of which is fetched each LOOK_EVERY columns of a tile. */
+static void look_behind(float_panel *p, uint32_t end, uint32_t most) {
+    size_t fetch = rf_mm_look_at_rows(p->mm, p->row + p->n_rows, end, most, &p->ahead);
+    size_t looks = (p->mm->w->cols + LOOK_EVERY - 1) / LOOK_EVERY * (16 / VEC_LANES);
+    looks *= (p->n_rows + TILE_NR - 1) / TILE_NR;
+    looks *= (p->mm->act->n_rows + TILE_NT - 1) / TILE_NT;
+    p->ahead.step = fetch / looks + 1;
+}
+
 static void matmul_float(const rf_mm *mm, uint32_t begin, uint32_t end, float *scratch) {
+    const rf_tensor *w = mm->w;
     const uint32_t n_act = mm->act->n_rows;
     if (n_act < RF_MM_TILE_MIN) {
         few(mm, begin, end, scratch);
         return;
     }
-    const uint32_t most = rf_mm_float_rows(mm->w->cols);
-    float_panel p = {.mm = mm, .sums = scratch};
-    p.w = scratch + (size_t)GROUP_NT * RF_MM_FLOAT_ROWS * 16;
+    const uint32_t most = rf_mm_float_rows(w->cols);
+    float_panel p = {.mm = mm, .kind = kind_of(w->type, n_act), .sums = scratch};
+    const bool in_place = p.kind != KIND_F32 || w->type == RF_DT_F32;
+    if (p.kind != KIND_F32) {
+        p.ahead.step = rf_mm_look_at_rows(mm, begin, end, most, &p.ahead);
+        rf_mm_look_ahead(&p.ahead);
+    }
     for (p.row = begin; p.row < end; p.row += p.n_rows) {
         p.n_rows = end - p.row < most ? end - p.row : most;
-        p.rows = (p.n_rows + TILE_NR - 1) / TILE_NR * TILE_NR;
-        decode_panel(&p);
-        uint32_t n_groups = (n_act + GROUP_NT - 1) / GROUP_NT;
-        for (uint32_t t = 0, nt; t < n_act; t += nt, n_groups--) {
-            nt = (n_act - t + n_groups - 1) / n_groups; /* groups of about the same size */
+        if (p.kind != KIND_F32) look_behind(&p, end, most);
+        if (in_place) {
+            p.w = rf_mm_row(w, p.row);
+            p.stride = w->row_bytes;
+            p.column = kind_bytes(p.kind);
+        } else {
+            decode_panel(&p, scratch + (size_t)GROUP_NT * RF_MM_FLOAT_ROWS * 16);
+        }
+        uint32_t tiles = (n_act + TILE_NT - 1) / TILE_NT;
+        for (uint32_t t = 0, nt; t < n_act; t += nt) {
+            nt = 0;
+            for (int i = 0; i < GROUP_NT / TILE_NT && tiles > 0; i++, tiles--)
+                nt += (n_act - t - nt + tiles - 1) / tiles; /* tiles of about the same size */
             multiply_panel(&p, t, nt);
         }
     }

@@ -8,6 +8,8 @@ typedef __m256 vec;
 #define TILE_NT          3
 #define vec_zero()       _mm256_setzero_ps()
 #define vec_load(p)      _mm256_loadu_ps(p)
+#define vec_load_f16(p)  _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)(p)))
+#define vec_load_bf16(p) bf16_to_f32(_mm_loadu_si128((const __m128i *)(const void *)(p)))
 #define vec_store(p, v)  _mm256_storeu_ps(p, v)
 #define vec_fma(a, b, c) _mm256_fmadd_ps(a, b, c)
 #define trees_of_8       rf_trees_of_8

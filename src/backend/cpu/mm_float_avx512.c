@@ -8,6 +8,8 @@ typedef __m512 vec;
 #define TILE_NT          6
 #define vec_zero()       _mm512_setzero_ps()
 #define vec_load(p)      _mm512_loadu_ps(p)
+#define vec_load_f16(p)  lanes_load_f16(p)
+#define vec_load_bf16(p) lanes_load_bf16(p)
 #define vec_store(p, v)  _mm512_storeu_ps(p, v)
 #define vec_fma(a, b, c) _mm512_fmadd_ps(a, b, c)
 #define trees_of_8       rf_trees_of_8

@@ -5,7 +5,9 @@ typedef float32x4_t vec;
 #define VEC_LANES                        4
 #define TILE_NT                          6
 #define vec_zero()                       vdupq_n_f32(0)
-#define vec_load(p)                      vld1q_f32(p)
+#define vec_load(p)                      vreinterpretq_f32_u8(vld1q_u8((const uint8_t *)(p)))
+#define vec_load_f16(p)                  vcvt_f32_f16(vreinterpret_f16_u8(vld1_u8(p)))
+#define vec_load_bf16(p)                 vreinterpretq_f32_u32(vshll_n_u16(vreinterpret_u16_u8(vld1_u8(p)), 16))
 #define vec_store(p, v)                  vst1q_f32(p, v)
 #define vec_fma(a, b, c)                 vfmaq_f32(c, a, b)
 #define float_prefetch(p)                __builtin_prefetch(p)
