@@ -148,24 +148,19 @@ static void value_tile_of(const attend_group *g, uint32_t first, uint32_t column
 
 /* Parts ------------------------------------------------------------------------------------------*/
 
-/* The factors that fold m, l onto total_m, total_l, of n queries; keep is -1 for the first part. */
+/* Folds m, l onto total_m, total_l of n queries; keep is -1 for the first part. */
 static void fold_factors(float *total_m, float *total_l, const float *m, const float *l,
                          float *keep, float *add, size_t n) {
     for (size_t i = 0; i < n; i += 16) {
         lanes a = lanes_load_n(total_m + i, n - i), b = lanes_load_n(m + i, n - i);
-        lanes top = lanes_max(b, a);
-        lanes_store_n(keep + i, lanes_exp(lanes_sub(a, top)), n - i);
-        lanes_store_n(add + i, lanes_exp(lanes_sub(b, top)), n - i);
-    }
-    for (size_t i = 0; i < n; i++) {
-        if (total_m[i] == -INFINITY) {
-            keep[i] = -1.0f;
-            total_m[i] = m[i];
-            total_l[i] = l[i];
-        } else {
-            total_m[i] = m[i] > total_m[i] ? m[i] : total_m[i];
-            total_l[i] = fmaf(l[i], add[i], total_l[i] * keep[i]);
-        }
+        lanes sum = lanes_load_n(total_l + i, n - i), part = lanes_load_n(l + i, n - i);
+        lanes top = lanes_max(b, a); /* b is never a NaN */
+        lanes x = lanes_exp(lanes_sub(a, top)), y = lanes_exp(lanes_sub(b, top));
+        sum = lanes_fma(part, y, lanes_mul(sum, x));
+        lanes_store_n(keep + i, lanes_if_none(a, lanes_set(-1.0f), x), n - i);
+        lanes_store_n(add + i, y, n - i);
+        lanes_store_n(total_m + i, top, n - i);
+        lanes_store_n(total_l + i, lanes_if_none(a, part, sum), n - i);
     }
 }
 

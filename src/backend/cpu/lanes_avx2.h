@@ -1,5 +1,7 @@
 /* lanes_avx2.h - the sixteen canonical lanes as two vectors of eight; see lanes_scalar.h. */
 #pragma once
+#include <math.h>
+
 #include "backend/cpu/vec_avx.h"
 
 #define LANES_INLINE static inline __attribute__((always_inline))
@@ -58,6 +60,12 @@ LANES_INLINE lanes lanes_fma(lanes a, lanes b, lanes c) {
     return (lanes){_mm256_fmadd_ps(a.low, b.low, c.low), _mm256_fmadd_ps(a.high, b.high, c.high)};
 }
 LANES_INLINE lanes lanes_exp(lanes x) { return (lanes){rf_expf8(x.low), rf_expf8(x.high)}; }
+/* Lanes of a where m is -inf, else of b. */
+LANES_INLINE lanes lanes_if_none(lanes m, lanes a, lanes b) {
+    const __m256 none = _mm256_set1_ps(-INFINITY);
+    return (lanes){_mm256_blendv_ps(b.low, a.low, _mm256_cmp_ps(m.low, none, _CMP_EQ_OQ)),
+                   _mm256_blendv_ps(b.high, a.high, _mm256_cmp_ps(m.high, none, _CMP_EQ_OQ))};
+}
 LANES_INLINE float lanes_tree16(lanes s) { return rf_tree8(_mm256_add_ps(s.low, s.high)); }
 
 LANES_INLINE __m256 bf16_to_f32(__m128i v) {

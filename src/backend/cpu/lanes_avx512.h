@@ -1,5 +1,7 @@
 /* lanes_avx512.h - the sixteen canonical lanes as one vector; see lanes_scalar.h. */
 #pragma once
+#include <math.h>
+
 #include "backend/cpu/vec_avx.h"
 
 #define LANES_INLINE static inline __attribute__((always_inline))
@@ -45,8 +47,11 @@ LANES_INLINE lanes lanes_exp(lanes x) {
     p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(RF_EXPF_C2));
     p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(RF_EXPF_C1));
     p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(RF_EXPF_C0));
-    __m512i e = _mm512_slli_epi32(_mm512_cvtps_epi32(n), 23);
-    return _mm512_castsi512_ps(_mm512_add_epi32(_mm512_castps_si512(p), e));
+    return _mm512_scalef_ps(p, n);
+}
+/* Lanes of a where m is -inf, else of b. */
+LANES_INLINE lanes lanes_if_none(lanes m, lanes a, lanes b) {
+    return _mm512_mask_mov_ps(b, _mm512_cmp_ps_mask(m, _mm512_set1_ps(-INFINITY), _CMP_EQ_OQ), a);
 }
 /* The first step of tree16. */
 LANES_INLINE __m256 fold16(__m512 s) {

@@ -4,6 +4,7 @@
  * instructions of ARM treat them otherwise than those the lanes are defined by. */
 #pragma once
 #include <arm_neon.h>
+#include <math.h>
 #include <string.h>
 
 #include "base/fmath.h"
@@ -104,6 +105,12 @@ LANES_INLINE lanes lanes_exp(lanes x) {
     for (int i = 0; i < 4; i++)
         x.val[i] = expf4(x.val[i]);
     return x;
+}
+/* Lanes of a where m is -inf, else of b. */
+LANES_INLINE lanes lanes_if_none(lanes m, lanes a, lanes b) {
+    for (int i = 0; i < 4; i++)
+        b.val[i] = vbslq_f32(vceqq_f32(m.val[i], vdupq_n_f32(-INFINITY)), a.val[i], b.val[i]);
+    return b;
 }
 LANES_INLINE float lanes_tree16(lanes s) { return tree16(s.val); }
 
