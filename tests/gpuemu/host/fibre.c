@@ -6,7 +6,9 @@
 #include "backend/gpu/kernels/port.h"
 #include "gpuemu/host/host.h"
 
-enum { STACK = 256 << 10, GUARD = 4096 };
+/* Stacks are no power of two apart, and their tops differ within a page: else all of them would meet in a
+ * few sets of the caches. */
+enum { GUARD = 4096, STACK = (256 << 10) + GUARD, LINE = 64, SHIFTS = 61, SHIFT = 5 * LINE };
 
 /* Saves the callee-saved registers on this stack, its top in *from, and goes on at to. */
 void rf_fibre_switch(void **from, void *to);
@@ -19,7 +21,7 @@ __asm__(".text\n"
         "    mov %rsp, (%rdi)\n"
         "    mov %rsi, %rsp\n"
         "    pop %r15\n    pop %r14\n    pop %r13\n    pop %r12\n    pop %rbx\n    pop %rbp\n"
-        "    ret\n"
+        "    pop %rcx\n    jmp *%rcx\n" /* predicted; a return would go where the call was */
         ".size rf_fibre_switch, . - rf_fibre_switch\n");
 enum { RETURN_AT = 6, FRAME = 8 }; /* words */
 #elif defined(__aarch64__)
@@ -48,26 +50,39 @@ _Thread_local rf_host_thread rf_host_now;
 _Thread_local uint32_t rf_host_word[RF_FIBRE_MAX];
 _Thread_local uint8_t rf_dynamic_shared[RF_HOST_SHARED] __attribute__((aligned(16)));
 
-typedef struct fibre {
-    void *top; /* where its stack stands */
-    bool done;
-} fibre;
-
 static _Thread_local struct {
-    uint8_t *stacks; /* [RF_FIBRE_MAX][STACK], kept while the thread lives */
-    fibre fibre[RF_FIBRE_MAX];
-    void *main; /* the stack of the one that hands out turns */
+    uint8_t *stacks;         /* [RF_FIBRE_MAX][STACK], kept while the thread lives */
+    void *top[RF_FIBRE_MAX]; /* where a fibre's stack stands */
+    void *main;              /* the same of the one that starts blocks */
+    uint32_t n, n_done;      /* threads of the block, and those that are through */
     void (*f)(const void *arg);
     const void *arg;
 } now;
 
-void rf_host_sync(void) { rf_fibre_switch(&now.fibre[rf_host_now.tid].top, now.main); }
+/* The turn goes to the next thread, behind the last to the one that started the block. */
+void rf_host_sync(void) {
+    uint32_t i = rf_host_now.tid, next = i + 1 < now.n ? i + 1 : 0;
+    rf_host_now.tid = next;
+    rf_fibre_switch(&now.top[i], next ? now.top[next] : now.main);
+}
 
 static void fibre_main(void) {
-    now.f(now.arg);
-    now.fibre[rf_host_now.tid].done = true;
-    for (;;)
-        rf_host_sync(); /* never taken up again */
+    for (;;) { /* once for each block */
+        now.f(now.arg);
+        now.n_done++;
+        rf_host_sync();
+    }
+}
+
+/* Stacks whose first switches return into fibre_main. */
+static void fibres_start(void) {
+    void (*entry)(void) = fibre_main;
+    for (size_t i = 0; i < RF_FIBRE_MAX; i++) {
+        uint8_t *top = now.stacks + (i + 1) * STACK - i % SHIFTS * SHIFT - FRAME * sizeof(void *);
+        memset(top, 0, FRAME * sizeof(void *));
+        memcpy(top + RETURN_AT * sizeof(void *), &entry, sizeof entry);
+        now.top[i] = top;
+    }
 }
 
 static void stacks_make(void) {
@@ -78,32 +93,21 @@ static void stacks_make(void) {
     now.stacks = p;
     for (size_t i = 0; i < RF_FIBRE_MAX; i++)
         RF_ASSERT(mprotect(now.stacks + i * STACK, GUARD, PROT_NONE) == 0);
-}
-
-/* A stack whose first switch returns into fibre_main. */
-static void fibre_start(fibre *f, uint8_t *stack) {
-    void (*entry)(void) = fibre_main;
-    uint8_t *top = stack + STACK - FRAME * sizeof(void *);
-    memset(top, 0, FRAME * sizeof(void *));
-    memcpy(top + RETURN_AT * sizeof(void *), &entry, sizeof entry);
-    *f = (fibre){.top = top};
+    fibres_start();
 }
 
 bool rf_fibres_run(uint32_t n, const uint32_t bid[3], void (*f)(const void *arg), const void *arg) {
-    RF_ASSERT(n <= RF_FIBRE_MAX);
+    RF_ASSERT(n > 0 && n <= RF_FIBRE_MAX);
     stacks_make();
     now.f = f;
     now.arg = arg;
-    for (uint32_t i = 0; i < n; i++)
-        fibre_start(&now.fibre[i], now.stacks + (size_t)i * STACK);
+    now.n = n;
+    now.n_done = 0;
     memcpy(rf_host_now.bid, bid, sizeof rf_host_now.bid);
-    for (uint32_t n_done = 0; n_done == 0;) {
-        for (uint32_t i = 0; i < n; i++) {
-            rf_host_now.tid = i;
-            rf_fibre_switch(&now.main, now.fibre[i].top);
-            n_done += now.fibre[i].done;
-        }
-        if (n_done != 0 && n_done != n) return false;
-    }
-    return true;
+    rf_host_now.tid = 0;
+    while (now.n_done == 0)
+        rf_fibre_switch(&now.main, now.top[0]);
+    if (now.n_done == n) return true;
+    fibres_start(); /* some wait at a barrier that the others do not come to */
+    return false;
 }
