@@ -3,11 +3,8 @@
 #pragma once
 #include "backend/gpu/kernels/port.h"
 
-RF_DEVICE float rf_exp32(float x) {
-    x = x < RF_EXPF_MIN ? RF_EXPF_MIN : x;
-    x = x > RF_EXPF_MAX ? RF_EXPF_MAX : x;
-    if (x != x) return x;
-    float n = __builtin_rintf(x * RF_EXPF_LOG2E);
+/* e^x / 2^n, where n is x log2 e rounded. */
+RF_DEVICE float rf_exp_rest(float x, float n) {
     float r = rf_fma(n, -RF_EXPF_LN2_HI, x);
     r = rf_fma(n, -RF_EXPF_LN2_LO, r);
     float p = RF_EXPF_C6;
@@ -16,8 +13,15 @@ RF_DEVICE float rf_exp32(float x) {
     p = rf_fma(p, r, RF_EXPF_C3);
     p = rf_fma(p, r, RF_EXPF_C2);
     p = rf_fma(p, r, RF_EXPF_C1);
-    p = rf_fma(p, r, RF_EXPF_C0);
-    return rf_float_of(rf_bits_of(p) + ((uint32_t)(int32_t)n << 23));
+    return rf_fma(p, r, RF_EXPF_C0);
+}
+
+RF_DEVICE float rf_exp32(float x) {
+    x = x < RF_EXPF_MIN ? RF_EXPF_MIN : x;
+    x = x > RF_EXPF_MAX ? RF_EXPF_MAX : x;
+    if (x != x) return x;
+    float n = __builtin_rintf(x * RF_EXPF_LOG2E);
+    return rf_float_of(rf_bits_of(rf_exp_rest(x, n)) + ((uint32_t)(int32_t)n << 23));
 }
 
 /* x P(x^2) / Q(x^2), kept within -1 and 1. */

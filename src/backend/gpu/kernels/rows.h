@@ -70,14 +70,5 @@ RF_DEVICE void rf_rows_floats(rf_f4 out[2], const rf_u4 *w, uint32_t type) {
 RF_DEVICE float rf_rows_exp(float x) {
     const float magic = 12582912.0f, y = x < RF_EXPF_MIN ? RF_EXPF_MIN : x;
     const float shifted = y * RF_EXPF_LOG2E + magic, n = shifted - magic;
-    float r = rf_fma(n, -RF_EXPF_LN2_HI, y);
-    r = rf_fma(n, -RF_EXPF_LN2_LO, r);
-    float p = RF_EXPF_C6;
-    p = rf_fma(p, r, RF_EXPF_C5);
-    p = rf_fma(p, r, RF_EXPF_C4);
-    p = rf_fma(p, r, RF_EXPF_C3);
-    p = rf_fma(p, r, RF_EXPF_C2);
-    p = rf_fma(p, r, RF_EXPF_C1);
-    p = rf_fma(p, r, RF_EXPF_C0);
-    return p * rf_float_of((rf_bits_of(shifted) << 23) + 0x3f800000u);
+    return rf_exp_rest(y, n) * rf_float_of((rf_bits_of(shifted) << 23) + 0x3f800000u);
 }
