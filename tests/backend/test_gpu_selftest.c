@@ -1,10 +1,12 @@
 /* test_gpu_selftest.c - the self-test of the GPU's kernels on the host device: it reaches every kernel,
- * names one that is wrong, and the backend then goes on without it or says that it cannot.  With
- * RF_GPU_LIBRARY set: all kernels of that device are right. */
+ * those of AMD's and NVIDIA's GPUs on a device that only seems to be one; it names one that is wrong,
+ * and the backend then goes on without it or says that it cannot.  With RF_GPU_LIBRARY set: all kernels
+ * of that device are right. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "backend/gpu/code.h"
 #include "backend/gpu/exec.h"
 #include "backend/gpu/quarantine.h"
 #include "backend/gpu/trial.h"
@@ -12,6 +14,7 @@
 #include "backend/session.h"
 #include "gpuemu/host/faulty.h"
 #include "gpuemu/host/host.h"
+#include "gpuemu/host/idle.h"
 
 enum { ROWS = 1 << RF_GPU_TRIAL_ROWS };
 
@@ -60,6 +63,38 @@ static void test_sound(void **state) {
     for (int k = 0; k < RF_GPU_KERNEL_COUNT; k++)
         assert_false(b->queue.left_out[k]);
     rf_gpu_ops.close(b);
+}
+
+/* A full test meets every kernel that such a device's code has, whatever it computes. */
+static void check_all_met(const char *arch, const char *target, uint32_t n_units) {
+    static const char code[] = "none";
+    const rf_gpu_code codes[] = {{target, code, code + sizeof code}, {NULL, NULL, NULL}};
+    const rf_selftest_opts o = {.seed = 9};
+    rf_selftest *t = NULL;
+    rf_error e = {0};
+    uint32_t n_unmet = 0;
+    rf_gpu_codes_set(codes);
+    rf_gpu_driver_set(rf_idle_gpu(arch, n_units));
+    must(rf_selftest_run(&t, &o, &e), &e);
+    for (size_t i = 0; i < t->n_kernels; i++) {
+        if (t->kernels[i].n_cases > 0) continue;
+        print_message("%s, %u units: %s was not met\n", target, n_units, t->kernels[i].name);
+        n_unmet++;
+    }
+    print_message("%s, %u units: %zu kernels in %.1f s\n", target, n_units, t->n_kernels,
+                  t->seconds);
+    unlink(t->path);
+    rf_selftest_free(t);
+    rf_gpu_codes_set(NULL);
+    rf_gpu_driver_set(rf_faulty_gpu(rf_host_gpu()));
+    assert_int_equal(n_unmet, 0);
+}
+
+/* req: C-08 */
+static void test_all_met(void **state) {
+    (void)state;
+    check_all_met("sm_90", "sm_90a", 132);
+    check_all_met("gfx942", "gfx942", 304);
 }
 
 /* The device's own code objects.  What a quick test leaves out the host device is tested on. */
@@ -190,11 +225,9 @@ static int close_all(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sound),
-        cmocka_unit_test(test_wrong_kernel),
-        cmocka_unit_test(test_no_substitute),
-        cmocka_unit_test(test_fault),
-        cmocka_unit_test(test_strange_verdicts),
+        cmocka_unit_test(test_sound),        cmocka_unit_test(test_all_met),
+        cmocka_unit_test(test_wrong_kernel), cmocka_unit_test(test_no_substitute),
+        cmocka_unit_test(test_fault),        cmocka_unit_test(test_strange_verdicts),
     };
     const struct CMUnitTest on_device[] = {cmocka_unit_test(test_device)};
     if (getenv("RF_GPU_LIBRARY")) return cmocka_run_group_tests(on_device, open_all, close_all);

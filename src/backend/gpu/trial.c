@@ -115,15 +115,21 @@ static rf_val build_rows(rf_gpu_trial *t, rf_plan *p, rf_val x) {
     return rf_emit_pick(p, y);
 }
 
+/* Some kernels want columns in groups of 256: x, or as many of its columns as there are of these. */
+static rf_val in_groups(rf_plan *p, rf_val x) {
+    uint32_t n = p->vals[x].cols, whole = n / 256 * 256;
+    return whole == 0 || whole == n ? x : rf_emit_slice(p, x, 1, 0, whole);
+}
+
 static rf_val build_products(rf_gpu_trial *t, rf_plan *p, rf_val x) {
     uint32_t n = p->vals[x].cols, tall = t->c.is_tall ? RF_GPU_TRIAL_TALL : 70;
-    rf_val y = product(t, p, x, N_ROWS, true);
-    rf_val gate = product(t, p, x, N_ROWS, false), up = product(t, p, x, N_ROWS, false);
+    rf_val y = product(t, p, x, N_ROWS, true), in = in_groups(p, x);
+    rf_val gate = product(t, p, in, N_ROWS, false), up = product(t, p, in, N_ROWS, false);
     y = rf_emit_add(p, y, rf_emit_glu(p, RF_ACT_SILU, gate, up));
     rf_val heads = rf_emit_concat(p, x, x, 1, 1);
     heads = rf_emit_head_matmul(p, heads, tensor(t, t->c.type, 2, 24, n));
     y = rf_emit_pick(p, rf_emit_concat(p, y, heads, 1, 1));
-    return rf_emit_concat(p, product(t, p, rf_emit_pick(p, x), tall, false), y, 1, 1);
+    return rf_emit_concat(p, product(t, p, rf_emit_pick(p, in), tall, false), y, 1, 1);
 }
 
 static rf_val build_experts(rf_gpu_trial *t, rf_plan *p, rf_val x) {

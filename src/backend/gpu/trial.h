@@ -29,7 +29,7 @@ typedef struct rf_gpu_trial_case {
     rf_dtype v_type;                                   /* HEADS */
     rf_attn_pattern pattern;                           /* HEADS */
     uint32_t head_dim, value_dim, n_heads, n_kv_heads; /* HEADS, STATES; value_dim 0: latent */
-    bool is_tall;                                      /* PRODUCTS */
+    bool is_tall, is_long;                             /* PRODUCTS: weight rows, activations */
     bool is_small;                                     /* PRODUCTS, EXPERTS: few columns */
 } rf_gpu_trial_case;
 
