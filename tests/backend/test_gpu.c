@@ -78,7 +78,7 @@ static void fill_mask(float mask[MAX_ROWS][64], uint64_t *seed) {
 static void lockstep(const rf_model *m, session_opts o, bool embeddings, const char *name) {
     session gpu = open_on(&rf_gpu_ops, m, &o, embeddings);
     session cpu = open_on(&rf_cpu_ops, m, &o, embeddings);
-    static const uint32_t usual[4][3] = {{33, 1, 0}, {1, 35, 5}, {1, 1, 1}, {1, 1, 1}};
+    static const uint32_t usual[4][3] = {{16, 1, 0}, {1, 33, 5}, {1, 1, 1}, {1, 1, 1}};
     static const uint32_t few[4][3] = {{4, 1, 0}, {1, 2, 1}, {0, 1, 0}, {0, 1, 0}};
     const uint32_t(*parts)[3] = is_small ? few : usual;
     int32_t token[3][64];
@@ -93,7 +93,7 @@ static void lockstep(const rf_model *m, session_opts o, bool embeddings, const c
         for (uint32_t k = 0; k < 4; k++)
             q[i].table[k] = (7 * (4 * i + k) + 5) % 32;
     }
-    int n_steps = is_small && o.keep_values ? 1 : 4;
+    int n_steps = !o.keep_values ? 4 : is_small ? 1 : 3; /* the last is a recorded graph's */
     for (int step = 0; step < n_steps; step++) {
         batch b;
         batch_clear(&b);
