@@ -484,6 +484,7 @@ static uint32_t n_unmet(const tester *t, rf_gpu_trial_kind kind) {
 /* Nothing but what was not met does its work from now on, as far as that can be. */
 static void leave_met_out(tester *t) {
     rf_gpu_queue *q = &t->gpu->queue;
+    memset(q->left_out, 0, sizeof q->left_out);
     for (int k = 0; k < RF_GPU_KERNEL_COUNT; k++) {
         q->left_out[k] = t->out->kernels[k].n_cases > 0 && !is_helper(k);
         if (q->left_out[k] && rf_gpu_quarantine_check(q, NULL) != RF_OK) q->left_out[k] = false;
