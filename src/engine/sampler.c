@@ -1,7 +1,10 @@
 /* sampler.c - penalties, filters and the draw.
  *
- * Works on a list of candidates (id, logit as double).  Filters shrink the list; those that need an
- * order sort it by falling logit, then rising id, so that every result is defined. */
+ * Options change the logits of few tokens, which are kept apart: the row is only read.  What decides is
+ * a list of candidates (id, logit as double): the best k of the row, found by passing over groups of
+ * columns that are all too small, or all of it where no option says how many.  Filters shrink the
+ * list.  Their order is by falling logit, then rising id, so that every result is defined; a long list
+ * is put in order only where a filter or the draw ends. */
 #include "engine/sampler.h"
 
 #include <math.h>
@@ -12,7 +15,11 @@
 #include "base/fmath.h"
 #include "base/rng.h"
 
-enum { STREAM_DRAW, STREAM_XTC }; /* independent random streams of one seed */
+enum {
+    STREAM_DRAW, /* independent random streams of one seed */
+    STREAM_XTC,
+    FEW = 256, /* candidates that are put in order at once */
+};
 
 typedef struct candidate {
     int32_t id;
@@ -25,6 +32,13 @@ typedef struct candidates {
     bool sorted; /* by falling logit, then rising id */
 } candidates;
 
+/* A token whose logit the options change. */
+typedef struct change {
+    int32_t id;
+    uint32_t count; /* its occurrences among recent tokens; in DRY the length of its match */
+    double logit;
+} change;
+
 struct rf_sampler {
     rf_sampling o;
     rf_logit_bias *bias;
@@ -33,8 +47,10 @@ struct rf_sampler {
     bool *breaker;        /* [n_vocab] tokens that end a DRY match; NULL: none */
     candidate *scratch;   /* [n_vocab] */
     const uint32_t *mask; /* borrowed; NULL: every token may be chosen */
-    uint32_t *counts;     /* [n_vocab] occurrences among recent tokens; also DRY's match lengths */
-    double mu;            /* mirostat's running bound, in bits */
+    change *changes;      /* [n_changes] of the row that is looked at */
+    size_t n_changes, cap_changes;
+    uint32_t *place; /* [n_vocab] of a token among the changes, from 1 on; 0: it is none */
+    double mu;       /* mirostat's running bound, in bits */
 };
 
 /* ---- creation ---- */
@@ -109,9 +125,9 @@ rf_status rf_sampler_create(rf_sampler **out, const rf_sampling *o, uint32_t n_v
     s->n_vocab = n_vocab;
     s->mu = 2 * (double)o->mirostat_tau;
     s->scratch = rf_alloc(n_vocab, sizeof *s->scratch);
-    s->counts = rf_alloc(n_vocab, sizeof *s->counts);
+    s->place = rf_alloc(n_vocab, sizeof *s->place);
     s->bias = rf_alloc(o->n_logit_bias, sizeof *s->bias);
-    if (!s->scratch || !s->counts || !s->bias) {
+    if (!s->scratch || !s->place || !s->bias) {
         rf_sampler_free(s);
         return rf_fail_nomem(e, n_vocab * sizeof *s->scratch);
     }
@@ -124,7 +140,8 @@ rf_status rf_sampler_create(rf_sampler **out, const rf_sampling *o, uint32_t n_v
 void rf_sampler_free(rf_sampler *s) {
     if (!s) return;
     rf_free(s->scratch);
-    rf_free(s->counts);
+    rf_free(s->changes);
+    rf_free(s->place);
     rf_free(s->bias);
     rf_ids_free(&s->history);
     rf_free(s->breaker);
@@ -157,29 +174,61 @@ void rf_sampler_go_back(rf_sampler *s, rf_sampler_mark mark) {
     s->mu = mark.mu;
 }
 
-/* ---- penalties, on the full list where index == id ---- */
+/* ---- changes ---- */
+
+/* The token's change, at first none of its row's logit; NULL: no memory. */
+static change *change_of(rf_sampler *s, const float *logits, int32_t id) {
+    if (!s->place[id]) {
+        if (s->n_changes == s->cap_changes) {
+            size_t cap = s->cap_changes ? 2 * s->cap_changes : 64;
+            change *more = rf_realloc(s->changes, s->cap_changes, cap, sizeof *more);
+            if (!more) return NULL;
+            s->changes = more;
+            s->cap_changes = cap;
+        }
+        s->changes[s->n_changes++] = (change){.id = id, .logit = (double)logits[id]};
+        s->place[id] = (uint32_t)s->n_changes;
+    }
+    return &s->changes[s->place[id] - 1];
+}
+
+static void forget_changes(rf_sampler *s) {
+    while (s->n_changes)
+        s->place[s->changes[--s->n_changes].id] = 0;
+}
+
+static rf_status apply_bias(rf_sampler *s, const float *logits) {
+    for (size_t i = 0; i < s->o.n_logit_bias; i++) {
+        change *c = change_of(s, logits, s->bias[i].token);
+        if (!c) return RF_ENOMEM;
+        c->logit += (double)s->bias[i].bias;
+    }
+    return RF_OK;
+}
 
 static size_t window(const rf_sampler *s, int32_t last_n) {
     return last_n < 0 || (size_t)last_n > s->history.len ? s->history.len : (size_t)last_n;
 }
 
-static void apply_penalties(rf_sampler *s, candidate *c) {
+static rf_status apply_penalties(rf_sampler *s, const float *logits) {
     const rf_sampling *o = &s->o;
     double repeat = (double)o->repeat_penalty, presence = (double)o->presence_penalty;
     double frequency = (double)o->frequency_penalty;
     size_t n = window(s, o->penalty_last_n);
-    if (n == 0 || (repeat == 1 && presence == 0 && frequency == 0)) return;
+    if (n == 0 || (repeat == 1 && presence == 0 && frequency == 0)) return RF_OK;
     const int32_t *recent = s->history.p + s->history.len - n;
-    for (size_t i = 0; i < n; i++)
-        s->counts[recent[i]]++;
     for (size_t i = 0; i < n; i++) {
-        uint32_t count = s->counts[recent[i]];
-        if (count == 0) continue; /* done already */
-        s->counts[recent[i]] = 0;
-        double *x = &c[recent[i]].logit;
-        *x = *x <= 0 ? *x * repeat : *x / repeat;
-        *x -= count * frequency + presence;
+        change *c = change_of(s, logits, recent[i]);
+        if (!c) return RF_ENOMEM;
+        c->count++;
     }
+    for (change *c = s->changes; c < s->changes + s->n_changes; c++) {
+        if (c->count == 0) continue; /* a bias */
+        c->logit = c->logit <= 0 ? c->logit * repeat : c->logit / repeat;
+        c->logit -= c->count * frequency + presence;
+        c->count = 0;
+    }
+    return RF_OK;
 }
 
 static bool is_breaker(const rf_sampler *s, int32_t id) { return s->breaker && s->breaker[id]; }
@@ -188,7 +237,7 @@ static bool is_breaker(const rf_sampler *s, int32_t id) { return s->breaker && s
  * followed it then is made less likely by multiplier * base ^ (length - allowed).  z[i] is the
  * length of the common prefix of the reversed history and its tail from i (Z-algorithm, linear
  * time). */
-static rf_status apply_dry(rf_sampler *s, candidate *c) {
+static rf_status apply_dry(rf_sampler *s, const float *logits) {
     size_t n = window(s, s->o.dry_last_n);
     if (s->o.dry_multiplier <= 0 || n < 2) return RF_OK;
     const int32_t *last = s->history.p + s->history.len - 1; /* last[-i] is the ith from the end */
@@ -196,8 +245,8 @@ static rf_status apply_dry(rf_sampler *s, candidate *c) {
     while (limit < n && !is_breaker(s, last[-(ptrdiff_t)limit]))
         limit++;
     uint32_t *z = rf_alloc(n, sizeof *z);
-    if (!z) return RF_ENOMEM;
-    for (size_t i = 1, left = 0, right = 0; i < n; i++) {
+    rf_status status = z ? RF_OK : RF_ENOMEM;
+    for (size_t i = 1, left = 0, right = 0; status == RF_OK && i < n; i++) {
         size_t k = i < right ? (z[i - left] < right - i ? z[i - left] : right - i) : 0;
         while (i + k < n && last[-(ptrdiff_t)k] == last[-(ptrdiff_t)(i + k)])
             k++;
@@ -205,19 +254,35 @@ static rf_status apply_dry(rf_sampler *s, candidate *c) {
         if (i + k > right) left = i, right = i + k;
         size_t length = k < limit ? k : limit;
         int32_t next = last[-(ptrdiff_t)(i - 1)];
-        if (length > s->counts[next] && !is_breaker(s, next)) s->counts[next] = (uint32_t)length;
-    }
-    for (size_t i = 1; i < n; i++) {
-        int32_t next = last[-(ptrdiff_t)(i - 1)];
-        uint32_t length = s->counts[next];
-        s->counts[next] = 0;
-        if (length == 0 || length < (uint32_t)s->o.dry_allowed_length) continue;
-        double power = (double)length - s->o.dry_allowed_length;
-        c[next].logit -=
-            (double)s->o.dry_multiplier * rf_pow((double)s->o.dry_base, power < 500 ? power : 500);
+        if (length == 0 || length < (size_t)s->o.dry_allowed_length || is_breaker(s, next))
+            continue;
+        change *c = change_of(s, logits, next);
+        if (!c)
+            status = RF_ENOMEM;
+        else if (length > c->count)
+            c->count = (uint32_t)length;
     }
     rf_free(z);
-    return RF_OK;
+    for (change *c = s->changes; c < s->changes + s->n_changes; c++) {
+        if (c->count == 0) continue;
+        double power = (double)c->count - s->o.dry_allowed_length;
+        c->logit -=
+            (double)s->o.dry_multiplier * rf_pow((double)s->o.dry_base, power < 500 ? power : 500);
+        c->count = 0;
+    }
+    return status;
+}
+
+static bool is_changing(const rf_sampling *o) {
+    return o->n_logit_bias || o->repeat_penalty != 1 || o->presence_penalty != 0 ||
+           o->frequency_penalty != 0 || o->dry_multiplier > 0;
+}
+
+/* Fills changes with what the options make of this row. */
+static rf_status apply_changes(rf_sampler *s, const float *logits) {
+    RF_TRY(apply_bias(s, logits));
+    RF_TRY(apply_penalties(s, logits));
+    return apply_dry(s, logits);
 }
 
 /* ---- filters ---- */
@@ -226,6 +291,12 @@ static int by_logit(const void *a, const void *b) {
     const candidate *x = a, *y = b;
     if (x->logit != y->logit) return x->logit > y->logit ? -1 : 1;
     return x->id < y->id ? -1 : x->id > y->id;
+}
+
+static void swap(candidate *a, candidate *b) {
+    candidate t = *a;
+    *a = *b;
+    *b = t;
 }
 
 static void sort(candidates *l) {
@@ -250,6 +321,46 @@ static void softmax(candidates *l) {
         l->c[i].p /= sum;
 }
 
+/* Puts better candidates before worse ones; returns where these begin: at neither end.  n >= 3, all
+ * different. */
+static size_t part(candidate *c, size_t n) {
+    candidate *low = &c[0], *mid = &c[n / 2], *high = &c[n - 1]; /* the middle one of three */
+    if (by_logit(low, mid) > 0) swap(low, mid);
+    if (by_logit(mid, high) > 0) swap(mid, high);
+    if (by_logit(low, mid) > 0) swap(low, mid);
+    const candidate pivot = *mid;
+    for (size_t i = 1, j = n - 2;; i++, j--) {
+        while (by_logit(&c[i], &pivot) < 0)
+            i++;
+        while (by_logit(&c[j], &pivot) > 0)
+            j--;
+        if (i >= j) return j + 1;
+        swap(&c[i], &c[j]);
+    }
+}
+
+/* How many of the likeliest hold this share of all, at least 1; they are moved to the front, the last
+ * of them behind the others.  Only the stretch where the sum ends is put in order. */
+static size_t head_of_mass(candidates *l, double share) {
+    size_t from = 0, to = l->n;
+    double before = 0;
+    while (!l->sorted && to - from > FEW) {
+        size_t middle = from + part(l->c + from, to - from);
+        double mass = 0;
+        for (size_t i = from; i < middle; i++)
+            mass += l->c[i].p;
+        if (before + mass < share)
+            before += mass, from = middle;
+        else
+            to = middle;
+    }
+    if (!l->sorted) qsort(l->c + from, to - from, sizeof *l->c, by_logit);
+    l->sorted = l->sorted || to - from == l->n;
+    while (from < to && (from == 0 || before < share))
+        before += l->c[from++].p;
+    return from;
+}
+
 /* Keeps the k best, by a heap whose root is the worst kept: O(n log k), no order needed before. */
 static void sift_down(candidate *heap, size_t n, size_t i) {
     for (;;) {
@@ -257,9 +368,7 @@ static void sift_down(candidate *heap, size_t n, size_t i) {
         for (size_t kid = left; kid < left + 2 && kid < n; kid++)
             if (by_logit(&heap[kid], &heap[worst]) > 0) worst = kid;
         if (worst == i) return;
-        candidate t = heap[i];
-        heap[i] = heap[worst];
-        heap[worst] = t;
+        swap(&heap[i], &heap[worst]);
         i = worst;
     }
 }
@@ -329,22 +438,16 @@ static void filter_typical(candidates *l, double typical_p) {
 
 static void filter_top_p(candidates *l, double top_p) {
     if (top_p >= 1) return;
-    sort(l);
     softmax(l);
-    double mass = 0;
-    size_t n = 0;
-    while (n < l->n && (n == 0 || mass < top_p))
-        mass += l->c[n++].p;
-    keep(l, n);
+    keep(l, head_of_mass(l, top_p));
 }
 
 static void filter_min_p(candidates *l, double min_p) {
     if (min_p <= 0) return;
-    sort(l);
-    double bound = l->c[0].logit + rf_log(min_p);
+    double bound = max_logit(l) + rf_log(min_p);
     size_t n = 0;
-    while (n < l->n && l->c[n].logit >= bound)
-        n++;
+    for (size_t i = 0; i < l->n; i++)
+        if (l->c[i].logit >= bound) l->c[n++] = l->c[i];
     keep(l, n);
 }
 
@@ -353,36 +456,35 @@ static void filter_min_p(candidates *l, double min_p) {
 static void filter_xtc(candidates *l, const rf_sampling *o, uint64_t counter) {
     if (o->xtc_probability <= 0 || o->xtc_threshold > 0.5f) return;
     if (rf_rng_unit(o->seed, STREAM_XTC, counter) >= (double)o->xtc_probability) return;
-    sort(l);
     softmax(l);
+    const candidate *stays = NULL;
+    for (size_t i = 0; i < l->n; i++)
+        if (l->c[i].p >= (double)o->xtc_threshold && (!stays || by_logit(&l->c[i], stays) > 0))
+            stays = &l->c[i];
+    if (!stays) return;
+    const candidate worst = *stays;
     size_t n = 0;
-    while (n < l->n && l->c[n].p >= (double)o->xtc_threshold)
-        n++;
-    if (n < 2) return;
-    l->c += n - 1;
-    l->n -= n - 1;
+    for (size_t i = 0; i < l->n; i++)
+        if (by_logit(&l->c[i], &worst) >= 0) l->c[n++] = l->c[i];
+    keep(l, n);
 }
 
 static int32_t draw(candidates *l, const rf_sampling *o, uint64_t counter, double *p) {
-    sort(l);
     softmax(l);
-    double u = rf_rng_unit(o->seed, STREAM_DRAW, counter), mass = 0;
-    size_t i = 0;
-    for (; i + 1 < l->n; i++)
-        if ((mass += l->c[i].p) > u) break;
-    *p = l->c[i].p;
-    return l->c[i].id;
+    double u = rf_rng_unit(o->seed, STREAM_DRAW, counter);
+    size_t n = head_of_mass(l, nextafter(u, 1)); /* where the sum passes u */
+    *p = l->c[n - 1].p;
+    return l->c[n - 1].id;
 }
 
 /* Mirostat 2 (Basu et al. 2021): cuts off tokens more surprising than mu, and steers mu so that the
  * mean surprise becomes tau. */
 static int32_t draw_mirostat(rf_sampler *s, candidates *l, uint64_t counter) {
     const double ln2 = 0.69314718055994530942;
-    sort(l);
     softmax(l);
-    size_t n = 1;
-    while (n < l->n && l->c[n].p > 0 && -rf_log(l->c[n].p) / ln2 <= s->mu)
-        n++;
+    size_t n = head_of_mass(l, 0); /* the likeliest stays in any case */
+    for (size_t i = n; i < l->n; i++)
+        if (l->c[i].p > 0 && -rf_log(l->c[i].p) / ln2 <= s->mu) l->c[n++] = l->c[i];
     keep(l, n);
     double p;
     int32_t id = draw(l, &s->o, counter, &p);
@@ -399,103 +501,122 @@ static void divide_by_temperature(candidates *l, double temperature) {
 
 void rf_sampler_set_mask(rf_sampler *s, const uint32_t *mask) { s->mask = mask; }
 
-/* All tokens that may be chosen; fewer than n_vocab when some are forbidden or not numbers. */
-static size_t compact(candidate *c, size_t n) {
-    size_t kept = 0;
-    for (size_t i = 0; i < n; i++)
-        if (c[i].logit > (double)-INFINITY && c[i].logit < (double)INFINITY) c[kept++] = c[i];
-    return kept;
-}
-
-/* How many of the best logits decide, where no option changes any of them; else all do: 0. */
+/* How many of the best logits decide; 0: all may. */
 static size_t n_deciding(const rf_sampling *o) {
-    bool is_changed = o->n_logit_bias || o->repeat_penalty != 1 || o->presence_penalty != 0 ||
-                      o->frequency_penalty != 0 || o->dry_multiplier > 0;
-    if (is_changed) return 0;
     if (o->temperature <= 0) return 1;
     return o->mirostat || o->top_n_sigma > 0 ? 0 : (size_t)o->top_k;
 }
 
-static bool may_choose(const rf_sampler *s, uint32_t id, float logit, const int32_t *banned,
-                       size_t n_banned) {
-    for (size_t i = 0; i < n_banned; i++)
-        if (banned[i] == (int32_t)id) return false;
-    return logit > -INFINITY && logit < INFINITY && (!s->mask || s->mask[id / 32] >> id % 32 & 1);
+/* Where min_p is the only filter, logits below the best's by more than this do not matter. */
+static double deciding_depth(const rf_sampling *o) {
+    bool only = !o->mirostat && o->top_n_sigma <= 0 && o->typical_p >= 1 && o->top_p >= 1;
+    return only && o->min_p > 0 ? rf_log((double)o->min_p) : (double)-INFINITY;
 }
 
-/* The k best so far of the columns offered; s->scratch, a heap once it is full. */
-typedef struct best_heap {
-    rf_sampler *s;
+/* A row of logits, and who may not be chosen. */
+typedef struct view {
+    const rf_sampler *s;
+    const float *logits;
     const int32_t *banned;
-    size_t n_banned, n, k;
-    bool is_heap;
+    size_t n_banned;
+} view;
+
+static bool may_choose(const view *v, uint32_t id, double logit) {
+    for (size_t i = 0; i < v->n_banned; i++)
+        if (v->banned[i] == (int32_t)id) return false;
+    const uint32_t *mask = v->s->mask;
+    return logit > (double)-INFINITY && logit < (double)INFINITY &&
+           (!mask || mask[id / 32] >> id % 32 & 1);
+}
+
+static bool any_above(const float *x, uint32_t n, float bound) {
+    int any = 0;
+    for (uint32_t i = 0; i < n; i++)
+        any |= x[i] > bound;
+    return any;
+}
+
+/* The k best so far of the columns offered, in c: a heap once they are k. */
+typedef struct best_heap {
+    candidate *c; /* [k], and room for all */
+    size_t n, k;
 } best_heap;
 
-/* Up to 32 columns from `first` on.  Of a large vocabulary nearly all tokens are passed over by a
- * comparison of 32 at a time. */
-static void offer_columns(best_heap *h, uint32_t first, uint32_t n, const float *x) {
-    candidate *c = h->s->scratch;
-    if (h->is_heap && n == 32) {
-        float worst = (float)c[0].logit; /* was a float */
-        int any = 0;
-        for (uint32_t i = 0; i < 32; i++)
-            any |= x[i] > worst;
-        if (!any) return;
+static void offer(best_heap *h, candidate next) {
+    if (h->n == h->k) {
+        heap_offer(h->c, h->k, next);
+        return;
+    }
+    h->c[h->n++] = next;
+    if (h->n == h->k) heap_make(h->c, h->k);
+}
+
+/* The columns of a group whose first is column `first`, at x.  Of a large vocabulary nearly all groups
+ * are passed over. */
+static void offer_group(best_heap *h, const view *v, uint32_t first, const float *x) {
+    uint32_t n = v->s->n_vocab - first < RF_BEST_GROUP ? v->s->n_vocab - first : RF_BEST_GROUP;
+    if (h->n == h->k) { /* those already there have lower ids, and all are floats still */
+        float worst = (float)h->c[0].logit;
+        if (!any_above(x, n, worst)) return;
     }
     for (uint32_t i = 0; i < n; i++) {
-        if (!may_choose(h->s, first + i, x[i], h->banned, h->n_banned)) continue;
-        candidate next = {.id = (int32_t)(first + i), .logit = (double)x[i]};
-        if (h->n < h->k) {
-            c[h->n++] = next;
-            continue;
-        }
-        if (!h->is_heap) heap_make(c, h->k);
-        h->is_heap = true;
-        heap_offer(c, h->k, next);
+        if (h->n == h->k && x[i] <= (float)h->c[0].logit) continue;
+        if (v->s->place[first + i] || !may_choose(v, first + i, (double)x[i])) continue;
+        offer(h, (candidate){.id = (int32_t)(first + i), .logit = (double)x[i]});
     }
 }
 
-static candidates best_of(const best_heap *h) {
-    candidates l = {.c = h->s->scratch, .n = h->n};
+/* What was changed comes last, then all are put in order. */
+static candidates best_of(best_heap *h, const view *v) {
+    const rf_sampler *s = v->s;
+    for (const change *c = s->changes; c < s->changes + s->n_changes; c++)
+        if (may_choose(v, (uint32_t)c->id, c->logit))
+            offer(h, (candidate){.id = c->id, .logit = c->logit});
+    candidates l = {.c = h->c, .n = h->n};
     sort(&l);
     return l;
 }
 
-static uint32_t at_most_32(uint32_t n) { return n < 32 ? n : 32; }
-
-static candidates collect_best(best_heap h, const float *logits) {
-    uint32_t n_vocab = h.s->n_vocab;
-    for (uint32_t at = 0; at < n_vocab; at += 32)
-        offer_columns(&h, at, at_most_32(n_vocab - at), logits + at);
-    return best_of(&h);
+static candidates collect_best(const view *v, size_t k) {
+    best_heap h = {.c = v->s->scratch, .k = k};
+    for (uint32_t at = 0; at < v->s->n_vocab; at += RF_BEST_GROUP)
+        offer_group(&h, v, at, v->logits + at);
+    return best_of(&h, v);
 }
 
-static candidates collect_best_of(best_heap h, const rf_best *best) {
-    uint32_t n_vocab = h.s->n_vocab;
+static candidates collect_best_of(const view *v, size_t k, const rf_best *best) {
+    best_heap h = {.c = v->s->scratch, .k = k};
     for (uint32_t g = 0; g < best->n_groups; g++)
-        for (uint32_t k = 0; k < RF_BEST_GROUP; k += 32) {
-            uint32_t at = best->group[g] * RF_BEST_GROUP + k;
-            if (at < n_vocab) offer_columns(&h, at, at_most_32(n_vocab - at), best->x[g] + k);
-        }
-    return best_of(&h);
+        offer_group(&h, v, best->group[g] * RF_BEST_GROUP, best->x[g]);
+    return best_of(&h, v);
 }
 
-static rf_status collect_all(rf_sampler *s, const float *logits, const int32_t *banned,
-                             size_t n_banned, size_t *n) {
-    candidate *c = s->scratch;
-    for (uint32_t i = 0; i < s->n_vocab; i++)
-        c[i] = (candidate){.id = (int32_t)i, .logit = (double)logits[i]};
-    for (size_t i = 0; i < s->o.n_logit_bias; i++)
-        c[s->bias[i].token].logit += (double)s->bias[i].bias;
-    apply_penalties(s, c);
-    RF_TRY(apply_dry(s, c));
-    for (size_t i = 0; i < n_banned; i++)
-        if (banned[i] >= 0 && (uint32_t)banned[i] < s->n_vocab)
-            c[banned[i]].logit = (double)-INFINITY;
-    for (uint32_t i = 0; s->mask && i < s->n_vocab; i++)
-        if (!(s->mask[i / 32] >> i % 32 & 1)) c[i].logit = (double)-INFINITY;
-    *n = compact(c, s->n_vocab);
-    return RF_OK;
+/* All candidates whose logits are at least the bound. */
+static candidates collect_all(const view *v, double bound) {
+    const rf_sampler *s = v->s;
+    candidates l = {.c = s->scratch};
+    for (uint32_t i = 0; i < s->n_vocab; i++) {
+        double x = (double)v->logits[i];
+        if (x >= bound && !s->place[i] && may_choose(v, i, x))
+            l.c[l.n++] = (candidate){.id = (int32_t)i, .logit = x};
+    }
+    for (const change *c = s->changes; c < s->changes + s->n_changes; c++)
+        if (c->logit >= bound && may_choose(v, (uint32_t)c->id, c->logit))
+            l.c[l.n++] = (candidate){.id = c->id, .logit = c->logit};
+    return l;
+}
+
+static candidates collect(const view *v) {
+    const rf_sampling *o = &v->s->o;
+    size_t k = n_deciding(o);
+    if (k) return collect_best(v, k);
+    double depth = deciding_depth(o), bound = (double)-INFINITY;
+    if (depth > bound) {
+        candidates best = collect_best(v, 1);
+        if (best.n == 0) return best;
+        bound = best.c[0].logit + depth;
+    }
+    return collect_all(v, bound);
 }
 
 /* Among the candidates. */
@@ -524,28 +645,29 @@ static int32_t decide(rf_sampler *s, candidates *l, uint64_t counter) {
 
 rf_status rf_sampler_pick(rf_sampler *s, const float *logits, const int32_t *banned,
                           size_t n_banned, uint64_t counter, int32_t *token) {
-    best_heap h = {.s = s, .banned = banned, .n_banned = n_banned, .k = n_deciding(&s->o)};
-    candidates l = {.c = s->scratch};
-    if (h.k)
-        l = collect_best(h, logits);
-    else
-        RF_TRY(collect_all(s, logits, banned, n_banned, &l.n));
-    if (l.n == 0) return RF_EARG;
-    *token = decide(s, &l, counter);
-    return RF_OK;
+    const view v = {s, logits, banned, n_banned};
+    rf_status status = apply_changes(s, logits);
+    if (status == RF_OK) {
+        candidates l = collect(&v);
+        if (l.n) *token = decide(s, &l, counter);
+        status = l.n ? RF_OK : RF_EARG;
+    }
+    forget_changes(s);
+    return status;
 }
 
 bool rf_sampler_takes_best(const rf_sampler *s) {
     size_t k = n_deciding(&s->o);
-    return k > 0 && k <= RF_BEST_SURE;
+    return !is_changing(&s->o) && k > 0 && k <= RF_BEST_SURE;
 }
 
 bool rf_sampler_pick_best(rf_sampler *s, const rf_best *best, const int32_t *banned,
                           size_t n_banned, uint64_t counter, int32_t *token) {
-    best_heap h = {.s = s, .banned = banned, .n_banned = n_banned, .k = n_deciding(&s->o)};
-    if (h.k == 0 || h.k > s->n_vocab) return false;
-    candidates l = collect_best_of(h, best);
-    if (l.n < h.k || l.c[l.n - 1].logit < (double)best->bound) return false;
+    const view v = {.s = s, .banned = banned, .n_banned = n_banned};
+    size_t k = n_deciding(&s->o);
+    if (is_changing(&s->o) || k == 0 || k > s->n_vocab) return false;
+    candidates l = collect_best_of(&v, k, best);
+    if (l.n < k || l.c[l.n - 1].logit < (double)best->bound) return false;
     *token = decide(s, &l, counter);
     return true;
 }

@@ -572,8 +572,8 @@ static void tell_best(const float *logits, uint32_t n, uint64_t seed, rf_best *b
     best->bound = nextafterf(elsewhere, INFINITY);
 }
 
-/* Where no option changes a logit the sampler looks at the best ones only; a bias of nothing makes it
- * look at all, and must not change a choice. */
+/* The sampler looks at the best logits only.  A bound of many deviations makes it look at all, a bias of nothing makes a token a changed one: neither
+ * may change a choice. */
 static void test_large_vocabulary(void **state) {
     (void)state;
     enum { N_VOCAB = 3001 };
@@ -597,10 +597,13 @@ static void test_large_vocabulary(void **state) {
         o.top_k = top_k[round % RF_COUNT(top_k)];
         o.typical_p = round % 3 ? 1 : 0.7f;
         o.seed = round;
+        if (round % 7 == 3) o.repeat_penalty = 1.3f;
+        if (round % 14 == 3) o.frequency_penalty = -0.5f;
         rf_sampler *few = NULL, *all = NULL;
         assert_int_equal(rf_sampler_create(&few, &o, N_VOCAB, NULL), RF_OK);
         o.logit_bias = &none;
         o.n_logit_bias = 1;
+        o.top_n_sigma = 100;
         assert_int_equal(rf_sampler_create(&all, &o, N_VOCAB, NULL), RF_OK);
         rf_sampler_set_mask(few, round % 2 ? mask : NULL);
         rf_sampler_set_mask(all, round % 2 ? mask : NULL);
@@ -621,6 +624,11 @@ static void test_large_vocabulary(void **state) {
             }
             last = got;
             assert_int_equal(got, want);
+            for (uint32_t i = 0; s == RF_OK && i < 3; i++) { /* for penalties */
+                const int32_t seen = i ? (int32_t)(rf_test_rand(&seed) % N_VOCAB) : got;
+                assert_int_equal(rf_sampler_accept(few, seen), RF_OK);
+                assert_int_equal(rf_sampler_accept(all, seen), RF_OK);
+            }
             n_chosen += s == RF_OK;
         }
         rf_sampler_free(few);
@@ -630,17 +638,108 @@ static void test_large_vocabulary(void **state) {
     assert_in_range(n_by_best, 20 * 20, n_chosen - 1);
 }
 
+/* ---- long lists ---- */
+
+typedef struct likely {
+    int32_t id;
+    double logit, p;
+} likely;
+
+static int by_likelihood(const void *a, const void *b) {
+    const likely *x = a, *y = b;
+    if (x->logit != y->logit) return x->logit > y->logit ? -1 : 1;
+    return x->id - y->id;
+}
+
+static void share_out(likely *c, size_t n, double temperature) {
+    double sum = 0;
+    for (size_t i = 0; i < n; i++)
+        sum += c[i].p = exp((c[i].logit - c[0].logit) / temperature);
+    for (size_t i = 0; i < n; i++)
+        c[i].p /= sum;
+}
+
+/* How many of the likeliest hold the share; 0: rounding decides. */
+static size_t count_mass(const likely *c, size_t n, double share) {
+    double mass = 0;
+    for (size_t i = 0; i < n; i++) {
+        mass += c[i].p;
+        if (fabs(mass - share) < 1e-12) return 0;
+        if (mass > share) return i + 1;
+    }
+    return n;
+}
+
+/* The definitions of top_p, min_p, XTC, temperature and the draw, on a list in order; -1: rounding
+ * decides. */
+static int32_t draw_in_order(likely *c, size_t n, const rf_sampling *o, uint64_t counter) {
+    qsort(c, n, sizeof *c, by_likelihood);
+    if (o->top_p < 1) {
+        share_out(c, n, 1);
+        n = count_mass(c, n, (double)o->top_p);
+        if (n == 0) return -1;
+    }
+    size_t kept = 1, struck = 0;
+    while (kept < n && (o->min_p <= 0 || exp(c[kept].logit - c[0].logit) >= (double)o->min_p))
+        kept++;
+    n = kept;
+    if (rf_rng_unit(o->seed, 1, counter) < (double)o->xtc_probability) {
+        share_out(c, n, 1);
+        while (struck + 1 < n && c[struck + 1].p >= (double)o->xtc_threshold)
+            struck++;
+    }
+    c += struck;
+    n -= struck;
+    share_out(c, n, (double)o->temperature);
+    size_t drawn = count_mass(c, n, rf_rng_unit(o->seed, 0, counter));
+    return drawn ? c[drawn - 1].id : -1;
+}
+
+/* Without top_k, of a large vocabulary: flat and steep rows, with and without ties. */
+static void long_lists(void **state) {
+    (void)state;
+    enum { N_VOCAB = 5000 };
+    static const float top_p[] = {1, 0.2f, 0.7f, 0.95f, 0}, min_p[] = {0, 0.001f, 0, 0.3f};
+    static float logits[N_VOCAB];
+    static likely list[N_VOCAB];
+    uint64_t seed = SEED;
+    uint32_t n_skipped = 0;
+    for (uint32_t round = 0; round < 120; round++) {
+        const float scale = round % 6 == 0 ? 0 : round % 2 ? 8.0f : 0.5f;
+        for (uint32_t i = 0; i < N_VOCAB; i++) {
+            logits[i] = scale * rf_test_randf(&seed);
+            if (round % 3 == 0) logits[i] = roundf(8 * logits[i]) / 8;
+        }
+        rf_sampling o = plain();
+        o.temperature = round % 4 ? 0.7f : 1.6f;
+        o.top_p = top_p[round % RF_COUNT(top_p)];
+        o.min_p = min_p[round / 2 % RF_COUNT(min_p)];
+        o.xtc_probability = round % 7 == 0 ? 0.5f : 0;
+        o.xtc_threshold = 0.01f;
+        o.seed = round;
+        rf_sampler *s;
+        assert_int_equal(rf_sampler_create(&s, &o, N_VOCAB, NULL), RF_OK);
+        for (uint64_t n = 0; n < 6; n++) {
+            int32_t got = -1;
+            for (uint32_t i = 0; i < N_VOCAB; i++)
+                list[i] = (likely){.id = (int32_t)i, .logit = (double)logits[i]};
+            int32_t want = draw_in_order(list, N_VOCAB, &o, n);
+            assert_int_equal(rf_sampler_pick(s, logits, NULL, 0, n, &got), RF_OK);
+            n_skipped += want < 0;
+            if (want >= 0) assert_int_equal(got, want);
+        }
+        rf_sampler_free(s);
+    }
+    assert_true(n_skipped < 20);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_large_vocabulary),
-        cmocka_unit_test(cases_of_the_oracle),
-        cmocka_unit_test(mirostat_steers),
-        cmocka_unit_test(same_seed_same_draws),
-        cmocka_unit_test(big_vocabulary),
-        cmocka_unit_test(wrong_options),
-        cmocka_unit_test(wrong_tokens),
-        cmocka_unit_test(extreme_penalties),
-        cmocka_unit_test(logprobs),
+        cmocka_unit_test(test_large_vocabulary), cmocka_unit_test(long_lists),
+        cmocka_unit_test(cases_of_the_oracle),   cmocka_unit_test(mirostat_steers),
+        cmocka_unit_test(same_seed_same_draws),  cmocka_unit_test(big_vocabulary),
+        cmocka_unit_test(wrong_options),         cmocka_unit_test(wrong_tokens),
+        cmocka_unit_test(extreme_penalties),     cmocka_unit_test(logprobs),
         cmocka_unit_test(allocation_failures),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
