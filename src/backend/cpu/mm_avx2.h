@@ -307,8 +307,8 @@ RF_INLINE void rf_load_pair(rf_mm_format f, size_t part, const uint8_t *a, const
         rf_two_bits_as_bytes(a + at, b + at, low, high);
         return;
     }
-    if (f ==
-        RF_MM_MXFP6_E2M3) { /* the second half from 8 bytes on: 12 bytes on, it would end behind the block */
+    if (f == RF_MM_MXFP6_E2M3) {
+        /* The second half is read from 8 bytes on: 12 bytes on, it would end behind the block. */
         size_t at = offsetof(rf_block_mxfp6, qs);
         *low = rf_six_bits_as_bytes(rf_two_128(a + at, b + at), _mm256_setzero_si256());
         *high = rf_six_bits_as_bytes(rf_two_128(a + at + 8, b + at + 8), _mm256_set1_epi8(4));
