@@ -7,6 +7,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/fmath_exp.h"
+
 static double double_of(uint64_t bits) {
     double d;
     memcpy(&d, &bits, sizeof d);
@@ -40,26 +42,17 @@ static double horner(const double *c, int n, double x) {
     return p;
 }
 
-/* ln 2 in two pieces; the first has 42 bits, so its product with any exponent is exact. */
-static const double LN2_HI = 0x1.62e42fefa3800p-1, LN2_LO = 0x1.ef35793c76730p-45;
-static const double LOG2E = 0x1.71547652b82fep+0;
-
 /* 2^k for k in [-1022, 1023] */
 static double pow2(int k) { return double_of((uint64_t)(1023 + k) << 52); }
 
 /* exp(x + lo) where |lo| is far below one ulp of 1 and x is in (-746, 710). */
 static double exp_sum(double x, double lo) {
-    /* 1/2!, 1/3!, ... 1/13!: the rest is below 2^-57 for |r| <= ln 2 / 2 */
-    static const double inverse_factorial[12] = {1.0 / 2,        1.0 / 6,         1.0 / 24,
-                                                 1.0 / 120,      1.0 / 720,       1.0 / 5040,
-                                                 1.0 / 40320,    1.0 / 362880,    1.0 / 3628800,
-                                                 1.0 / 39916800, 1.0 / 479001600, 1.0 / 6227020800};
-    double n = rint(x * LOG2E);
-    double r_hi = fma(n, -LN2_HI, x); /* exact */
-    double r_lo = fma(n, -LN2_LO, lo);
+    double n = rint(x * RF_LOG2E);
+    double r_hi = fma(n, -RF_LN2_HI, x); /* exact */
+    double r_lo = fma(n, -RF_LN2_LO, lo);
     double r = r_hi + r_lo;
     double r_err = (r_hi - r) + r_lo;
-    double tail = fma(r * r, horner(inverse_factorial, 12, r), r_err);
+    double tail = fma(r * r, horner(rf_exp_terms, RF_EXP_TERMS, r), r_err);
     double p = 1.0 + (r + tail);
     int k = (int)n, half = k / 2; /* in two steps: 2^k itself may not be a normal number */
     return p * pow2(half) * pow2(k - half);
@@ -67,9 +60,18 @@ static double exp_sum(double x, double lo) {
 
 double rf_exp(double x) {
     if (x != x) return x;
-    if (x > 709.782712893384) return (double)INFINITY;
-    if (x < -745.1332191019412) return 0.0;
+    if (x > RF_EXP_MAX) return (double)INFINITY;
+    if (x < RF_EXP_MIN) return 0.0;
     return exp_sum(x, 0.0);
+}
+
+void rf_exp_n(double *p, const double *x, size_t n) {
+    size_t i = 0;
+#if defined(__x86_64__)
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) i = rf_exp_n_avx2(p, x, n);
+#endif
+    for (; i < n; i++)
+        p[i] = rf_exp(x[i]);
 }
 
 /* log(x) = hi + lo with about 2^-62 relative error, for finite x > 0. */
@@ -97,10 +99,10 @@ static void log_sum(double x, double *hi, double *lo) {
     double s_lo = (fma(-s, den, num) - s * den_lo) / den;
     double z = s * s;
     double cubic = s * z * horner(inverse_odd, 11, z);
-    double a = (double)k * LN2_HI, b = 2.0 * s; /* k = 0 or |a| > |b| */
+    double a = (double)k * RF_LN2_HI, b = 2.0 * s; /* k = 0 or |a| > |b| */
     double sum = a + b;
     double sum_err = k == 0 ? 0.0 : (a - sum) + b;
-    double rest = sum_err + fma((double)k, LN2_LO, 2.0 * (s_lo + cubic));
+    double rest = sum_err + fma((double)k, RF_LN2_LO, 2.0 * (s_lo + cubic));
     *hi = sum + rest;
     *lo = (sum - *hi) + rest;
 }

@@ -10,9 +10,10 @@
 extern "C" {
 #endif
 
-double rf_exp(double x);           /* < 2 ulp; 0 and inf at the ends; NaN stays NaN */
-double rf_log(double x);           /* < 2 ulp; -inf at 0; NaN below */
-double rf_pow(double x, double y); /* x > 0; relative error < 1e-14 */
+double rf_exp(double x); /* < 2 ulp; 0 and inf at the ends; NaN stays NaN */
+void rf_exp_n(double *p, const double *x, size_t n);    /* n of them; p may be x */
+double rf_log(double x);                                /* < 2 ulp; -inf at 0; NaN below */
+double rf_pow(double x, double y);                      /* x > 0; relative error < 1e-14 */
 void rf_sincos(double x, double *sin_x, double *cos_x); /* |x| <= 1e9, absolute error < 1e-12 */
 
 double rf_tanh(double x); /* relative error < 1e-13 */

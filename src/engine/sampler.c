@@ -18,7 +18,7 @@
 enum {
     STREAM_DRAW, /* independent random streams of one seed */
     STREAM_XTC,
-    FEW = 256, /* candidates that are put in order at once */
+    FEW = 256, /* candidates that are put in order, or turned into likelihoods, at once */
 };
 
 typedef struct candidate {
@@ -314,9 +314,16 @@ static double max_logit(const candidates *l) {
 }
 
 static void softmax(candidates *l) {
-    double max = max_logit(l), sum = 0;
-    for (size_t i = 0; i < l->n; i++)
-        sum += l->c[i].p = rf_exp(l->c[i].logit - max);
+    double max = max_logit(l), sum = 0, x[FEW];
+    for (size_t at = 0, n; at < l->n; at += n) {
+        candidate *c = l->c + at;
+        n = l->n - at < FEW ? l->n - at : FEW;
+        for (size_t i = 0; i < n; i++)
+            x[i] = c[i].logit - max;
+        rf_exp_n(x, x, n);
+        for (size_t i = 0; i < n; i++)
+            sum += c[i].p = x[i];
+    }
     for (size_t i = 0; i < l->n; i++)
         l->c[i].p /= sum;
 }
@@ -680,12 +687,18 @@ static double or_impossible(float logit) {
 }
 
 static double log_sum_exp(const float *logits, uint32_t n) {
-    double max = (double)-INFINITY, sum = 0;
+    double max = (double)-INFINITY, sum = 0, x[FEW];
     for (uint32_t i = 0; i < n; i++)
         max = (double)logits[i] > max ? (double)logits[i] : max;
     if (isinf(max)) return max;
-    for (uint32_t i = 0; i < n; i++)
-        sum += rf_exp(or_impossible(logits[i]) - max);
+    for (uint32_t at = 0, m; at < n; at += m) {
+        m = n - at < FEW ? n - at : FEW;
+        for (uint32_t i = 0; i < m; i++)
+            x[i] = or_impossible(logits[at + i]) - max;
+        rf_exp_n(x, x, m);
+        for (uint32_t i = 0; i < m; i++)
+            sum += x[i];
+    }
     return max + rf_log(sum);
 }
 

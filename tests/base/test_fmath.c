@@ -54,6 +54,30 @@ static void exp_is_within_two_ulp(void **state) {
     assert_true(isnan(rf_exp((double)NAN)));
 }
 
+/* Bit for bit what one at a time gives, at every place of a vector. */
+static void exp_of_many_is_the_same(void **state) {
+    (void)state;
+    static const double special[] = {0.0,   -0.0,   (double)INFINITY, -(double)INFINITY,
+                                     710.0, -746.0, 709.782712893384, -745.1332191019411,
+                                     1e300, -1e300, 0x1p-1074,        (double)NAN};
+    enum { N = 1003 };
+    double x[N], p[N];
+    uint64_t seed = 7;
+    for (int round = 0; round < 300; round++) {
+        double range = round % 3 == 0 ? 760.0 : round % 3 == 1 ? 20.0 : 1e-3;
+        for (size_t i = 0; i < N; i++)
+            x[i] = i % 17 == 3 ? special[(i / 17 + (size_t)round) % RF_COUNT(special)]
+                               : uniform(&seed, -range, range);
+        rf_exp_n(p, x, N);
+        for (size_t i = 0; i < N; i++) {
+            double want = rf_exp(x[i]);
+            assert_memory_equal(&p[i], &want, sizeof want);
+        }
+    }
+    rf_exp_n(x, x, N);
+    assert_memory_equal(x, p, sizeof x);
+}
+
 static void log_is_within_two_ulp(void **state) {
     (void)state;
     uint64_t seed = 2;
@@ -267,6 +291,7 @@ static void tanh_and_erf_keep_their_promises(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(exp_is_within_two_ulp),
+        cmocka_unit_test(exp_of_many_is_the_same),
         cmocka_unit_test(log_is_within_two_ulp),
         cmocka_unit_test(pow_is_within_1e_14),
         cmocka_unit_test(pow_at_the_edges),
