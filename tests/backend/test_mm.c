@@ -94,9 +94,25 @@ static float *make_x(uint32_t cols, uint64_t seed) {
 }
 
 typedef struct act_memory {
-    rf_guarded x, q, d, sum;
+    rf_guarded x, q, d, sum, blocks;
     rf_mm_input act;
 } act_memory;
+
+/* As the engine lays activations out for kernels that want it. */
+static void lay_out(act_memory *m, const rf_cpu_kernels *k) {
+    uint32_t n_rows = m->act.n_rows;
+    if (!k->lay_out || n_rows < k->lay_out_from[m->act.view - RF_INT_32]) return;
+    size_t bytes = rf_act_block_bytes(m->act.view, m->act.n_cols);
+    bytes *= (n_rows + RF_ACT_BLOCK - 1) / RF_ACT_BLOCK;
+    uint8_t *garbage = rf_alloc(bytes, 1);
+    assert_non_null(garbage);
+    memset(garbage, 0xff, bytes);
+    m->blocks = rf_guard(garbage, bytes);
+    m->act.blocks = (uint8_t *)m->blocks.p;
+    for (uint32_t first = 0; first < n_rows; first += RF_ACT_BLOCK)
+        k->lay_out(&m->act, first);
+    rf_free(garbage);
+}
 
 /* Quantised by the kernels of k; each array ends at a guard page. */
 static void make_act(act_memory *m, const rf_cpu_kernels *k, rf_int_view view, const float *x,
@@ -117,12 +133,13 @@ static void make_act(act_memory *m, const rf_cpu_kernels *k, rf_int_view view, c
     m->act.d = (float *)(void *)m->d.p;
     m->act.sum = (int32_t *)(void *)m->sum.p;
     (view == RF_INT_32 ? k->quant_32 : k->quant_256)(m->act.x, n, m->act.q, m->act.d, m->act.sum);
+    lay_out(m, k);
     rf_free(d);
     rf_free(sum);
 }
 
 static void free_act(act_memory *m) {
-    rf_guarded *all[] = {&m->x, &m->q, &m->d, &m->sum};
+    rf_guarded *all[] = {&m->x, &m->q, &m->d, &m->sum, &m->blocks};
     for (size_t i = 0; i < RF_COUNT(all); i++)
         if (all[i]->p) rf_guard_free(all[i]);
 }

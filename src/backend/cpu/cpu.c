@@ -46,9 +46,9 @@ static void cpu_exec_free(rf_exec *x) {
     rf_arena_free(x->arena); /* the exec itself lies in it */
 }
 
-/* need: NULL, or filled instead of taking the memory that an exec works in. */
-static rf_status make_exec(rf_exec **out, rf_backend *b, int n_threads, const rf_plan *p,
-                           const rf_limits *l, rf_need *need, rf_error *e) {
+/* need: NULL, or filled instead of taking the memory that an exec works in, which needs no b. */
+static rf_status make_exec(rf_exec **out, rf_backend *b, const rf_cpu_kernels *k, int n_threads,
+                           const rf_plan *p, const rf_limits *l, rf_need *need, rf_error *e) {
     *out = NULL;
     RF_TRY(rf_limits_check("cpu", l, e));
     RF_TRY(rf_states_check("cpu", p, l, e));
@@ -60,7 +60,7 @@ static rf_status make_exec(rf_exec **out, rf_backend *b, int n_threads, const rf
         return rf_fail_nomem(e, sizeof *x);
     }
     x->backend = b;
-    x->kernels = b ? b->kernels : NULL;
+    x->kernels = k;
     x->n_threads = n_threads;
     x->need = need;
     x->plan = p;
@@ -78,15 +78,17 @@ static rf_status make_exec(rf_exec **out, rf_backend *b, int n_threads, const rf
 
 static rf_status cpu_compile(rf_exec **out, rf_backend *b, const rf_plan *p, const rf_limits *l,
                              rf_error *e) {
-    return make_exec(out, b, rf_pool_size(b->pool), p, l, NULL, e);
+    return make_exec(out, b, b->kernels, rf_pool_size(b->pool), p, l, NULL, e);
 }
 
 static rf_status cpu_measure(rf_need *out, const rf_plan *p, const rf_limits *l,
                              const rf_backend_opts *o, rf_error *e) {
     rf_exec *x;
+    rf_isa isa;
     int n_threads = o && o->n_threads ? o->n_threads : rf_core_count();
     *out = (rf_need){0};
-    RF_TRY(make_exec(&x, NULL, n_threads, p, l, out, e));
+    RF_TRY(rf_isa_choose(&isa, e));
+    RF_TRY(make_exec(&x, NULL, rf_cpu_kernels_get(isa), n_threads, p, l, out, e));
     out->weights = rf_plan_weight_bytes(p);
     out->other += rf_arena_bytes(x->arena);
     cpu_exec_free(x);

@@ -11,14 +11,21 @@
 extern "C" {
 #endif
 
+/* Activations in blocks of RF_ACT_BLOCK rows: [block][group] records of so many bytes. */
+enum { RF_ACT_BLOCK = 16, RF_ACT_RECORD_32 = 640, RF_ACT_RECORD_256 = 4672 };
+static inline size_t rf_act_block_bytes(rf_int_view view, size_t n_cols) {
+    return view == RF_INT_32 ? n_cols / 32 * RF_ACT_RECORD_32 : n_cols / 256 * RF_ACT_RECORD_256;
+}
+
 /* T activation rows prepared once per matrix product input, in the form the weight's view needs. */
 typedef struct rf_mm_input {
     rf_int_view view;
     uint32_t n_rows, n_cols;
-    const float *x; /* RF_INT_NONE: [n_rows][n_cols] */
-    int8_t *q;      /* [n_rows][n_cols] */
-    float *d;       /* [n_rows][n_cols / 32] or [n_rows][n_cols / 256] */
-    int32_t *sum;   /* [n_rows][n_cols / 32], or [n_rows][n_cols / 16] for RF_INT_256 */
+    const float *x;  /* RF_INT_NONE: [n_rows][n_cols] */
+    int8_t *q;       /* [n_rows][n_cols] */
+    float *d;        /* [n_rows][n_cols / 32] or [n_rows][n_cols / 256] */
+    int32_t *sum;    /* [n_rows][n_cols / 32], or [n_rows][n_cols / 16] for RF_INT_256 */
+    uint8_t *blocks; /* q, d and sum as lay_out wrote them, the last block filled up; or NULL */
 } rf_mm_input;
 
 /* One matrix product: dst[t * dst_stride + r] = sum_k w[r][k] x[t][k] + bias[r]. */
@@ -61,6 +68,10 @@ typedef struct rf_cpu_kernels {
     /* Output rows [begin, end) for all activation rows.  scratch: rf_mm_scratch_bytes of this thread,
      * 64-byte aligned. */
     void (*matmul)(const rf_mm *mm, uint32_t begin, uint32_t end, void *scratch);
+    /* For a matmul that wants integers in blocks, from lay_out_from rows on; else NULL.  Writes the
+     * block of rows from `first`, a multiple of RF_ACT_BLOCK, into a->blocks, 64-byte aligned. */
+    void (*lay_out)(const rf_mm_input *a, uint32_t first);
+    uint32_t lay_out_from[2]; /* groups of 32, groups of 256 */
     /* Rows of n; w and b may be NULL, dst may be an input. */
     void (*rms_norm)(float *dst, const float *x, const float *w, size_t n, float eps);
     void (*layer_norm)(float *dst, const float *x, const float *w, const float *b, size_t n,

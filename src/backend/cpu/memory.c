@@ -180,8 +180,9 @@ static void *cut(cutter *c, size_t n, size_t size) {
     return p;
 }
 
-/* cols: widest row per view; with_x: floats are kept too. */
-static rf_cpu_acts cut_acts(cutter *c, const uint32_t cols[3], bool with_x, size_t rows) {
+/* cols: widest row per view; with_x: floats are kept too; with_blocks: integers in blocks too. */
+static rf_cpu_acts cut_acts(cutter *c, const uint32_t cols[3], bool with_x, bool with_blocks,
+                            size_t rows) {
     rf_cpu_acts a = {0};
     size_t n32 = cols[RF_INT_32], n256 = cols[RF_INT_256];
     if (with_x) a.x = cut(c, rows * cols[RF_INT_NONE], sizeof *a.x);
@@ -195,6 +196,9 @@ static rf_cpu_acts cut_acts(cutter *c, const uint32_t cols[3], bool with_x, size
         a.d[1] = cut(c, rows * (n256 / 256), sizeof *a.d[1]);
         a.sum[1] = cut(c, rows * (n256 / 16), sizeof *a.sum[1]);
     }
+    for (int view = RF_INT_32; with_blocks && view <= RF_INT_256; view++)
+        a.blocks[view - RF_INT_32] = cut(c, (rows + RF_ACT_BLOCK - 1) / RF_ACT_BLOCK,
+                                         rf_act_block_bytes((rf_int_view)view, cols[view]));
     return a;
 }
 
@@ -203,9 +207,9 @@ static void cut_thread(cutter *c, const rf_exec *x, uint32_t max_rows, rf_cpu_th
     t->mm = cut(c, rf_mm_scratch_bytes(max_rows, x->max_cols), 1);
     t->attend = cut(c, x->attend_bytes, 1);
     t->row = cut(c, x->max_cols, sizeof *t->row);
-    t->acts = cut_acts(c, x->view_cols, x->stored_input, RF_CPU_SOLO_ROWS);
+    t->acts = cut_acts(c, x->view_cols, x->stored_input, false, RF_CPU_SOLO_ROWS);
     if (!x->max_experts) return;
-    t->gather = cut_acts(c, x->gather_cols, true, rows);
+    t->gather = cut_acts(c, x->gather_cols, true, x->kernels->lay_out, rows);
     t->out = cut(c, 2 * rows * RF_CPU_EXPERT_PIECE, sizeof *t->out);
     t->route = cut(c, RF_CPU_SOLO_ROWS * 2 * n_used, sizeof *t->route);
     t->slot = cut(c, rows * n_used, sizeof *t->slot);
@@ -266,7 +270,7 @@ static rf_status allocate(rf_exec *x, const place *places, const size_t region[2
     }
     cutter shared = {0}, own = {0};
     rf_cpu_thread sizes = {0};
-    (void)cut_acts(&shared, x->view_cols, x->stored_input, max_rows);
+    (void)cut_acts(&shared, x->view_cols, x->stored_input, x->kernels->lay_out, max_rows);
     cut_thread(&own, x, max_rows, &sizes);
     if (shared.overflow || own.overflow) {
         request r = {NULL, max_rows, x->max_cols, "the prepared activations of the CPU backend"};
@@ -309,7 +313,7 @@ static rf_status allocate(rf_exec *x, const place *places, const size_t region[2
     x->thread_memory = threads;
     if (s != RF_OK) return s;
     shared = (cutter){.base = acts};
-    x->acts = cut_acts(&shared, x->view_cols, x->stored_input, max_rows);
+    x->acts = cut_acts(&shared, x->view_cols, x->stored_input, x->kernels->lay_out, max_rows);
     for (int i = 0; i < x->n_threads; i++) {
         cutter c = {.base = x->thread_memory + (size_t)i * own.used};
         cut_thread(&c, x, max_rows, &x->thread[i]);

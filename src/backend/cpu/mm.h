@@ -3,8 +3,8 @@
  * One to three activation rows stream the weights once, straight from the packed blocks
  * (mm_rows.h).  More rows go through a panel: a stretch of some output rows is unpacked once
  * with output rows in vector lanes (mm_quads.h, or mm_pack_avx2.c row by row) and multiplied with
- * all activation rows in register tiles (mm_avx2.c, mm_avx512.c, mm_amx.c).  Both give the bits of
- * mm_scalar.c.  NEON does the same with a panel of its own (mm_neon.c). */
+ * all activation rows in register tiles (mm_avx2.c, mm_avx512.c).  NEON does the same with a panel of
+ * its own (mm_neon.c), AMX with blocks (mm_amx.c).  All give the bits of mm_scalar.c. */
 #pragma once
 #include "backend/cpu/kernels.h"
 
@@ -136,7 +136,6 @@ typedef struct rf_mm_tile {
     bool has_min, first; /* first: the sums start at 0 and not at dst */
     float *dst;          /* [T][dst_stride] */
     size_t dst_stride;
-    uint32_t n_act;    /* activation rows */
     uint32_t n_rows;   /* of dst: 1 to n_vecs * lanes */
     const float *bias; /* [n_rows], on the last stretch; or NULL */
     rf_mm_ahead *ahead;
@@ -147,12 +146,9 @@ typedef void (*rf_mm_tile_fn)(const rf_mm_tile *t);
 typedef struct rf_mm_tiles {
     uint32_t lanes, vecs, width; /* at most 2 vectors; most activation rows of a tile */
     void (*pack)(const rf_mm_pack *p);
-    bool keep_sign, scale_twice;       /* how to pack */
-    uint32_t stretch;                  /* columns, or 0: what fits the first-level cache */
-    size_t record;                     /* RF_INT_256: bytes of a record of its own form, or 0 */
-    void (*configure)(uint32_t n_act); /* before tiles of so many activation rows, or NULL */
-    /* [activation rows - 1]: one vector of weight rows, two; or one function for any tile */
-    rf_mm_tile_fn one[RF_MM_TILE_WIDTH], two[RF_MM_TILE_WIDTH], any;
+    bool keep_sign, scale_twice; /* how to pack */
+    /* [activation rows - 1]: one vector of weight rows, two */
+    rf_mm_tile_fn one[RF_MM_TILE_WIDTH], two[RF_MM_TILE_WIDTH];
 } rf_mm_tiles;
 /* Integer formats over panels; scratch as for matmul. */
 void rf_mm_panels_avx2(const rf_mm *mm, uint32_t begin, uint32_t end, void *scratch,

@@ -1,372 +1,544 @@
-/* mm_amx.c - AMX: tiles of up to sixteen activation rows by thirty-two weight rows, whose integers the
- * matrix unit adds up over a whole group; panels as for AVX-512 (mm.h).
+/* mm_amx.c - AMX: blocks of sixteen weight rows by sixteen activation rows, whose integers the matrix
+ * unit adds up over a whole group.
  *
- * Activations lie in memory as the unit reads them, and a group of a panel's vector is a tile of
- * weights.  Sums leave the unit through memory.  While one group is multiplied, the sums of the one
- * before become floats.
+ * A block of weights is unpacked row by row as it lies, which costs least; the activations, which
+ * every weight row needs, are laid out once as the unit wants its second factor (kernels.h).  Sums
+ * leave the unit through memory, a weight row's sixteen activations in a vector; they become floats
+ * while other groups are multiplied.
  *
- * Weights of a group of 256 are multiplied by their scales while packing.  A product p is cut into two
- * digits, p = 128 upper + lower, so that one sum of either passes over all columns: |p| < 2^14, hence
- * -2^7 <= upper < 2^7 and 0 <= lower < 2^7; 256 of them times |x| <= 127 stay below 2^23, and
- * 128 times the upper sum plus the lower one is the group's integer, below 2^30.
+ * Weights of a group of 256 are multiplied by their scales while they are unpacked.  A product p is
+ * cut into two digits, p = 128 upper + lower, so that one sum of either passes over all columns:
+ * |p| < 2^14, hence -2^7 <= upper < 2^7 and 0 <= lower < 2^7; 256 of them times |x| <= 127 stay
+ * below 2^23, and 128 times the upper sum plus the lower one is the group's integer, below 2^30.
  *
- * Fewer rows, and floats, are AVX-512's. */
+ * Activations that are not laid out, and floats, are AVX-512's. */
 #include "backend/cpu/mm_vec_avx512.h"
 
 enum {
-    AMX_ROWS = 16, /* most activation rows of a tile */
-    MIN_ROWS = 48, /* activation rows from which tiles pay */
-    INTS = AMX_ROWS * VEC_ROWS,
+    SIDE = RF_ACT_BLOCK, /* rows of a block, of weights or of activations */
+    STRETCH = 1024,      /* columns of weights unpacked at a time */
+    MIN_ROWS_32 = 14,    /* activation rows from which blocks pay: groups of 32 */
+    MIN_ROWS_256 = 28,   /* groups of 256 */
 };
 
-/* A record of RF_INT_256:
- *   f32 d[16], m[16]; i16 mins[8][16][2] (two neighbours); s8 upper[64][16][4], lower[64][16][4] */
-#define DIGITS_AT_MINS  (RF_MM_AT_M(VEC_ROWS) + 64)
-#define DIGITS_AT_UPPER (DIGITS_AT_MINS + (size_t)8 * 64)
-#define DIGITS_AT_LOWER (DIGITS_AT_UPPER + (size_t)64 * 64)
-#define DIGITS_RECORD   (DIGITS_AT_LOWER + (size_t)64 * 64)
+/* Records of a group: of activations ... */
+typedef struct act_32 {
+    float d[SIDE];
+    int32_t sum[SIDE];
+    int8_t q[8][SIDE][4]; /* [k / 4] */
+} __attribute__((aligned(64))) act_32;
+typedef struct act_256 {
+    float d[SIDE];
+    int16_t sums[8][SIDE][2]; /* two neighbours */
+    int8_t q[64][SIDE][4];
+} __attribute__((aligned(64))) act_256;
 
-/* ---- the unit's registers ---- */
+/* ... and of weights; the last row again and again where there are fewer. */
+typedef struct weights_32 {
+    float d[SIDE], m[SIDE];
+    int8_t q[SIDE][32];
+} __attribute__((aligned(64))) weights_32;
+typedef struct weights_256 {
+    float d[SIDE], m[SIDE];
+    int16_t mins[SIDE][16];
+    int8_t upper[4][SIDE][64], lower[4][SIDE][64]; /* [k / 64] */
+} __attribute__((aligned(64))) weights_256;
+_Static_assert(sizeof(act_32) == RF_ACT_RECORD_32, "kernels.h");
+_Static_assert(sizeof(act_256) == RF_ACT_RECORD_256, "kernels.h");
+_Static_assert(sizeof(weights_32) * (STRETCH / 32) <= RF_MM_PANEL_BYTES, "panel");
+_Static_assert(sizeof(weights_256) * (STRETCH / 256) <= RF_MM_PANEL_BYTES, "panel");
 
-typedef struct tile_config {
-    uint8_t palette, start_row, reserved[14];
-    uint16_t row_bytes[16];
-    uint8_t rows[16];
-} tile_config;
+/* Sixteen sums or results of each weight row. */
+typedef struct block {
+    int32_t v[SIDE][SIDE];
+} __attribute__((aligned(64))) block;
+typedef struct block_floats {
+    float v[SIDE][SIDE];
+} __attribute__((aligned(64))) block_floats;
 
-/* Sums lie in registers 0 to 3, activations in 4 and 5, weights in 6 and 7. */
-static void configure(uint32_t n_act, uint8_t columns) {
-    tile_config c = {.palette = 1};
+/* Dwords of sixteen rows: out[i] has dword i of the sixteen bytes at p[row] + at. */
+RF_INLINE void gather_dwords(const void *const p[SIDE], size_t at, vec out[4]) {
+    vec r[4], low[2], high[2];
+    RF_UNROLL
+    for (int i = 0; i < 4; i++) {
+        const uint8_t *const row[4] = {p[i], p[i + 4], p[i + 8], p[i + 12]};
+        r[i] = _mm512_castsi128_si512(rf_load_128(row[0] + at));
+        r[i] = _mm512_inserti32x4(r[i], rf_load_128(row[1] + at), 1);
+        r[i] = _mm512_inserti32x4(r[i], rf_load_128(row[2] + at), 2);
+        r[i] = _mm512_inserti32x4(r[i], rf_load_128(row[3] + at), 3);
+    }
+    RF_UNROLL
+    for (int i = 0; i < 2; i++) {
+        low[i] = _mm512_unpacklo_epi32(r[2 * i], r[2 * i + 1]);
+        high[i] = _mm512_unpackhi_epi32(r[2 * i], r[2 * i + 1]);
+    }
+    out[0] = _mm512_unpacklo_epi64(low[0], low[1]);
+    out[1] = _mm512_unpackhi_epi64(low[0], low[1]);
+    out[2] = _mm512_unpacklo_epi64(high[0], high[1]);
+    out[3] = _mm512_unpackhi_epi64(high[0], high[1]);
+}
+
+/* ---- activations ---- */
+
+/* n_dwords of each row at p, dword by dword. */
+RF_INLINE void lay_out_dwords(const void *const p[SIDE], size_t n_dwords, void *dst) {
+    for (size_t k = 0; k < n_dwords; k += 4) {
+        vec v[4];
+        gather_dwords(p, 4 * k, v);
+        RF_UNROLL
+        for (size_t i = 0; i < 4; i++)
+            vec_store((uint8_t *)dst + (k + i) * sizeof(vec), v[i]);
+    }
+}
+
+static void lay_out_32(const rf_mm_input *a, const uint32_t row[SIDE], act_32 *dst) {
+    const size_t n_groups = a->n_cols / 32;
+    for (size_t g = 0; g < n_groups; g++, dst++) {
+        const void *q[SIDE];
+        for (size_t i = 0; i < SIDE; i++) {
+            q[i] = a->q + (size_t)row[i] * a->n_cols + 32 * g;
+            dst->d[i] = a->d[row[i] * n_groups + g];
+            dst->sum[i] = a->sum[row[i] * n_groups + g];
+        }
+        lay_out_dwords(q, 8, dst->q);
+    }
+}
+
+static void lay_out_256(const rf_mm_input *a, const uint32_t row[SIDE], act_256 *dst) {
+    const size_t n_groups = a->n_cols / 256;
+    for (size_t g = 0; g < n_groups; g++, dst++) {
+        int16_t sums[SIDE][16] __attribute__((aligned(32)));
+        const void *q[SIDE], *s[SIDE];
+        for (size_t i = 0; i < SIDE; i++) {
+            const size_t at = row[i] * n_groups + g;
+            q[i] = a->q + 256 * at;
+            s[i] = sums[i];
+            dst->d[i] = a->d[at];
+            _mm256_store_si256((__m256i *)sums[i],
+                               _mm512_cvtepi32_epi16(_mm512_loadu_si512(a->sum + 16 * at)));
+        }
+        lay_out_dwords(s, 8, dst->sums);
+        lay_out_dwords(q, 64, dst->q);
+    }
+}
+
+static void lay_out(const rf_mm_input *a, uint32_t first) {
+    uint32_t row[SIDE];
+    uint8_t *dst = a->blocks + first / SIDE * rf_act_block_bytes(a->view, a->n_cols);
+    for (uint32_t i = 0; i < SIDE; i++)
+        row[i] = first + i < a->n_rows ? first + i : a->n_rows - 1;
+    if (a->view == RF_INT_32)
+        lay_out_32(a, row, (act_32 *)dst);
+    else
+        lay_out_256(a, row, (act_256 *)dst);
+}
+
+/* ---- weights ---- */
+
+/* The halves at p[row] + at. */
+RF_INLINE vec_floats halves_at(const uint8_t *const p[SIDE], size_t at) {
+    uint16_t h[SIDE];
+    RF_UNROLL
+    for (size_t i = 0; i < SIDE; i++)
+        h[i] = rf_get_u16(p[i] + at);
+    return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)h));
+}
+
+/* d of blocks whose first byte is an exponent. */
+RF_INLINE void write_e8m0(const uint8_t *const p[SIDE], int shift, bool has_nan, float *d) {
+    uint8_t e[SIDE];
+    for (size_t i = 0; i < SIDE; i++)
+        e[i] = *p[i];
+    const __m512i all = _mm512_cvtepu8_epi32(rf_load_128(e));
+    const __m256i half[2] = {_mm512_castsi512_si256(all), _mm512_extracti64x4_epi64(all, 1)};
+    _mm256_store_ps(d, rf_e8m0(half[0], shift, has_nan));
+    _mm256_store_ps(d + 8, rf_e8m0(half[1], shift, has_nan));
+}
+
+/* Group number `part` of the blocks at p. */
+RF_INLINE void unpack_32(rf_mm_format f, size_t part, uint8_t off, const uint8_t *const p[SIDE],
+                         weights_32 *w) {
+    RF_UNROLL
+    for (size_t r = 0; r < SIDE; r += 2) {
+        __m256i low, high;
+        rf_load_pair(f, part, p[r], p[r + 1], &low, &high);
+        if (!rf_mm_is_signed(f)) {
+            low = _mm256_sub_epi8(low, _mm256_set1_epi8((char)off));
+            high = _mm256_sub_epi8(high, _mm256_set1_epi8((char)off));
+        }
+        _mm256_store_si256((__m256i *)w->q[r], _mm256_permute2x128_si256(low, high, 0x20));
+        _mm256_store_si256((__m256i *)w->q[r + 1], _mm256_permute2x128_si256(low, high, 0x31));
+    }
+    if (f == RF_MM_MXFP4)
+        write_e8m0(p, 1, false, w->d);
+    else if (f == RF_MM_MXFP6_E2M3)
+        write_e8m0(p, 3, true, w->d);
+    else
+        _mm512_store_ps(w->d, halves_at(p, 0));
+    if (f == RF_MM_Q4_1 || f == RF_MM_Q5_1) _mm512_store_ps(w->m, halves_at(p, 2));
+}
+
+/* Digits of the products of 64 weights with the scales, twice as large, of every sixteen. */
+RF_INLINE void write_digits(vec q, vec scale, int8_t *upper, int8_t *lower) {
+    const __mmask64 odd_bytes = 0xaaaaaaaaaaaaaaaau;
+    const vec even = _mm512_mullo_epi16(_mm512_srai_epi16(_mm512_slli_epi16(q, 8), 8), scale);
+    const vec odd = _mm512_mullo_epi16(_mm512_srai_epi16(q, 8), scale);
+    const vec high = _mm512_mask_blend_epi8(odd_bytes, _mm512_srli_epi16(even, 8), odd);
+    const vec low = _mm512_mask_blend_epi8(odd_bytes, even, _mm512_slli_epi16(odd, 8));
+    vec_store((uint8_t *)upper, high);
+    vec_store((uint8_t *)lower, _mm512_srli_epi16(low, 1)); /* bytes' lowest bits are 0 */
+}
+
+/* Elements 64k .. 64k + 63 of a group. */
+RF_INLINE vec quarter(rf_mm_format f, const __m256i q[8], int k) {
+    __m256i low = q[2 * k], high = q[2 * k + 1];
+    if (f == RF_MM_IQ4_XS) { /* see rf_load_iq4_xs */
+        low = _mm256_permute2x128_si256(q[2 * k], q[2 * k + 1], 0x20);
+        high = _mm256_permute2x128_si256(q[2 * k], q[2 * k + 1], 0x31);
+    }
+    const vec v = _mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1);
+    return rf_mm_off(f) > 0 ? vec_sub_bytes(v, vec_bytes((uint8_t)rf_mm_off(f))) : v;
+}
+
+RF_INLINE void unpack_256(rf_mm_format f, const uint8_t *const p[SIDE], weights_256 *w) {
+    const vec each = _mm512_set_epi16(3, 3, 3, 3, 3, 3, 3, 3, 2, 2, 2, 2, 2, 2, 2, 2, 1, 1, 1, 1, 1,
+                                      1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0);
+    for (size_t r = 0; r < SIDE; r++) {
+        const rf_scales_256 s = rf_load_scales(f, p[r]);
+        const vec scale = _mm512_castsi256_si512(_mm256_add_epi16(s.scale, s.scale));
+        __m256i q[8];
+        rf_load_group(f, p[r], q);
+        RF_UNROLL
+        for (int k = 0; k < 4; k++) {
+            const vec at = _mm512_add_epi16(each, _mm512_set1_epi16((short)(4 * k)));
+            write_digits(quarter(f, q, k), _mm512_permutexvar_epi16(at, scale), w->upper[k][r],
+                         w->lower[k][r]);
+        }
+        if (rf_mm_has_dmin(f)) _mm256_store_si256((__m256i *)w->mins[r], s.min);
+        if (rf_is_grid(f)) w->d[r] = rf_grid_d(f, p[r]);
+    }
+    if (rf_is_grid(f)) return;
+    _mm512_store_ps(w->d, halves_at(p, rf_d_offset(f)));
+    if (rf_mm_has_dmin(f)) _mm512_store_ps(w->m, vec_negative(halves_at(p, rf_d_offset(f) + 2)));
+}
+
+/* Weight rows to be unpacked, n groups from number `first` on, which begins a block. */
+typedef struct source {
+    const uint8_t *row[SIDE];
+    size_t first, n;
+    uint8_t off;
+    rf_mm_ahead *ahead;
+} source;
+
+RF_INLINE void unpack_groups(rf_mm_format f, const source *s, void *panel) {
+    const size_t bytes = rf_mm_block_bytes(f), n_parts = rf_mm_groups(f);
+    const uint8_t *p[SIDE];
+    for (size_t i = 0; i < SIDE; i++)
+        p[i] = s->row[i] + s->first / n_parts * bytes;
+    for (size_t g = 0; g < s->n; g++) {
+        rf_mm_look_ahead(s->ahead);
+        if (f >= RF_MM_Q4_K)
+            unpack_256(f, p, (weights_256 *)panel + g);
+        else
+            unpack_32(f, g % n_parts, s->off, p, (weights_32 *)panel + g);
+        for (size_t i = 0; i < SIDE && (g + 1) % n_parts == 0; i++)
+            p[i] += bytes;
+    }
+}
+
+#define UNPACK(f)                           \
+    case RF_MM_##f:                         \
+        unpack_groups(RF_MM_##f, s, panel); \
+        break;
+
+static void unpack(rf_dtype type, const source *s, void *panel) {
+    switch (rf_mm_format_of(type)) {
+        UNPACK(Q4_0)
+        UNPACK(Q4_1)
+        UNPACK(Q5_0)
+        UNPACK(Q5_1)
+        UNPACK(Q8_0)
+        UNPACK(IQ4_NL)
+        UNPACK(MXFP4)
+        UNPACK(MXFP6_E2M3)
+        UNPACK(Q1_0)
+        UNPACK(Q2_0)
+        UNPACK(Q4_K)
+        UNPACK(Q5_K)
+        UNPACK(Q6_K)
+        UNPACK(IQ4_XS)
+        UNPACK(Q2_K)
+        UNPACK(Q3_K)
+        UNPACK(IQ2_XXS)
+        UNPACK(IQ2_XS)
+        UNPACK(IQ2_S)
+        UNPACK(IQ3_XXS)
+        UNPACK(IQ3_S)
+        UNPACK(IQ1_S)
+        UNPACK(IQ1_M)
+        UNPACK(TQ1_0)
+        UNPACK(TQ2_0)
+        UNPACK(Q8_K)
+    }
+}
+#undef UNPACK
+
+/* ---- the unit's registers: sums in 0 to 3, weights in 4 and 5, activations in 6 and 7 ---- */
+
+static void configure(uint8_t columns) {
+    struct {
+        uint8_t palette, start_row, reserved[14];
+        uint16_t row_bytes[16];
+        uint8_t rows[16];
+    } c = {.palette = 1};
     for (int i = 0; i < 8; i++) {
-        c.rows[i] = (uint8_t)(i < 6 ? n_act : columns / 4u);
+        c.rows[i] = i < 6 ? SIDE : columns / 4;
         c.row_bytes[i] = i == 4 || i == 5 ? columns : 64;
     }
     __asm__ volatile("" : : "r"(&c) : "memory"); /* gcc 12 believes that only 8 bytes are read */
     _tile_loadconfig(&c);
 }
-static void configure_32(uint32_t n_act) { configure(n_act, 32); }
-static void configure_256(uint32_t n_act) { configure(n_act, 64); }
-
-/* ---- accumulators ---- */
-
-typedef struct lane_floats {
-    float v[2][AMX_ROWS][VEC_ROWS];
-} __attribute__((aligned(64))) lane_floats;
-
-RF_INLINE void load_acc(const rf_mm_tile *a, int n_vecs, lane_floats *acc) {
-    for (uint32_t v = 0; v < (uint32_t)n_vecs; v++)
-        for (uint32_t t = 0; t < a->n_act; t++) {
-            const float *dst = a->dst + t * a->dst_stride + (size_t)v * VEC_ROWS;
-            _mm512_store_ps(acc->v[v][t], a->first
-                                              ? vec_floats_set(0)
-                                              : vec_load_floats_n(dst, a->n_rows - v * VEC_ROWS));
-        }
-}
-
-RF_INLINE void store_acc(const rf_mm_tile *a, int n_vecs, const lane_floats *acc) {
-    for (uint32_t v = 0; v < (uint32_t)n_vecs; v++) {
-        const uint32_t n = a->n_rows - v * VEC_ROWS;
-        for (uint32_t t = 0; t < a->n_act; t++) {
-            vec_floats out = _mm512_load_ps(acc->v[v][t]);
-            if (a->bias)
-                out = vec_floats_add(out, vec_load_floats_n(a->bias + (size_t)v * VEC_ROWS, n));
-            vec_store_floats_n(a->dst + t * a->dst_stride + (size_t)v * VEC_ROWS, n, out);
-        }
-    }
-}
 
 /* fma((float)i, wd * xd, acc) */
-RF_INLINE vec_floats add_scaled(vec i, vec_floats wd, vec_floats xd, vec_floats acc) {
-    return vec_fma(vec_to_floats(i), vec_floats_mul(wd, xd), acc);
+RF_INLINE vec_floats add_scaled(vec_floats i, float wd, vec_floats xd, vec_floats acc) {
+    return vec_fma(i, vec_floats_mul(xd, vec_floats_set(wd)), acc);
 }
 
 /* ---- groups of 32 ---- */
 
-/* [group][vector] */
-typedef struct lane_ints {
-    int32_t v[2][2][INTS];
-} __attribute__((aligned(64))) lane_ints;
-
-/* The integers of n groups and n_vecs vectors; sums are stored while the next ones are made. */
-RF_INLINE void multiply_32(int n, int n_vecs, const rf_mm_tile *a, const uint8_t *record,
-                           const int8_t *x, lane_ints *i) {
-    const uint8_t *q = record + RF_MM_AT_Q_32(VEC_ROWS), *next = q + RF_MM_RECORD_32(VEC_ROWS);
-    _tile_zero(0);
-    _tile_loadd(4, x, a->q_stride);
-    _tile_loadd(6, q, 64);
-    _tile_dpbssd(0, 4, 6);
-    if (n_vecs == 2) {
-        _tile_zero(1);
-        _tile_loadd(7, q + a->vec_bytes, 64);
-        _tile_dpbssd(1, 4, 7);
-    }
-    if (n == 2) {
-        _tile_zero(2);
-        _tile_loadd(5, x + 32, a->q_stride);
-        _tile_loadd(6, next, 64);
-        _tile_dpbssd(2, 5, 6);
-    }
-    _tile_stored(0, i->v[0][0], 64);
-    if (n == 2 && n_vecs == 2) {
-        _tile_zero(3);
-        _tile_loadd(7, next + a->vec_bytes, 64);
-        _tile_dpbssd(3, 5, 7);
-    }
-    if (n_vecs == 2) _tile_stored(1, i->v[0][1], 64);
-    if (n == 2) _tile_stored(2, i->v[1][0], 64);
-    if (n == 2 && n_vecs == 2) _tile_stored(3, i->v[1][1], 64);
-}
-
-RF_INLINE void add_32(size_t n, size_t n_vecs, bool has_min, const rf_mm_tile *a,
-                      const uint8_t *record, size_t g, const lane_ints *i, lane_floats *acc) {
-    vec_floats wd[2][2], wm[2][2];
+RF_INLINE void add_32(bool has_min, const weights_32 *w, const act_32 *a, const block *sums,
+                      vec_floats acc[SIDE]) {
+    const vec_floats xd = _mm512_load_ps(a->d);
     RF_UNROLL
-    for (size_t v = 0; v < n_vecs; v++) {
-        RF_UNROLL
-        for (size_t j = 0; j < n; j++) {
-            const uint8_t *p = record + v * a->vec_bytes + j * RF_MM_RECORD_32(VEC_ROWS);
-            wd[j][v] = vec_load_floats(p);
-            if (has_min) wm[j][v] = vec_load_floats(p + RF_MM_AT_M(VEC_ROWS));
-        }
+    for (int r = 0; r < SIDE; r++) {
+        const vec_floats i = vec_to_floats(_mm512_load_si512(sums->v[r]));
+        acc[r] = add_scaled(i, w->d[r], xd, acc[r]);
     }
-    for (uint32_t t = 0; t < a->n_act; t++) {
-        const size_t at = t * a->group_stride + g;
-        vec_floats s[2];
-        RF_UNROLL
-        for (size_t v = 0; v < n_vecs; v++)
-            s[v] = _mm512_load_ps(acc->v[v][t]);
-        RF_UNROLL
-        for (size_t j = 0; j < n; j++) {
-            const vec_floats xd = vec_floats_set(a->d[at + j]);
-            RF_UNROLL
-            for (size_t v = 0; v < n_vecs; v++)
-                s[v] = add_scaled(_mm512_load_si512(i->v[j][v] + t * VEC_ROWS), wd[j][v], xd, s[v]);
-            if (!has_min) continue;
-            const vec sum = vec_set((uint32_t)a->sum[at + j]);
-            RF_UNROLL
-            for (size_t v = 0; v < n_vecs; v++)
-                s[v] = add_scaled(sum, wm[j][v], xd, s[v]);
-        }
-        RF_UNROLL
-        for (size_t v = 0; v < n_vecs; v++)
-            _mm512_store_ps(acc->v[v][t], s[v]);
-    }
+    if (!has_min) return;
+    const vec_floats sum = vec_to_floats(_mm512_load_si512(a->sum));
+    RF_UNROLL
+    for (int r = 0; r < SIDE; r++)
+        acc[r] = add_scaled(sum, w->m[r], xd, acc[r]);
 }
 
-/* Two groups from number g on, or the last one alone. */
-RF_INLINE void multiply_pair(int n_vecs, const rf_mm_tile *a, size_t g, lane_ints *i) {
-    const uint8_t *record = a->panel + g * RF_MM_RECORD_32(VEC_ROWS);
-    if (g + 1 < a->n_groups)
-        multiply_32(2, n_vecs, a, record, a->q + 32 * g, i);
-    else if (g < a->n_groups)
-        multiply_32(1, n_vecs, a, record, a->q + 32 * g, i);
-}
+/* The intrinsics want registers' numbers as digits. */
+#define MULTIPLY_32(g, sum, weights, act) \
+    do {                                  \
+        _tile_zero(sum);                  \
+        _tile_loadd(weights, w[g].q, 32); \
+        _tile_loadd(act, a[g].q, 64);     \
+        _tile_dpbssd(sum, weights, act);  \
+    } while (0)
+#define STORE_32(sum) _tile_stored(sum, sums[sum].v, 64)
 
-RF_INLINE void tile_32(int n_vecs, bool has_min, const rf_mm_tile *a) {
-    lane_floats acc;
-    lane_ints i[2];
-    load_acc(a, n_vecs, &acc);
-    multiply_pair(n_vecs, a, 0, &i[0]);
-    for (size_t g = 0; g < a->n_groups; g += 2) {
-        const uint8_t *record = a->panel + g * RF_MM_RECORD_32(VEC_ROWS);
-        const lane_ints *now = &i[g / 2 % 2];
-        rf_mm_look_ahead(a->ahead); /* once for each group */
-        multiply_pair(n_vecs, a, g + 2, &i[(g / 2 + 1) % 2]);
-        if (g + 1 < a->n_groups) {
-            rf_mm_look_ahead(a->ahead);
-            add_32(2, (size_t)n_vecs, has_min, a, record, g, now, &acc);
-        } else {
-            add_32(1, (size_t)n_vecs, has_min, a, record, g, now, &acc);
-        }
+/* Group g becomes floats, while the sums of the next one go to memory and those of the one behind are
+ * made.  sure: these two are there. */
+#define STEP_32(sure, g, sum, weights, act, stored)                     \
+    if (!(sure) && (g) >= n) break;                                     \
+    if ((sure) || (g) + 2 < n) MULTIPLY_32((g) + 2, sum, weights, act); \
+    if ((sure) || (g) + 1 < n) STORE_32(stored);                        \
+    rf_mm_look_ahead(ahead);                                            \
+    add_32(has_min, &w[g], &a[g], &sums[((stored) + 3) % 4], acc);
+#define FOUR_STEPS_32(sure)          \
+    STEP_32(sure, g, 2, 4, 6, 1)     \
+    STEP_32(sure, g + 1, 3, 5, 7, 2) \
+    STEP_32(sure, g + 2, 0, 4, 6, 3) \
+    STEP_32(sure, g + 3, 1, 5, 7, 0)
+
+RF_INLINE void block_32(bool has_min, const weights_32 *w, const act_32 *a, size_t n,
+                        block_floats *result, rf_mm_ahead *ahead) {
+    block sums[4];
+    vec_floats acc[SIDE];
+    size_t g = 0;
+    RF_UNROLL
+    for (int r = 0; r < SIDE; r++)
+        acc[r] = _mm512_load_ps(result->v[r]);
+    MULTIPLY_32(0, 0, 4, 6);
+    if (n > 1) MULTIPLY_32(1, 1, 5, 7);
+    STORE_32(0);
+    for (; g + 6 <= n; g += 4) {
+        FOUR_STEPS_32(true)
     }
-    store_acc(a, n_vecs, &acc);
+    for (;; g += 4) {
+        FOUR_STEPS_32(false)
+    }
+    RF_UNROLL
+    for (int r = 0; r < SIDE; r++)
+        _mm512_store_ps(result->v[r], acc[r]);
 }
 
 /* ---- groups of 256 ---- */
 
-/* Digits of the products of sixteen weights of each row, u = q + off, with their scale. */
-RF_INLINE void write_digits(bool has_off, vec off, vec scale, const uint8_t *q, uint8_t *upper,
-                            uint8_t *lower) {
-    const vec low = _mm512_set1_epi16(0xff);
-    const vec twice = _mm512_add_epi16(scale, scale), minus = _mm512_mullo_epi16(twice, off);
-    RF_UNROLL
-    for (size_t k = 0; k < 4; k++) {
-        const vec u = vec_load(q + 64 * k);
-        vec even = _mm512_mullo_epi16(vec_and(u, low), twice);
-        vec odd = _mm512_mullo_epi16(_mm512_srli_epi16(u, 8), twice);
-        if (has_off) {
-            even = _mm512_sub_epi16(even, minus);
-            odd = _mm512_sub_epi16(odd, minus);
-        }
-        const vec down = _mm512_or_si512(vec_and(even, low), _mm512_slli_epi16(odd, 8));
-        vec_store(upper + 64 * k,
-                  _mm512_or_si512(_mm512_srli_epi16(even, 8), _mm512_andnot_si512(low, odd)));
-        vec_store(lower + 64 * k, _mm512_srli_epi16(down, 1)); /* bytes' lowest bits are 0 */
-    }
-}
-
-/* From a record of AVX-512's panels. */
-RF_INLINE void digits_of(bool has_off, uint8_t off, const uint8_t *from, uint8_t *record) {
-    const vec offs = _mm512_set1_epi16(off);
-    memcpy(record, from, RF_MM_AT_SCALE(VEC_ROWS)); /* d, m */
-    memcpy(record + DIGITS_AT_MINS, from + RF_MM_AT_MINS(VEC_ROWS), (size_t)8 * 64);
-    for (size_t j = 0; j < 16; j++)
-        write_digits(has_off, offs, vec_load(from + RF_MM_AT_SCALE(VEC_ROWS) + j * 64),
-                     from + RF_MM_AT_Q_256(VEC_ROWS) + j * 256, record + DIGITS_AT_UPPER + j * 256,
-                     record + DIGITS_AT_LOWER + j * 256);
-}
-
-static void pack_digits(const rf_mm_pack *p) {
-    uint8_t from[RF_MM_RECORD_256(VEC_ROWS)] __attribute__((aligned(64)));
-    uint8_t *record = p->panel;
-    rf_mm_pack one = *p;
-    one.n_vecs = 1;
-    one.n_groups = 1;
-    one.panel = from;
-    for (uint32_t v = 0; v < p->n_vecs; v++) {
-        const uint32_t left = p->n_rows - v * VEC_ROWS;
-        one.row = p->row + v * VEC_ROWS;
-        one.n_rows = left < VEC_ROWS ? left : VEC_ROWS;
-        for (size_t g = 0; g < p->n_groups; g++, record += DIGITS_RECORD) {
-            one.group = p->group + g;
-            rf_mm_pack_avx512(&one);
-            if (p->add)
-                digits_of(true, p->add, from, record);
-            else
-                digits_of(false, 0, from, record);
-        }
-    }
-}
-
-/* [vector][upper, lower] */
+/* [activation block][upper, lower] */
 typedef struct digit_sums {
-    int32_t v[2][2][INTS];
-} __attribute__((aligned(64))) digit_sums;
+    block v[2][2];
+} digit_sums;
 
-RF_INLINE void multiply_256(int n_vecs, const rf_mm_tile *a, const uint8_t *record, const int8_t *x,
+/* n activation blocks, `apart` records from each other */
+RF_INLINE void multiply_256(int n, const weights_256 *w, const act_256 *a, size_t apart,
                             digit_sums *i) {
-    const uint8_t *upper = record + DIGITS_AT_UPPER, *lower = record + DIGITS_AT_LOWER;
     _tile_zero(0);
     _tile_zero(1);
-    if (n_vecs == 2) {
+    if (n == 2) {
         _tile_zero(2);
         _tile_zero(3);
     }
-    for (size_t k = 0; k < 4; k++, x += 64, upper += 1024, lower += 1024) {
-        _tile_loadd(4, x, a->q_stride);
-        _tile_loadd(6, upper, 64);
+    for (size_t k = 0; k < 4; k++) {
+        _tile_loadd(4, w->upper[k], 64);
+        _tile_loadd(6, a->q[16 * k], 64);
         _tile_dpbssd(0, 4, 6);
-        _tile_loadd(7, lower, 64);
-        _tile_dpbssd(1, 4, 7);
-        if (n_vecs == 2) {
-            _tile_loadd(6, upper + a->vec_bytes, 64);
-            _tile_dpbssd(2, 4, 6);
-            _tile_loadd(7, lower + a->vec_bytes, 64);
-            _tile_dpbssd(3, 4, 7);
+        _tile_loadd(5, w->lower[k], 64);
+        _tile_dpbssd(1, 5, 6);
+        if (n == 2) {
+            _tile_loadd(7, a[apart].q[16 * k], 64);
+            _tile_dpbssd(2, 4, 7);
+            _tile_dpbssd(3, 5, 7);
         }
     }
-    _tile_stored(0, i->v[0][0], 64);
-    _tile_stored(1, i->v[0][1], 64);
-    if (n_vecs == 2) {
-        _tile_stored(2, i->v[1][0], 64);
-        _tile_stored(3, i->v[1][1], 64);
+    _tile_stored(0, i->v[0][0].v, 64);
+    _tile_stored(1, i->v[0][1].v, 64);
+    if (n == 2) {
+        _tile_stored(2, i->v[1][0].v, 64);
+        _tile_stored(3, i->v[1][1].v, 64);
     }
 }
 
-RF_INLINE void add_256(size_t n_vecs, bool has_min, const rf_mm_tile *a, const uint8_t *record,
-                       size_t g, const digit_sums *i, lane_floats *acc) {
-    const size_t n_mins = has_min ? 8 : 0; /* of pairs */
-    vec_floats wd[2], wm[2];
-    vec mins[2][8];
+RF_INLINE void add_256(bool has_min, const weights_256 *w, const act_256 *a, const block i[2],
+                       block_floats *result) {
+    const vec_floats xd = _mm512_load_ps(a->d);
+    vec sums[8];
     RF_UNROLL
-    for (size_t v = 0; v < n_vecs; v++) {
-        const uint8_t *p = record + v * a->vec_bytes;
-        wd[v] = vec_load_floats(p);
-        if (has_min) wm[v] = vec_load_floats(p + RF_MM_AT_M(VEC_ROWS));
-        RF_UNROLL
-        for (size_t j = 0; j < n_mins; j++)
-            mins[v][j] = vec_load(p + DIGITS_AT_MINS + 64 * j);
-    }
-    for (uint32_t t = 0; t < a->n_act; t++) {
-        const size_t at = t * a->group_stride + g;
-        const vec_floats xd = vec_floats_set(a->d[at]);
-        vec_floats s[2];
-        vec m[2] = {vec_set(0), vec_set(0)};
-        RF_UNROLL
-        for (size_t v = 0; v < n_vecs; v++) {
-            const vec upper = _mm512_load_si512(i->v[v][0] + t * VEC_ROWS);
-            const vec lower = _mm512_load_si512(i->v[v][1] + t * VEC_ROWS);
-            s[v] = add_scaled(vec_add(vec_shl(upper, 7), lower), wd[v], xd,
-                              _mm512_load_ps(acc->v[v][t]));
-        }
-        RF_UNROLL
-        for (size_t j = 0; j < n_mins; j++) {
-            const vec sums = vec_set(rf_get_u32(a->sums + 16 * at + 2 * j));
+    for (int j = 0; has_min && j < 8; j++)
+        sums[j] = _mm512_load_si512(a->sums[j]);
+    for (int r = 0; r < SIDE; r++) {
+        const vec upper = _mm512_load_si512(i[0].v[r]), lower = _mm512_load_si512(i[1].v[r]);
+        const vec_floats all = vec_to_floats(vec_add(vec_shl(upper, 7), lower));
+        vec_floats acc = add_scaled(all, w->d[r], xd, _mm512_load_ps(result->v[r]));
+        if (has_min) {
+            vec m[2] = {vec_set(0), vec_set(0)};
             RF_UNROLL
-            for (size_t v = 0; v < n_vecs; v++)
-                m[v] = vec_dot_pairs(m[v], mins[v][j], sums);
+            for (int j = 0; j < 8; j++)
+                m[j % 2] =
+                    vec_dot_pairs(m[j % 2], sums[j], vec_set(rf_get_u32(&w->mins[r][2 * j])));
+            acc = add_scaled(vec_to_floats(vec_add(m[0], m[1])), w->m[r], xd, acc);
         }
-        RF_UNROLL
-        for (size_t v = 0; v < n_vecs; v++) {
-            if (has_min) s[v] = add_scaled(m[v], wm[v], xd, s[v]);
-            _mm512_store_ps(acc->v[v][t], s[v]);
-        }
+        _mm512_store_ps(result->v[r], acc);
     }
 }
 
-RF_INLINE void tile_256(int n_vecs, bool has_min, const rf_mm_tile *a) {
-    lane_floats acc;
+/* n_acts blocks, `apart` records from each other; sums are stored while the next ones are made. */
+RF_INLINE void blocks_256(int n_acts, bool has_min, const weights_256 *w, const act_256 *a,
+                          size_t apart, size_t n, block_floats *result, rf_mm_ahead *ahead) {
     digit_sums i[2];
-    load_acc(a, n_vecs, &acc);
-    multiply_256(n_vecs, a, a->panel, a->q, &i[0]);
-    for (size_t g = 0; g < a->n_groups; g++) {
-        const uint8_t *record = a->panel + g * DIGITS_RECORD;
-        rf_mm_look_ahead(a->ahead);
-        if (g + 1 < a->n_groups)
-            multiply_256(n_vecs, a, record + DIGITS_RECORD, a->q + 256 * (g + 1), &i[(g + 1) % 2]);
-        add_256((size_t)n_vecs, has_min, a, record, g, &i[g % 2], &acc);
+    multiply_256(n_acts, w, a, apart, &i[0]);
+    for (size_t g = 0; g < n; g++) {
+        rf_mm_look_ahead(ahead);
+        if (g + 1 < n) multiply_256(n_acts, w + g + 1, a + g + 1, apart, &i[(g + 1) % 2]);
+        RF_UNROLL
+        for (int b = 0; b < n_acts; b++)
+            add_256(has_min, w + g, a + g + (size_t)b * apart, i[g % 2].v[b], result + b);
     }
-    store_acc(a, n_vecs, &acc);
 }
 
-/* ---- the table's entry ---- */
+/* ---- a stretch of a block of weight rows with all activations ---- */
 
-/* One function per kind, so that numbers of vectors are constants inside. */
-#define TILE(name, tile, has_min)           \
-    static void name(const rf_mm_tile *a) { \
-        if (a->n_rows > VEC_ROWS)           \
-            tile(2, has_min, a);            \
-        else                                \
-            tile(1, has_min, a);            \
-    }
-TILE(plain_32, tile_32, false)
-TILE(min_32, tile_32, true)
-TILE(plain_256, tile_256, false)
-TILE(min_256, tile_256, true)
+typedef struct stretch {
+    const void *panel;
+    const uint8_t *blocks; /* of activations, at the stretch's first group */
+    size_t block_bytes, n_blocks, n;
+    block_floats *result; /* [n_blocks] */
+    rf_mm_ahead *ahead;
+} stretch;
 
-#define TILES_32(name)                                                                       \
-    {                                                                                        \
-        .lanes = VEC_ROWS, .vecs = 2, .width = AMX_ROWS, .pack = rf_mm_pack_avx512,          \
-        .keep_sign = true, .stretch = RF_MM_STRETCH, .configure = configure_32, .any = name, \
-    }
-#define TILES_256(name)                                                                            \
-    {                                                                                              \
-        .lanes = VEC_ROWS, .vecs = 2, .width = AMX_ROWS, .pack = pack_digits, .scale_twice = true, \
-        .record = DIGITS_RECORD, .configure = configure_256, .any = name,                          \
-    }
-static const rf_mm_tiles tiles_32[2] = {TILES_32(plain_32), TILES_32(min_32)};
-static const rf_mm_tiles tiles_256[2] = {TILES_256(plain_256), TILES_256(min_256)};
+RF_INLINE void stretch_32(bool has_min, const stretch *s) {
+    for (size_t b = 0; b < s->n_blocks; b++)
+        block_32(has_min, s->panel, (const act_32 *)(s->blocks + b * s->block_bytes), s->n,
+                 &s->result[b], s->ahead);
+}
 
-static void matmul(const rf_mm *mm, uint32_t begin, uint32_t end, void *scratch) {
-    const bool is_256 = mm->act->view == RF_INT_256;
-    const bool has_min = rf_dtype_get(mm->w->type)->has_min;
-    if (mm->act->view == RF_INT_NONE || mm->act->n_rows < MIN_ROWS) {
-        rf_mm_avx512(mm, begin, end, scratch);
-        return;
+RF_INLINE void stretch_256(bool has_min, const stretch *s) {
+    const size_t apart = s->block_bytes / sizeof(act_256);
+    size_t b = 0;
+    for (; b + 1 < s->n_blocks; b += 2)
+        blocks_256(2, has_min, s->panel, (const act_256 *)s->blocks + b * apart, apart, s->n,
+                   &s->result[b], s->ahead);
+    if (b < s->n_blocks)
+        blocks_256(1, has_min, s->panel, (const act_256 *)s->blocks + b * apart, apart, s->n,
+                   &s->result[b], s->ahead);
+}
+
+static void plain_32(const stretch *s) { stretch_32(false, s); }
+static void min_32(const stretch *s) { stretch_32(true, s); }
+static void plain_256(const stretch *s) { stretch_256(false, s); }
+static void min_256(const stretch *s) { stretch_256(true, s); }
+
+/* ---- the table's entries ---- */
+
+/* dst of n weight rows from `row` on: results turn from a row's activations to an activation's rows. */
+static void write_results(const rf_mm *mm, uint32_t row, uint32_t n, const block_floats *result) {
+    const vec_floats bias = mm->bias ? vec_load_floats_n(mm->bias + row, n) : vec_floats_set(0);
+    for (uint32_t t = 0; t < mm->act->n_rows; t += 4) {
+        const float *from = &result[t / SIDE].v[0][t % SIDE];
+        const void *p[SIDE];
+        vec out[4];
+        for (size_t i = 0; i < SIDE; i++)
+            p[i] = from + i * SIDE;
+        gather_dwords(p, 0, out);
+        for (uint32_t i = 0; i < 4 && t + i < mm->act->n_rows; i++) {
+            vec_floats v = _mm512_castsi512_ps(out[i]);
+            if (mm->bias) v = vec_floats_add(v, bias);
+            vec_store_floats_n(mm->dst + (t + i) * mm->dst_stride + row, n, v);
+        }
     }
-    if (begin >= end) return;
-    rf_mm_panels_avx2(mm, begin, end, scratch, is_256 ? &tiles_256[has_min] : &tiles_32[has_min]);
+}
+
+static void matmul_blocks(const rf_mm *mm, uint32_t begin, uint32_t end, void *scratch) {
+    const rf_mm_input *a = mm->act;
+    const rf_dtype_info *info = rf_dtype_get(mm->w->type);
+    const bool is_256 = a->view == RF_INT_256;
+    void (*const multiply)(const stretch *) = is_256          ? info->has_min ? min_256 : plain_256
+                                              : info->has_min ? min_32
+                                                              : plain_32;
+    const size_t group = is_256 ? 256 : 32, n_groups = a->n_cols / group;
+    const size_t record = is_256 ? sizeof(act_256) : sizeof(act_32);
+    rf_mm_ahead ahead;
+    stretch s = {.panel = scratch,
+                 .block_bytes = n_groups * record,
+                 .n_blocks = (a->n_rows + SIDE - 1) / SIDE,
+                 .result = (void *)((uint8_t *)scratch + RF_MM_PANEL_BYTES),
+                 .ahead = &ahead};
+    configure(is_256 ? 64 : 32);
+    for (uint32_t row = begin; row < end; row += SIDE) {
+        const uint32_t n = end - row < SIDE ? end - row : SIDE;
+        source from = {.off = rf_mm_range_of(mm->w->type).off, .ahead = &ahead};
+        for (uint32_t i = 0; i < SIDE; i++)
+            from.row[i] = rf_mm_row(mm->w, row + (i < n ? i : n - 1));
+        ahead.step =
+            rf_mm_look_at_rows(mm, row + n, end, SIDE, &ahead) / ((s.n_blocks + 1) * n_groups);
+        memset(s.result, 0, s.n_blocks * sizeof *s.result);
+        for (size_t g = 0; g < n_groups; g += s.n) {
+            s.n = n_groups - g < STRETCH / group ? n_groups - g : STRETCH / group;
+            s.blocks = a->blocks + g * record;
+            from.first = g;
+            from.n = s.n;
+            unpack(mm->w->type, &from, scratch);
+            multiply(&s);
+        }
+        write_results(mm, row, n, s.result);
+    }
     _tile_release();
 }
 
-void rf_cpu_mm_amx(rf_cpu_kernels *k) { k->matmul = matmul; }
+static void matmul(const rf_mm *mm, uint32_t begin, uint32_t end, void *scratch) {
+    if (mm->act->view == RF_INT_NONE || !mm->act->blocks)
+        rf_mm_avx512(mm, begin, end, scratch);
+    else if (begin < end)
+        matmul_blocks(mm, begin, end, scratch);
+}
+
+void rf_cpu_mm_amx(rf_cpu_kernels *k) {
+    k->matmul = matmul;
+    k->lay_out = lay_out;
+    k->lay_out_from[0] = MIN_ROWS_32;
+    k->lay_out_from[1] = MIN_ROWS_256;
+}

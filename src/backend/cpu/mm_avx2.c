@@ -285,10 +285,8 @@ static const rf_mm_tiles tiles_256[4] = {TILES(256, TILE_SIGNED), TILES(256, TIL
 
 /* ---- panels ---- */
 
-/* All activation rows times one packed stretch, in parts of about the same size; configured: for how
- * many activation rows tiles are. */
-static void run_tiles(const rf_mm_tiles *tiles, uint32_t n_act, rf_mm_tile tile, uint32_t n_vecs,
-                      uint32_t *configured) {
+/* All activation rows times one packed stretch, in parts of about the same size. */
+static void run_tiles(const rf_mm_tiles *tiles, uint32_t n_act, rf_mm_tile tile, uint32_t n_vecs) {
     const rf_mm_tile start = tile;
     const uint32_t step = n_vecs == tiles->vecs ? n_vecs : 1;
     for (uint32_t v = 0; v < n_vecs; v += step) {
@@ -302,9 +300,7 @@ static void run_tiles(const rf_mm_tiles *tiles, uint32_t n_act, rf_mm_tile tile,
         uint32_t n_parts = (n_act + tiles->width - 1) / tiles->width;
         for (uint32_t t = 0, width; t < n_act; t += width, n_parts--) {
             width = (n_act - t + n_parts - 1) / n_parts;
-            if (tiles->configure && *configured != width) tiles->configure(width);
-            *configured = tile.n_act = width;
-            (tiles->any ? tiles->any : run[width - 1])(&tile);
+            run[width - 1](&tile);
             tile.q += width * tile.q_stride;
             tile.d += width * tile.group_stride;
             tile.sum += width * tile.group_stride;
@@ -318,13 +314,13 @@ static void run_tiles(const rf_mm_tiles *tiles, uint32_t n_act, rf_mm_tile tile,
 /* Packs a stretch and multiplies it with all activation rows; meanwhile `fetch` bytes of the next
  * weights are fetched. */
 static void run_stretch(const rf_mm_tiles *tiles, rf_mm_pack *pack, const rf_mm_tile *tile,
-                        uint32_t n_act, size_t fetch, uint32_t *configured) {
+                        uint32_t n_act, size_t fetch) {
     const uint32_t n_parts = (n_act + tiles->width - 1) / tiles->width;
     const uint32_t n_rounds = pack->n_vecs == tiles->vecs ? 1 : pack->n_vecs;
     pack->ahead->step = fetch / 2 / (pack->n_vecs * pack->n_groups);
     tiles->pack(pack);
     pack->ahead->step = fetch / 2 / ((size_t)n_parts * n_rounds * pack->n_groups);
-    run_tiles(tiles, n_act, *tile, pack->n_vecs, configured);
+    run_tiles(tiles, n_act, *tile, pack->n_vecs);
 }
 
 void rf_mm_panels_avx2(const rf_mm *mm, uint32_t begin, uint32_t end, void *scratch,
@@ -335,20 +331,16 @@ void rf_mm_panels_avx2(const rf_mm *mm, uint32_t begin, uint32_t end, void *scra
     const uint32_t lanes = tiles->lanes;
     const uint32_t per_panel = a->n_rows > RF_MM_TILE_FEW ? lanes * tiles->vecs : lanes;
     const size_t group = is_256 ? 256 : 32, n_groups = a->n_cols / group;
-    const size_t record = tiles->record ? tiles->record
-                          : is_256      ? RF_MM_RECORD_256(lanes)
-                                        : RF_MM_RECORD_32(lanes);
-    const size_t stretch = (tiles->stretch ? tiles->stretch : 8192 / lanes) / group; /* groups */
+    const size_t record = is_256 ? RF_MM_RECORD_256(lanes) : RF_MM_RECORD_32(lanes);
+    const size_t stretch = 8192 / lanes / group; /* groups: what fits the first-level cache */
     const uint8_t off = rf_mm_range_of(mm->w->type).off;
     void *more = (uint8_t *)scratch + RF_MM_PANEL_BYTES;
     int16_t *sums = more;  /* RF_INT_256 */
     int32_t *start = more; /* RF_INT_32 */
-    uint32_t configured = 0;
     rf_mm_ahead ahead;
     ahead.step = rf_mm_look_at_rows(mm, begin, end, per_panel, &ahead);
     rf_mm_look_ahead(&ahead);
-    /* Sums are for minima and for what is added to weights: nothing in records of their own form. */
-    if (is_256 && (info->has_min || !tiles->record)) rf_mm_sums16_avx2(a, sums);
+    if (is_256) rf_mm_sums16_avx2(a, sums);
     for (size_t i = 0; !is_256 && !tiles->keep_sign && i < a->n_rows * n_groups; i++)
         start[i] = -(int32_t)off * a->sum[i];
     for (uint32_t row = begin; row < end; row += per_panel) {
@@ -385,7 +377,7 @@ void rf_mm_panels_avx2(const rf_mm *mm, uint32_t begin, uint32_t end, void *scra
                                .n_rows = n_rows,
                                .bias = mm->bias && g + n == n_groups ? mm->bias + row : NULL,
                                .ahead = &ahead};
-            run_stretch(tiles, &pack, &tile, a->n_rows, fetch / n_groups * n, &configured);
+            run_stretch(tiles, &pack, &tile, a->n_rows, fetch / n_groups * n);
         }
     }
 }

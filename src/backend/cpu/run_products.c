@@ -103,19 +103,27 @@ static void prepare_row(const runner *r, const rf_cpu_acts *a, uint32_t row, boo
     if (!shared && r->ith == 0) memcpy(route, own, 2 * t->router->n_used * sizeof *own);
 }
 
+/* Rows [first, end), by themselves or, where the products want it, as blocks too. */
+static void prepare_rows(const runner *r, const rf_cpu_acts *a, const rf_mm_input act[3],
+                         uint32_t first, uint32_t end) {
+    for (uint32_t row = first; row < end; row++)
+        prepare_row(r, a, row, true);
+    for (int view = RF_INT_32; view <= RF_INT_256; view++)
+        if (r->t->views & 1u << view && act[view].blocks) r->k->lay_out(&act[view], first);
+}
+
+/* Whether n rows of integers are to be laid out in blocks. */
+static bool in_blocks(const runner *r, rf_int_view view, uint32_t n) {
+    return view != RF_INT_NONE && r->k->lay_out && n >= r->k->lay_out_from[view - RF_INT_32];
+}
+
 /* Fills act[view] for the views of the task. */
 static void prepare(const runner *r, uint32_t n_rows, rf_mm_input act[3]) {
     const rf_cpu_task *t = r->t;
     bool solo = n_rows <= RF_CPU_SOLO_ROWS;
+    bool may_lay_out = !solo && t->kind == RF_CPU_PRODUCTS;
+    uint32_t each = 1, at; /* rows that are prepared at a time */
     const rf_cpu_acts *a = solo ? &r->own->acts : &r->x->acts;
-    if (is_moved(t) || t->scores || t->views != 1u << RF_INT_NONE) {
-        uint32_t row;
-        for (row = 0; solo && row < n_rows; row++)
-            prepare_row(r, a, row, false);
-        while (!solo && rf_cpu_next_piece(&r->counter[0], n_rows, &row))
-            prepare_row(r, a, row, true);
-        if (!solo) rf_pool_barrier(r->x->backend->pool);
-    }
     for (int view = 0; view < 3; view++) {
         act[view] = (rf_mm_input){
             .view = (rf_int_view)view, .n_rows = n_rows * t->n_inputs, .n_cols = t->cols};
@@ -125,8 +133,19 @@ static void prepare(const runner *r, uint32_t n_rows, rf_mm_input act[3]) {
             act[view].q = a->q[view - RF_INT_32];
             act[view].d = a->d[view - RF_INT_32];
             act[view].sum = a->sum[view - RF_INT_32];
+            if (!may_lay_out || !in_blocks(r, (rf_int_view)view, n_rows)) continue;
+            act[view].blocks = a->blocks[view - RF_INT_32];
+            each = RF_ACT_BLOCK;
         }
     }
+    if (!is_moved(t) && !t->scores && t->views == 1u << RF_INT_NONE) return;
+    for (uint32_t row = 0; solo && row < n_rows; row++)
+        prepare_row(r, a, row, false);
+    while (!solo && rf_cpu_next_piece(&r->counter[0], (n_rows + each - 1) / each, &at)) {
+        uint32_t first = at * each, left = n_rows - first;
+        prepare_rows(r, a, act, first, first + (left < each ? left : each));
+    }
+    if (!solo) rf_pool_barrier(r->x->backend->pool);
 }
 
 /* n of the prepared rows, from number first on. */
@@ -135,6 +154,7 @@ static rf_mm_input rows_at(const rf_mm_input *a, size_t first, uint32_t n) {
     size_t cols = a->n_cols, group = a->view == RF_INT_256 ? 256 : 32;
     size_t sum = a->view == RF_INT_256 ? 16 : 32;
     part.n_rows = n;
+    part.blocks = NULL;
     if (a->view == RF_INT_NONE) {
         part.x += first * cols;
     } else {
@@ -243,6 +263,11 @@ static rf_mm_input gather(const runner *r, const rf_mm_input *all, const uint32_
         memcpy(to.d, from.d, groups * sizeof *to.d);
         memcpy(to.sum, from.sum, sums * sizeof *to.sum);
     }
+    in.blocks = NULL;
+    if (!in_blocks(r, all->view, n)) return in;
+    in.blocks = g->blocks[all->view - RF_INT_32];
+    for (uint32_t first = 0; first < n; first += RF_ACT_BLOCK)
+        r->k->lay_out(&in, first);
     return in;
 }
 
