@@ -58,7 +58,7 @@ typedef struct block_floats {
 
 /* Dwords of sixteen rows: out[i] has dword i of the sixteen bytes at p[row] + at. */
 RF_INLINE void gather_dwords(const void *const p[SIDE], size_t at, vec out[4]) {
-    vec r[4], low[2], high[2];
+    vec r[4];
     RF_UNROLL
     for (int i = 0; i < 4; i++) {
         const uint8_t *const row[4] = {p[i], p[i + 4], p[i + 8], p[i + 12]};
@@ -67,15 +67,7 @@ RF_INLINE void gather_dwords(const void *const p[SIDE], size_t at, vec out[4]) {
         r[i] = _mm512_inserti32x4(r[i], rf_load_128(row[2] + at), 2);
         r[i] = _mm512_inserti32x4(r[i], rf_load_128(row[3] + at), 3);
     }
-    RF_UNROLL
-    for (int i = 0; i < 2; i++) {
-        low[i] = _mm512_unpacklo_epi32(r[2 * i], r[2 * i + 1]);
-        high[i] = _mm512_unpackhi_epi32(r[2 * i], r[2 * i + 1]);
-    }
-    out[0] = _mm512_unpacklo_epi64(low[0], low[1]);
-    out[1] = _mm512_unpackhi_epi64(low[0], low[1]);
-    out[2] = _mm512_unpacklo_epi64(high[0], high[1]);
-    out[3] = _mm512_unpackhi_epi64(high[0], high[1]);
+    transpose_dwords(r, out);
 }
 
 /* ---- activations ---- */

@@ -54,15 +54,9 @@ RF_INLINE vec vec_pair(vec v, unsigned a, unsigned b, bool is_signed) {
     return is_signed ? _mm512_srai_epi16(v, 8) : v;
 }
 
-RF_INLINE void vec_gather_4(const rf_mm_lanes *p, size_t at, vec out[4]) {
-    vec r[4], low[2], high[2];
-    RF_UNROLL
-    for (int i = 0; i < 4; i++) {
-        r[i] = _mm512_castsi128_si512(rf_load_128(rf_mm_lane(p, i) + at));
-        r[i] = _mm512_inserti32x4(r[i], rf_load_128(rf_mm_lane(p, i + 4) + at), 1);
-        r[i] = _mm512_inserti32x4(r[i], rf_load_128(rf_mm_lane(p, i + 8) + at), 2);
-        r[i] = _mm512_inserti32x4(r[i], rf_load_128(rf_mm_lane(p, i + 12) + at), 3);
-    }
+/* Inside each 128 bits: out[i] gets dword i of r[0], r[1], r[2] and r[3]. */
+RF_INLINE void transpose_dwords(const vec r[4], vec out[4]) {
+    vec low[2], high[2];
     RF_UNROLL
     for (int i = 0; i < 2; i++) {
         low[i] = _mm512_unpacklo_epi32(r[2 * i], r[2 * i + 1]);
@@ -72,6 +66,18 @@ RF_INLINE void vec_gather_4(const rf_mm_lanes *p, size_t at, vec out[4]) {
     out[1] = _mm512_unpackhi_epi64(low[0], low[1]);
     out[2] = _mm512_unpacklo_epi64(high[0], high[1]);
     out[3] = _mm512_unpackhi_epi64(high[0], high[1]);
+}
+
+RF_INLINE void vec_gather_4(const rf_mm_lanes *p, size_t at, vec out[4]) {
+    vec r[4];
+    RF_UNROLL
+    for (int i = 0; i < 4; i++) {
+        r[i] = _mm512_castsi128_si512(rf_load_128(rf_mm_lane(p, i) + at));
+        r[i] = _mm512_inserti32x4(r[i], rf_load_128(rf_mm_lane(p, i + 4) + at), 1);
+        r[i] = _mm512_inserti32x4(r[i], rf_load_128(rf_mm_lane(p, i + 8) + at), 2);
+        r[i] = _mm512_inserti32x4(r[i], rf_load_128(rf_mm_lane(p, i + 12) + at), 3);
+    }
+    transpose_dwords(r, out);
 }
 
 RF_INLINE vec_floats vec_low_halves(vec v) { return _mm512_cvtph_ps(_mm512_cvtepi32_epi16(v)); }
