@@ -196,6 +196,11 @@ rf_status rf_isa_choose(rf_isa *out, rf_error *e) {
         *out = (rf_isa)i;
         return RF_OK;
     }
-    return rf_fail(e, RF_EARG, "RF_CPU=%.40s: unknown, expected scalar, %s or %s", name,
-                   isa_names[1], isa_names[2]);
+    char known[80] = "";
+    for (int i = 0; i < RF_ISA_COUNT; i++) {
+        size_t n = strlen(known);
+        const char *before = i == 0 ? "" : i + 1 < RF_ISA_COUNT ? ", " : " or ";
+        snprintf(known + n, sizeof known - n, "%s%s", before, isa_names[i]);
+    }
+    return rf_fail(e, RF_EARG, "RF_CPU=%.40s: unknown, expected %s", name, known);
 }

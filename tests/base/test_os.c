@@ -588,6 +588,7 @@ static void the_instruction_set_can_be_lowered(void **state) {
     e = (rf_error){0};
     assert_int_equal(rf_isa_choose(&isa, &e), RF_EARG);
     assert_error(&e, RF_EARG, "RF_CPU=AVX2", "expected scalar, ");
+    assert_non_null(strstr(e.text, rf_isa_name((rf_isa)(RF_ISA_COUNT - 1)))); /* all are named */
     if (kept) {
         setenv("RF_CPU", kept, 1);
     } else {
