@@ -65,10 +65,16 @@ double rf_exp(double x) {
     return exp_sum(x, 0.0);
 }
 
+#if defined(__x86_64__)
+static bool has_avx2(void) {
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+}
+#endif
+
 void rf_exp_n(double *p, const double *x, size_t n) {
     size_t i = 0;
 #if defined(__x86_64__)
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) i = rf_exp_n_avx2(p, x, n);
+    if (has_avx2()) i = rf_exp_n_avx2(p, x, n);
 #endif
     for (; i < n; i++)
         p[i] = rf_exp(x[i]);
@@ -192,6 +198,33 @@ float rf_expf(float x) {
     p = fmaf(p, r, RF_EXPF_C1);
     p = fmaf(p, r, RF_EXPF_C0);
     return float_of(bits_of_float(p) + ((uint32_t)(int32_t)n << 23));
+}
+
+double rf_expf_sum(const float *x, size_t n, float max, float scale) {
+    double sum[8] = {0};
+    size_t i = 0;
+#if defined(__x86_64__)
+    if (has_avx2()) i = rf_expf_sum_avx2(sum, x, n, max, scale);
+#endif
+    for (; i < n; i++) {
+        float p = rf_expf(scale * (x[i] - max));
+        sum[i % 8] += p == p ? (double)p : 0;
+    }
+    for (size_t half = 4; half; half /= 2)
+        for (i = 0; i < half; i++)
+            sum[i] += sum[i + half];
+    return sum[0];
+}
+
+float rf_largest(const float *x, size_t n) {
+    float most = -INFINITY;
+    size_t i = 0;
+#if defined(__x86_64__)
+    if (has_avx2()) i = rf_largest_avx2(&most, x, n);
+#endif
+    for (; i < n; i++)
+        most = x[i] > most ? x[i] : most;
+    return most;
 }
 
 /* x P(x^2) / Q(x^2), see fmath.h. */

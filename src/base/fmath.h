@@ -41,6 +41,12 @@ double rf_erf(double x);  /* absolute error < 1e-15, relative < 1e-14 */
 #define RF_EXPF_C5     8.3687450919e-3f
 #define RF_EXPF_C6     1.3814541425e-3f
 float rf_expf(float x);
+/* The sum of rf_expf(scale * (x[i] - max)), without those that are NaN, in double: element i is added to
+ * sum i % 8, in order; then 0 + 4, 1 + 5, ..., 0 + 2, 1 + 3, 0 + 1. */
+double rf_expf_sum(const float *x, size_t n, float max, float scale);
+
+float rf_largest(const float *x,
+                 size_t n); /* a NaN is below everything; -inf if there is nothing */
 
 /* The f32 tanh and erf of every kernel: x P(z) / Q(z) of z = x * x, relative error < 4e-7, again one
  * sequence of operations:

@@ -1,5 +1,6 @@
-/* fmath_avx2.c - rf_exp_n for four doubles at a time: the operations of rf_exp, in its order. */
-#include <immintrin.h>
+/* fmath_avx2.c - rf_exp_n for four doubles, rf_expf_sum and rf_largest for eight floats at a time: the
+ * operations of rf_exp and rf_expf, in their order. */
+#include "base/fmath_avx2.h"
 
 #include "base/fmath_exp.h"
 
@@ -35,5 +36,34 @@ size_t rf_exp_n_avx2(double *p, const double *x, size_t n) {
     size_t i = 0;
     for (; i + 4 <= n; i += 4)
         _mm256_storeu_pd(p + i, exp_of_four(_mm256_loadu_pd(x + i)));
+    return i;
+}
+
+size_t rf_expf_sum_avx2(double sum[8], const float *x, size_t n, float max, float scale) {
+    const __m256 most = _mm256_set1_ps(max), by = _mm256_set1_ps(scale);
+    __m256d low = _mm256_loadu_pd(sum), high = _mm256_loadu_pd(sum + 4);
+    size_t i = 0;
+    for (; i + 8 <= n; i += 8) {
+        __m256 p = rf_expf8(_mm256_mul_ps(by, _mm256_sub_ps(_mm256_loadu_ps(x + i), most)));
+        p = _mm256_and_ps(p, _mm256_cmp_ps(p, p, _CMP_ORD_Q));
+        low = _mm256_add_pd(low, _mm256_cvtps_pd(_mm256_castps256_ps128(p)));
+        high = _mm256_add_pd(high, _mm256_cvtps_pd(_mm256_extractf128_ps(p, 1)));
+    }
+    _mm256_storeu_pd(sum, low);
+    _mm256_storeu_pd(sum + 4, high);
+    return i;
+}
+
+size_t rf_largest_avx2(float *most, const float *x, size_t n) {
+    __m256 a = _mm256_set1_ps(*most), b = a;
+    size_t i = 0;
+    for (; i + 16 <= n; i += 16) { /* a NaN in the first place gives the second */
+        a = _mm256_max_ps(_mm256_loadu_ps(x + i), a);
+        b = _mm256_max_ps(_mm256_loadu_ps(x + i + 8), b);
+    }
+    a = _mm256_max_ps(a, b);
+    __m128 c = _mm_max_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
+    c = _mm_max_ps(c, _mm_movehl_ps(c, c));
+    *most = _mm_cvtss_f32(_mm_max_ss(c, _mm_movehdup_ps(c)));
     return i;
 }

@@ -19,3 +19,6 @@ static const double rf_exp_terms[RF_EXP_TERMS] = {
 
 /* As rf_exp_n, for whole vectors from the front; returns how many it did. */
 size_t rf_exp_n_avx2(double *p, const double *x, size_t n);
+/* As rf_expf_sum, likewise, up to the eight sums. */
+size_t rf_expf_sum_avx2(double sum[8], const float *x, size_t n, float max, float scale);
+size_t rf_largest_avx2(float *most, const float *x, size_t n);

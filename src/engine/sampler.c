@@ -3,8 +3,8 @@
  * Options change the logits of few tokens, which are kept apart: the row is only read.  What decides is
  * a list of candidates (id, logit as double): the best k of the row, found by passing over groups of
  * columns that are all too small, or all of it where no option says how many.  Filters shrink the
- * list.  Their order is by falling logit, then rising id, so that every result is defined; a long list
- * is put in order only where a filter or the draw ends. */
+ * list.  Where a share of the row's mass decides (top_p alone, or the draw itself), only its head
+ * becomes a list.  Orders are by falling logit, then rising id, so that every result is defined. */
 #include "engine/sampler.h"
 
 #include <math.h>
@@ -14,23 +14,15 @@
 #include "base/buf.h"
 #include "base/fmath.h"
 #include "base/rng.h"
+#include "engine/candidates.h"
 
 enum {
     STREAM_DRAW, /* independent random streams of one seed */
     STREAM_XTC,
-    FEW = 256, /* candidates that are put in order, or turned into likelihoods, at once */
 };
 
-typedef struct candidate {
-    int32_t id;
-    double logit, p;
-} candidate;
-
-typedef struct candidates {
-    candidate *c;
-    size_t n;
-    bool sorted; /* by falling logit, then rising id */
-} candidates;
+typedef rf_candidate candidate;
+typedef rf_candidates candidates;
 
 /* A token whose logit the options change. */
 typedef struct change {
@@ -50,6 +42,8 @@ struct rf_sampler {
     change *changes;      /* [n_changes] of the row that is looked at */
     size_t n_changes, cap_changes;
     uint32_t *place; /* [n_vocab] of a token among the changes, from 1 on; 0: it is none */
+    rf_row row;      /* these two only for options that take the head of a row */
+    float *copy;     /* [n_vocab] */
     double mu;       /* mirostat's running bound, in bits */
 };
 
@@ -116,6 +110,27 @@ static rf_status check(const rf_sampling *o, uint32_t n_vocab, rf_error *e) {
     return RF_OK;
 }
 
+/* Is the first that narrows the whole row down a share of its mass: top_p, or the draw itself? */
+static bool takes_head(const rf_sampling *o) {
+    if (o->temperature <= 0 || o->top_k || o->mirostat || o->top_n_sigma > 0 || o->typical_p < 1)
+        return false;
+    return o->top_p < 1 || (o->min_p <= 0 && o->xtc_probability <= 0);
+}
+
+static bool take_memory(rf_sampler *s) {
+    s->scratch = rf_alloc(s->n_vocab, sizeof *s->scratch);
+    s->place = rf_alloc(s->n_vocab, sizeof *s->place);
+    s->bias = rf_alloc(s->o.n_logit_bias, sizeof *s->bias);
+    if (!s->scratch || !s->place || !s->bias) return false;
+    if (!takes_head(&s->o)) return true;
+    size_t n_groups = (s->n_vocab + RF_BEST_GROUP - 1) / RF_BEST_GROUP;
+    s->row.n = s->n_vocab;
+    s->row.most = rf_alloc(n_groups, sizeof *s->row.most);
+    s->row.mass = rf_alloc(n_groups, sizeof *s->row.mass);
+    s->copy = rf_alloc(s->n_vocab, sizeof *s->copy);
+    return s->row.most && s->row.mass && s->copy;
+}
+
 rf_status rf_sampler_create(rf_sampler **out, const rf_sampling *o, uint32_t n_vocab, rf_error *e) {
     *out = NULL;
     RF_TRY(check(o, n_vocab, e));
@@ -124,10 +139,7 @@ rf_status rf_sampler_create(rf_sampler **out, const rf_sampling *o, uint32_t n_v
     s->o = *o;
     s->n_vocab = n_vocab;
     s->mu = 2 * (double)o->mirostat_tau;
-    s->scratch = rf_alloc(n_vocab, sizeof *s->scratch);
-    s->place = rf_alloc(n_vocab, sizeof *s->place);
-    s->bias = rf_alloc(o->n_logit_bias, sizeof *s->bias);
-    if (!s->scratch || !s->place || !s->bias) {
+    if (!take_memory(s)) {
         rf_sampler_free(s);
         return rf_fail_nomem(e, n_vocab * sizeof *s->scratch);
     }
@@ -142,6 +154,9 @@ void rf_sampler_free(rf_sampler *s) {
     rf_free(s->scratch);
     rf_free(s->changes);
     rf_free(s->place);
+    rf_free(s->row.most);
+    rf_free(s->row.mass);
+    rf_free(s->copy);
     rf_free(s->bias);
     rf_ids_free(&s->history);
     rf_free(s->breaker);
@@ -287,124 +302,9 @@ static rf_status apply_changes(rf_sampler *s, const float *logits) {
 
 /* ---- filters ---- */
 
-static int by_logit(const void *a, const void *b) {
-    const candidate *x = a, *y = b;
-    if (x->logit != y->logit) return x->logit > y->logit ? -1 : 1;
-    return x->id < y->id ? -1 : x->id > y->id;
-}
-
-static void swap(candidate *a, candidate *b) {
-    candidate t = *a;
-    *a = *b;
-    *b = t;
-}
-
-static void sort(candidates *l) {
-    if (!l->sorted) qsort(l->c, l->n, sizeof *l->c, by_logit);
-    l->sorted = true;
-}
-
-static void keep(candidates *l, size_t n) { l->n = n < 1 ? 1 : n < l->n ? n : l->n; }
-
-static double max_logit(const candidates *l) {
-    double max = l->c[0].logit;
-    for (size_t i = 1; i < l->n; i++)
-        max = l->c[i].logit > max ? l->c[i].logit : max;
-    return max;
-}
-
-static void softmax(candidates *l) {
-    double max = max_logit(l), sum = 0, x[FEW];
-    for (size_t at = 0, n; at < l->n; at += n) {
-        candidate *c = l->c + at;
-        n = l->n - at < FEW ? l->n - at : FEW;
-        for (size_t i = 0; i < n; i++)
-            x[i] = c[i].logit - max;
-        rf_exp_n(x, x, n);
-        for (size_t i = 0; i < n; i++)
-            sum += c[i].p = x[i];
-    }
-    for (size_t i = 0; i < l->n; i++)
-        l->c[i].p /= sum;
-}
-
-/* Puts better candidates before worse ones; returns where these begin: at neither end.  n >= 3, all
- * different. */
-static size_t part(candidate *c, size_t n) {
-    candidate *low = &c[0], *mid = &c[n / 2], *high = &c[n - 1]; /* the middle one of three */
-    if (by_logit(low, mid) > 0) swap(low, mid);
-    if (by_logit(mid, high) > 0) swap(mid, high);
-    if (by_logit(low, mid) > 0) swap(low, mid);
-    const candidate pivot = *mid;
-    for (size_t i = 1, j = n - 2;; i++, j--) {
-        while (by_logit(&c[i], &pivot) < 0)
-            i++;
-        while (by_logit(&c[j], &pivot) > 0)
-            j--;
-        if (i >= j) return j + 1;
-        swap(&c[i], &c[j]);
-    }
-}
-
-/* How many of the likeliest hold this share of all, at least 1; they are moved to the front, the last
- * of them behind the others.  Only the stretch where the sum ends is put in order. */
-static size_t head_of_mass(candidates *l, double share) {
-    size_t from = 0, to = l->n;
-    double before = 0;
-    while (!l->sorted && to - from > FEW) {
-        size_t middle = from + part(l->c + from, to - from);
-        double mass = 0;
-        for (size_t i = from; i < middle; i++)
-            mass += l->c[i].p;
-        if (before + mass < share)
-            before += mass, from = middle;
-        else
-            to = middle;
-    }
-    if (!l->sorted) qsort(l->c + from, to - from, sizeof *l->c, by_logit);
-    l->sorted = l->sorted || to - from == l->n;
-    while (from < to && (from == 0 || before < share))
-        before += l->c[from++].p;
-    return from;
-}
-
-/* Keeps the k best, by a heap whose root is the worst kept: O(n log k), no order needed before. */
-static void sift_down(candidate *heap, size_t n, size_t i) {
-    for (;;) {
-        size_t worst = i, left = 2 * i + 1;
-        for (size_t kid = left; kid < left + 2 && kid < n; kid++)
-            if (by_logit(&heap[kid], &heap[worst]) > 0) worst = kid;
-        if (worst == i) return;
-        swap(&heap[i], &heap[worst]);
-        i = worst;
-    }
-}
-
-static void heap_make(candidate *heap, size_t n) {
-    for (size_t i = n / 2 + 1; i-- > 0;)
-        sift_down(heap, n, i);
-}
-
-static void heap_offer(candidate *heap, size_t n, candidate c) {
-    if (by_logit(&c, &heap[0]) >= 0) return;
-    heap[0] = c;
-    sift_down(heap, n, 0);
-}
-
-static void filter_top_k(candidates *l, int32_t top_k) {
-    size_t k = (size_t)top_k;
-    if (top_k == 0 || k >= l->n) return;
-    heap_make(l->c, k);
-    for (size_t i = k; i < l->n; i++)
-        heap_offer(l->c, k, l->c[i]);
-    l->n = k;
-    l->sorted = false;
-    sort(l);
-}
-
 static void filter_top_n_sigma(candidates *l, double n_sigma) {
     if (n_sigma <= 0) return;
-    double mean = 0, variance = 0, max = max_logit(l);
+    double mean = 0, variance = 0, max = rf_candidates_max(l);
     for (size_t i = 0; i < l->n; i++)
         mean += l->c[i].logit;
     mean /= (double)l->n;
@@ -414,7 +314,7 @@ static void filter_top_n_sigma(candidates *l, double n_sigma) {
     size_t kept = 0;
     for (size_t i = 0; i < l->n; i++)
         if (l->c[i].logit >= bound) l->c[kept++] = l->c[i];
-    keep(l, kept);
+    rf_candidates_keep(l, kept);
 }
 
 /* Locally typical sampling (Meister et al. 2022): keeps the tokens whose surprise lies closest to
@@ -427,8 +327,8 @@ static int by_p(const void *a, const void *b) { /* p holds the distance here */
 
 static void filter_typical(candidates *l, double typical_p) {
     if (typical_p >= 1) return;
-    softmax(l);
-    double entropy = 0, max = max_logit(l), sum = 0, mass = 0;
+    rf_candidates_softmax(l);
+    double entropy = 0, max = rf_candidates_max(l), sum = 0, mass = 0;
     for (size_t i = 0; i < l->n; i++)
         if (l->c[i].p > 0) entropy -= l->c[i].p * rf_log(l->c[i].p);
     for (size_t i = 0; i < l->n; i++)
@@ -440,22 +340,22 @@ static void filter_typical(candidates *l, double typical_p) {
     while (n < l->n && (n == 0 || mass < typical_p))
         mass += rf_exp(l->c[n++].logit - max) / sum;
     l->sorted = false;
-    keep(l, n);
+    rf_candidates_keep(l, n);
 }
 
 static void filter_top_p(candidates *l, double top_p) {
     if (top_p >= 1) return;
-    softmax(l);
-    keep(l, head_of_mass(l, top_p));
+    rf_candidates_softmax(l);
+    rf_candidates_keep(l, rf_candidates_head(l, top_p));
 }
 
 static void filter_min_p(candidates *l, double min_p) {
     if (min_p <= 0) return;
-    double bound = max_logit(l) + rf_log(min_p);
+    double bound = rf_candidates_max(l) + rf_log(min_p);
     size_t n = 0;
     for (size_t i = 0; i < l->n; i++)
         if (l->c[i].logit >= bound) l->c[n++] = l->c[i];
-    keep(l, n);
+    rf_candidates_keep(l, n);
 }
 
 /* Exclude top choices: with the given chance, of all tokens at least as likely as the threshold
@@ -463,23 +363,23 @@ static void filter_min_p(candidates *l, double min_p) {
 static void filter_xtc(candidates *l, const rf_sampling *o, uint64_t counter) {
     if (o->xtc_probability <= 0 || o->xtc_threshold > 0.5f) return;
     if (rf_rng_unit(o->seed, STREAM_XTC, counter) >= (double)o->xtc_probability) return;
-    softmax(l);
+    rf_candidates_softmax(l);
     const candidate *stays = NULL;
     for (size_t i = 0; i < l->n; i++)
-        if (l->c[i].p >= (double)o->xtc_threshold && (!stays || by_logit(&l->c[i], stays) > 0))
+        if (l->c[i].p >= (double)o->xtc_threshold && (!stays || rf_by_logit(&l->c[i], stays) > 0))
             stays = &l->c[i];
     if (!stays) return;
     const candidate worst = *stays;
     size_t n = 0;
     for (size_t i = 0; i < l->n; i++)
-        if (by_logit(&l->c[i], &worst) >= 0) l->c[n++] = l->c[i];
-    keep(l, n);
+        if (rf_by_logit(&l->c[i], &worst) >= 0) l->c[n++] = l->c[i];
+    rf_candidates_keep(l, n);
 }
 
 static int32_t draw(candidates *l, const rf_sampling *o, uint64_t counter, double *p) {
-    softmax(l);
+    rf_candidates_softmax(l);
     double u = rf_rng_unit(o->seed, STREAM_DRAW, counter);
-    size_t n = head_of_mass(l, nextafter(u, 1)); /* where the sum passes u */
+    size_t n = rf_candidates_head(l, nextafter(u, 1)); /* where the sum passes u */
     *p = l->c[n - 1].p;
     return l->c[n - 1].id;
 }
@@ -488,11 +388,11 @@ static int32_t draw(candidates *l, const rf_sampling *o, uint64_t counter, doubl
  * mean surprise becomes tau. */
 static int32_t draw_mirostat(rf_sampler *s, candidates *l, uint64_t counter) {
     const double ln2 = 0.69314718055994530942;
-    softmax(l);
-    size_t n = head_of_mass(l, 0); /* the likeliest stays in any case */
+    rf_candidates_softmax(l);
+    size_t n = rf_candidates_head(l, 0); /* the likeliest stays in any case */
     for (size_t i = n; i < l->n; i++)
         if (l->c[i].p > 0 && -rf_log(l->c[i].p) / ln2 <= s->mu) l->c[n++] = l->c[i];
-    keep(l, n);
+    rf_candidates_keep(l, n);
     double p;
     int32_t id = draw(l, &s->o, counter, &p);
     s->mu -= (double)s->o.mirostat_eta * (-rf_log(p) / ln2 - (double)s->o.mirostat_tau);
@@ -522,7 +422,7 @@ static double deciding_depth(const rf_sampling *o) {
 
 /* A row of logits, and who may not be chosen. */
 typedef struct view {
-    const rf_sampler *s;
+    rf_sampler *s;
     const float *logits;
     const int32_t *banned;
     size_t n_banned;
@@ -536,63 +436,38 @@ static bool may_choose(const view *v, uint32_t id, double logit) {
            (!mask || mask[id / 32] >> id % 32 & 1);
 }
 
-static bool any_above(const float *x, uint32_t n, float bound) {
-    int any = 0;
-    for (uint32_t i = 0; i < n; i++)
-        any |= x[i] > bound;
-    return any;
-}
-
-/* The k best so far of the columns offered, in c: a heap once they are k. */
-typedef struct best_heap {
-    candidate *c; /* [k], and room for all */
-    size_t n, k;
-} best_heap;
-
-static void offer(best_heap *h, candidate next) {
-    if (h->n == h->k) {
-        heap_offer(h->c, h->k, next);
-        return;
-    }
-    h->c[h->n++] = next;
-    if (h->n == h->k) heap_make(h->c, h->k);
-}
-
 /* The columns of a group whose first is column `first`, at x.  Of a large vocabulary nearly all groups
  * are passed over. */
-static void offer_group(best_heap *h, const view *v, uint32_t first, const float *x) {
+static void offer_group(rf_best_heap *h, const view *v, uint32_t first, const float *x) {
     uint32_t n = v->s->n_vocab - first < RF_BEST_GROUP ? v->s->n_vocab - first : RF_BEST_GROUP;
-    if (h->n == h->k) { /* those already there have lower ids, and all are floats still */
-        float worst = (float)h->c[0].logit;
-        if (!any_above(x, n, worst)) return;
-    }
+    if (!rf_best_needs(h, x, n)) return;
     for (uint32_t i = 0; i < n; i++) {
         if (h->n == h->k && x[i] <= (float)h->c[0].logit) continue;
         if (v->s->place[first + i] || !may_choose(v, first + i, (double)x[i])) continue;
-        offer(h, (candidate){.id = (int32_t)(first + i), .logit = (double)x[i]});
+        rf_best_offer(h, (candidate){.id = (int32_t)(first + i), .logit = (double)x[i]});
     }
 }
 
 /* What was changed comes last, then all are put in order. */
-static candidates best_of(best_heap *h, const view *v) {
+static candidates best_of(rf_best_heap *h, const view *v) {
     const rf_sampler *s = v->s;
     for (const change *c = s->changes; c < s->changes + s->n_changes; c++)
         if (may_choose(v, (uint32_t)c->id, c->logit))
-            offer(h, (candidate){.id = c->id, .logit = c->logit});
+            rf_best_offer(h, (candidate){.id = c->id, .logit = c->logit});
     candidates l = {.c = h->c, .n = h->n};
-    sort(&l);
+    rf_candidates_sort(&l);
     return l;
 }
 
 static candidates collect_best(const view *v, size_t k) {
-    best_heap h = {.c = v->s->scratch, .k = k};
+    rf_best_heap h = {.c = v->s->scratch, .k = k};
     for (uint32_t at = 0; at < v->s->n_vocab; at += RF_BEST_GROUP)
         offer_group(&h, v, at, v->logits + at);
     return best_of(&h, v);
 }
 
 static candidates collect_best_of(const view *v, size_t k, const rf_best *best) {
-    best_heap h = {.c = v->s->scratch, .k = k};
+    rf_best_heap h = {.c = v->s->scratch, .k = k};
     for (uint32_t g = 0; g < best->n_groups; g++)
         offer_group(&h, v, best->group[g] * RF_BEST_GROUP, best->x[g]);
     return best_of(&h, v);
@@ -626,9 +501,25 @@ static candidates collect(const view *v) {
     return collect_all(v, bound);
 }
 
-/* Among the candidates. */
-static int32_t decide(rf_sampler *s, candidates *l, uint64_t counter) {
-    const rf_sampling *o = &s->o;
+/* The row as the options and whoever forbids make it: what may not be chosen is -inf. */
+static const float *effective_row(const view *v, float *copy) {
+    const rf_sampler *s = v->s;
+    if (!s->mask && v->n_banned == 0 && s->n_changes == 0) return v->logits;
+    memcpy(copy, v->logits, s->n_vocab * sizeof *copy);
+    for (const change *c = s->changes; c < s->changes + s->n_changes; c++)
+        copy[c->id] = (float)c->logit;
+    for (size_t i = 0; i < v->n_banned; i++)
+        if ((uint32_t)v->banned[i] < s->n_vocab) copy[v->banned[i]] = -INFINITY;
+    for (uint32_t at = 0; s->mask && at < s->n_vocab; at += 32) {
+        if (s->mask[at / 32] == UINT32_MAX) continue;
+        for (uint32_t i = at; i < at + 32 && i < s->n_vocab; i++)
+            if (!(s->mask[i / 32] >> i % 32 & 1)) copy[i] = -INFINITY;
+    }
+    return copy;
+}
+
+/* Among the candidates, by the options that still count. */
+static int32_t decide(rf_sampler *s, const rf_sampling *o, candidates *l, uint64_t counter) {
     if (o->temperature <= 0) {
         size_t best = 0;
         for (size_t i = 1; i < l->n; i++)
@@ -640,7 +531,7 @@ static int32_t decide(rf_sampler *s, candidates *l, uint64_t counter) {
         return draw_mirostat(s, l, counter);
     }
     filter_top_n_sigma(l, (double)o->top_n_sigma);
-    filter_top_k(l, o->top_k);
+    if (o->top_k) rf_candidates_keep_best(l, (size_t)o->top_k);
     filter_typical(l, (double)o->typical_p);
     filter_top_p(l, (double)o->top_p);
     filter_min_p(l, (double)o->min_p);
@@ -650,13 +541,33 @@ static int32_t decide(rf_sampler *s, candidates *l, uint64_t counter) {
     return draw(l, o, counter, &p);
 }
 
+/* The choice where the head of the row is all that matters; false: the row is not of finite numbers. */
+static bool pick_from_head(const view *v, uint64_t counter, int32_t *token) {
+    rf_sampler *s = v->s;
+    rf_row *row = &s->row;
+    row->x = effective_row(v, s->copy);
+    if (!rf_row_find_most(row)) return false;
+    if (s->o.top_p >= 1) { /* the likeliest whose sum passes the drawn number: the last of them */
+        double u = rf_rng_unit(s->o.seed, STREAM_DRAW, counter),
+               scale = 1 / (double)s->o.temperature;
+        candidates l = rf_row_head(row, (float)fmin(scale, 1e30), nextafter(u, 1), s->scratch);
+        *token = l.c[l.n - 1].id;
+    } else {
+        candidates l = rf_row_head(row, 1, (double)s->o.top_p, s->scratch);
+        rf_sampling rest = s->o;
+        rest.top_p = 1;
+        *token = decide(s, &rest, &l, counter);
+    }
+    return true;
+}
+
 rf_status rf_sampler_pick(rf_sampler *s, const float *logits, const int32_t *banned,
                           size_t n_banned, uint64_t counter, int32_t *token) {
     const view v = {s, logits, banned, n_banned};
     rf_status status = apply_changes(s, logits);
-    if (status == RF_OK) {
+    if (status == RF_OK && !(takes_head(&s->o) && pick_from_head(&v, counter, token))) {
         candidates l = collect(&v);
-        if (l.n) *token = decide(s, &l, counter);
+        if (l.n) *token = decide(s, &s->o, &l, counter);
         status = l.n ? RF_OK : RF_EARG;
     }
     forget_changes(s);
@@ -675,7 +586,7 @@ bool rf_sampler_pick_best(rf_sampler *s, const rf_best *best, const int32_t *ban
     if (is_changing(&s->o) || k == 0 || k > s->n_vocab) return false;
     candidates l = collect_best_of(&v, k, best);
     if (l.n < k || l.c[l.n - 1].logit < (double)best->bound) return false;
-    *token = decide(s, &l, counter);
+    *token = decide(s, &s->o, &l, counter);
     return true;
 }
 
@@ -687,19 +598,8 @@ static double or_impossible(float logit) {
 }
 
 static double log_sum_exp(const float *logits, uint32_t n) {
-    double max = (double)-INFINITY, sum = 0, x[FEW];
-    for (uint32_t i = 0; i < n; i++)
-        max = (double)logits[i] > max ? (double)logits[i] : max;
-    if (isinf(max)) return max;
-    for (uint32_t at = 0, m; at < n; at += m) {
-        m = n - at < FEW ? n - at : FEW;
-        for (uint32_t i = 0; i < m; i++)
-            x[i] = or_impossible(logits[at + i]) - max;
-        rf_exp_n(x, x, m);
-        for (uint32_t i = 0; i < m; i++)
-            sum += x[i];
-    }
-    return max + rf_log(sum);
+    float max = rf_largest(logits, n);
+    return isinf(max) ? (double)max : (double)max + rf_log(rf_expf_sum(logits, n, max, 1));
 }
 
 /* ln of the likelihood of a logit among others; total: their log_sum_exp. */
@@ -715,12 +615,16 @@ float rf_logprob(const float *logits, uint32_t n_vocab, int32_t token) {
 rf_status rf_top_logprobs(const float *logits, uint32_t n_vocab, size_t n, rf_token_prob *out) {
     if (n == 0) return RF_OK;
     if (n > n_vocab) return RF_EARG;
-    candidates l = {.c = rf_alloc(n_vocab, sizeof *l.c), .n = n_vocab};
-    if (!l.c) return RF_ENOMEM;
-    for (uint32_t i = 0; i < n_vocab; i++)
-        l.c[i] = (candidate){.id = (int32_t)i, .logit = or_impossible(logits[i])};
-    filter_top_k(&l, (int32_t)n);
-    sort(&l);
+    rf_best_heap h = {.c = rf_alloc(n, sizeof *h.c), .k = n};
+    if (!h.c) return RF_ENOMEM;
+    for (uint32_t at = 0, m; at < n_vocab; at += m) {
+        m = n_vocab - at < RF_BEST_GROUP ? n_vocab - at : RF_BEST_GROUP;
+        if (!rf_best_needs(&h, logits + at, m)) continue;
+        for (uint32_t i = at; i < at + m; i++)
+            rf_best_offer(&h, (candidate){(int32_t)i, or_impossible(logits[i]), 0});
+    }
+    candidates l = {.c = h.c, .n = n};
+    rf_candidates_sort(&l);
     double total = log_sum_exp(logits, n_vocab);
     for (size_t i = 0; i < n; i++)
         out[i] = (rf_token_prob){l.c[i].id, logprob_of(l.c[i].logit, total)};

@@ -78,6 +78,36 @@ static void exp_of_many_is_the_same(void **state) {
     assert_memory_equal(x, p, sizeof x);
 }
 
+/* What fmath.h says, one by one. */
+static double sum_of_expf(const float *x, size_t n, float max, float scale) {
+    double sum[8] = {0};
+    for (size_t i = 0; i < n; i++)
+        if (!isnan(x[i])) sum[i % 8] += (double)rf_expf(scale * (x[i] - max));
+    return ((sum[0] + sum[4]) + (sum[2] + sum[6])) + ((sum[1] + sum[5]) + (sum[3] + sum[7]));
+}
+
+static void rows_of_floats(void **state) {
+    (void)state;
+    static const float special[] = {0, -0.0f, -INFINITY, NAN, -FLT_MAX, FLT_MAX};
+    static float x[300];
+    uint64_t seed = 11;
+    for (size_t n = 0; n <= RF_COUNT(x); n++) {
+        float range = n % 2 ? 100 : 3, scale = n % 3 ? 1 : 0.7f, most = -INFINITY;
+        for (size_t i = 0; i < n; i++) {
+            x[i] = (float)uniform(&seed, (double)-range, (double)range);
+            if (i % 19 == n % 19) x[i] = special[(i + n) % RF_COUNT(special)];
+            if (x[i] > most) most = x[i];
+        }
+        assert_true(rf_largest(x, n) == most);
+        float max = n % 5 && n > 19 ? most : 10; /* above some: rf_expf has an end there too */
+        double want = sum_of_expf(x, n, max, scale), got = rf_expf_sum(x, n, max, scale);
+        assert_memory_equal(&got, &want, sizeof want);
+    }
+    for (size_t i = 0; i < RF_COUNT(x); i++)
+        x[i] = NAN;
+    assert_true(rf_largest(x, RF_COUNT(x)) == -INFINITY && rf_expf_sum(x, RF_COUNT(x), 0, 1) == 0);
+}
+
 static void log_is_within_two_ulp(void **state) {
     (void)state;
     uint64_t seed = 2;
@@ -292,6 +322,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(exp_is_within_two_ulp),
         cmocka_unit_test(exp_of_many_is_the_same),
+        cmocka_unit_test(rows_of_floats),
         cmocka_unit_test(log_is_within_two_ulp),
         cmocka_unit_test(pow_is_within_1e_14),
         cmocka_unit_test(pow_at_the_edges),

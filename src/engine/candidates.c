@@ -1,0 +1,200 @@
+/* candidates.c - lists of tokens in order, and the head of a row that needs no list of all. */
+#include "engine/candidates.h"
+
+#include <float.h>
+#include <math.h>
+#include <stdlib.h>
+
+#include "base/fmath.h"
+
+enum { FEW = 256 }; /* candidates that are put in order, or turned into likelihoods, at once */
+
+typedef rf_candidate candidate;
+
+/* ---- order ---- */
+
+int rf_by_logit(const candidate *x, const candidate *y) {
+    if (x->logit != y->logit) return x->logit > y->logit ? -1 : 1;
+    return x->id < y->id ? -1 : x->id > y->id;
+}
+
+static int compare(const void *a, const void *b) { return rf_by_logit(a, b); }
+
+static void swap(candidate *a, candidate *b) {
+    candidate t = *a;
+    *a = *b;
+    *b = t;
+}
+
+void rf_candidates_sort(rf_candidates *l) {
+    if (!l->sorted) qsort(l->c, l->n, sizeof *l->c, compare);
+    l->sorted = true;
+}
+
+void rf_candidates_keep(rf_candidates *l, size_t n) { l->n = n < 1 ? 1 : n < l->n ? n : l->n; }
+
+double rf_candidates_max(const rf_candidates *l) {
+    double max = l->c[0].logit;
+    for (size_t i = 1; i < l->n; i++)
+        max = l->c[i].logit > max ? l->c[i].logit : max;
+    return max;
+}
+
+void rf_candidates_softmax(rf_candidates *l) {
+    double max = rf_candidates_max(l), sum = 0, x[FEW];
+    for (size_t at = 0, n; at < l->n; at += n) {
+        candidate *c = l->c + at;
+        n = l->n - at < FEW ? l->n - at : FEW;
+        for (size_t i = 0; i < n; i++)
+            x[i] = c[i].logit - max;
+        rf_exp_n(x, x, n);
+        for (size_t i = 0; i < n; i++)
+            sum += c[i].p = x[i];
+    }
+    for (size_t i = 0; i < l->n; i++)
+        l->c[i].p /= sum;
+}
+
+/* Puts better candidates before worse ones; returns where these begin: at neither end.  n >= 3, all
+ * different. */
+static size_t part(candidate *c, size_t n) {
+    candidate *low = &c[0], *mid = &c[n / 2], *high = &c[n - 1]; /* the middle one of three */
+    if (rf_by_logit(low, mid) > 0) swap(low, mid);
+    if (rf_by_logit(mid, high) > 0) swap(mid, high);
+    if (rf_by_logit(low, mid) > 0) swap(low, mid);
+    const candidate pivot = *mid;
+    for (size_t i = 1, j = n - 2;; i++, j--) {
+        while (rf_by_logit(&c[i], &pivot) < 0)
+            i++;
+        while (rf_by_logit(&c[j], &pivot) > 0)
+            j--;
+        if (i >= j) return j + 1;
+        swap(&c[i], &c[j]);
+    }
+}
+
+/* Only the stretch where the sum ends is put in order. */
+size_t rf_candidates_head(rf_candidates *l, double share) {
+    size_t from = 0, to = l->n;
+    double before = 0;
+    while (!l->sorted && to - from > FEW) {
+        size_t middle = from + part(l->c + from, to - from);
+        double mass = 0;
+        for (size_t i = from; i < middle; i++)
+            mass += l->c[i].p;
+        if (before + mass < share)
+            before += mass, from = middle;
+        else
+            to = middle;
+    }
+    if (!l->sorted) qsort(l->c + from, to - from, sizeof *l->c, compare);
+    l->sorted = l->sorted || to - from == l->n;
+    while (from < to && (from == 0 || before < share))
+        before += l->c[from++].p;
+    return from;
+}
+
+/* ---- the k best ---- */
+
+static void sift_down(candidate *heap, size_t n, size_t i) {
+    for (;;) {
+        size_t worst = i, left = 2 * i + 1;
+        for (size_t kid = left; kid < left + 2 && kid < n; kid++)
+            if (rf_by_logit(&heap[kid], &heap[worst]) > 0) worst = kid;
+        if (worst == i) return;
+        swap(&heap[i], &heap[worst]);
+        i = worst;
+    }
+}
+
+void rf_best_offer(rf_best_heap *h, candidate next) {
+    if (h->n < h->k) {
+        h->c[h->n++] = next;
+        if (h->n == h->k)
+            for (size_t i = h->n / 2 + 1; i-- > 0;)
+                sift_down(h->c, h->n, i);
+    } else if (rf_by_logit(&next, &h->c[0]) < 0) {
+        h->c[0] = next;
+        sift_down(h->c, h->n, 0);
+    }
+}
+
+bool rf_best_needs(const rf_best_heap *h, const float *x, size_t n) {
+    if (h->n < h->k) return true;
+    /* Ids rise, so an equal logit is too late. */
+    return rf_largest(x, n) > (float)h->c[0].logit;
+}
+
+void rf_candidates_keep_best(rf_candidates *l, size_t k) {
+    if (k >= l->n) return;
+    rf_best_heap h = {.c = l->c, .k = k};
+    for (size_t i = 0; i < l->n; i++)
+        rf_best_offer(&h, l->c[i]);
+    l->n = k;
+    l->sorted = false;
+    rf_candidates_sort(l);
+}
+
+/* ---- rows ---- */
+
+static size_t group_size(const rf_row *r, size_t g) {
+    return r->n - g * RF_BEST_GROUP < RF_BEST_GROUP ? r->n - g * RF_BEST_GROUP : RF_BEST_GROUP;
+}
+
+static size_t n_groups(const rf_row *r) { return (r->n + RF_BEST_GROUP - 1) / RF_BEST_GROUP; }
+
+bool rf_row_find_most(rf_row *r) {
+    r->max = -INFINITY;
+    for (size_t g = 0; g < n_groups(r); g++) {
+        r->most[g] = rf_largest(r->x + g * RF_BEST_GROUP, group_size(r, g));
+        r->max = r->most[g] > r->max ? r->most[g] : r->max;
+    }
+    return isfinite(r->max);
+}
+
+static void weigh(rf_row *r, float scale) {
+    r->scale = scale;
+    r->total = 0;
+    for (size_t g = 0; g < n_groups(r); g++) {
+        r->mass[g] = rf_expf_sum(r->x + g * RF_BEST_GROUP, group_size(r, g), r->max, scale);
+        r->total += r->mass[g];
+    }
+}
+
+/* Appends whoever lies in [low, high); returns their share of the row. */
+static double append(const rf_row *r, float low, float high, rf_candidates *l) {
+    double share = 0;
+    for (size_t g = 0; g < n_groups(r); g++) {
+        if (!(r->most[g] >= low)) continue;
+        for (size_t i = g * RF_BEST_GROUP, end = i + group_size(r, g); i < end; i++) {
+            float x = r->x[i];
+            if (!(x >= low && x < high)) continue;
+            double p = (double)rf_expf(r->scale * (x - r->max)) / r->total;
+            l->c[l->n++] = (candidate){.id = (int32_t)i, .logit = (double)x, .p = p};
+            share += p;
+        }
+    }
+    return share;
+}
+
+/* Slice by slice from the top, each as deep as all above it: few slices, and the last, which alone is put
+ * in order, is seldom long. */
+rf_candidates rf_row_head(rf_row *r, float scale, double share, candidate *c) {
+    weigh(r, scale);
+    rf_candidates l = {.c = c};
+    float high = INFINITY;
+    double before = 0;
+    for (float depth = 2;; depth *= 2) {
+        float low = r->max - depth / scale;
+        bool last = !(low > -FLT_MAX) || depth > 1e6f;
+        rf_candidates slice = {.c = c + l.n};
+        double mass = append(r, last ? -FLT_MAX : low, high, &slice);
+        if (last || before + mass >= share) {
+            if (slice.n) l.n += rf_candidates_head(&slice, share - before);
+            return l;
+        }
+        before += mass;
+        l.n += slice.n;
+        high = low;
+    }
+}

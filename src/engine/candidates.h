@@ -1,0 +1,66 @@
+/* candidates.h - lists of tokens that may be chosen: their order, their likelihoods, the best of a row.
+ *
+ * The order is by falling logit, then rising id, so that every result is defined; a long list is put
+ * in order only where a sum of likelihoods ends.  Private to the engine; no memory is taken. */
+#pragma once
+#include "backend/best.h"
+#include "base/base.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct rf_candidate {
+    int32_t id;
+    double logit, p;
+} rf_candidate;
+
+typedef struct rf_candidates {
+    rf_candidate *c;
+    size_t n;
+    bool sorted;
+} rf_candidates;
+
+/* Below 0: x comes first. */
+int rf_by_logit(const rf_candidate *x, const rf_candidate *y);
+void rf_candidates_sort(rf_candidates *l);
+void rf_candidates_keep(rf_candidates *l, size_t n); /* the first n, at least one */
+void rf_candidates_keep_best(rf_candidates *l, size_t k);
+double rf_candidates_max(const rf_candidates *l); /* the best logit */
+void rf_candidates_softmax(rf_candidates *l);     /* fills p */
+/* How many of the likeliest hold this share of all, at least 1, by p; they are moved to the front, the
+ * last of them behind the others. */
+size_t rf_candidates_head(rf_candidates *l, double share);
+
+/* The k best of those that are offered: a heap whose root is the worst kept, O(log k) for each. */
+typedef struct rf_best_heap {
+    rf_candidate *c; /* [k] */
+    size_t n, k;
+} rf_best_heap;
+
+void rf_best_offer(rf_best_heap *h, rf_candidate next);
+/* May one of these logits, of ids above all that were offered, be among the best? */
+bool rf_best_needs(const rf_best_heap *h, const float *x, size_t n);
+
+float rf_largest(const float *x,
+                 size_t n); /* a NaN is below everything; -inf if there is nothing */
+
+/* A whole row, and its groups' largest and summed likelihoods, the largest logit's being 1. */
+typedef struct rf_row {
+    const float *x; /* [n] NaN: impossible */
+    size_t n;
+    float max, scale; /* likelihoods are exp(scale * (logit - max)) as rf_expf makes them */
+    float *most;      /* [ceil(n / RF_BEST_GROUP)] */
+    double *mass;     /* likewise */
+    double total;
+} rf_row;
+
+/* Fills most and max; false: nothing is finite, or something is above all numbers. */
+bool rf_row_find_most(rf_row *r);
+/* The likeliest that hold this share of the row at this scale, into c [n]: at least one, as
+ * rf_candidates_head orders them, with their p.  After rf_row_find_most. */
+rf_candidates rf_row_head(rf_row *r, float scale, double share, rf_candidate *c);
+
+#ifdef __cplusplus
+}
+#endif
