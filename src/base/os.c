@@ -44,6 +44,17 @@ static rf_status open_input(int *out, struct stat *st, const char *path, int fla
     return RF_OK;
 }
 
+void rf_want_huge_pages(const void *p, size_t size) {
+#if defined(MADV_HUGEPAGE)
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    uintptr_t first = ((uintptr_t)p + page - 1) / page * page, end = (uintptr_t)p + size;
+    if (first < end) /* a wish, which systems without huge pages refuse */
+        (void)madvise((void *)first, end - first, MADV_HUGEPAGE);
+#else
+    (void)p, (void)size;
+#endif
+}
+
 rf_status rf_filemap_open(rf_filemap *out, const char *path, rf_error *e) {
     *out = (rf_filemap){0};
     int fd;
@@ -73,6 +84,7 @@ rf_status rf_filemap_open(rf_filemap *out, const char *path, rf_error *e) {
     }
     close(fd);
     if (p == MAP_FAILED) return fail_errno(e, "map", path, error);
+    rf_want_huge_pages(p, size);
     *out = (rf_filemap){p, size};
     return RF_OK;
 }

@@ -160,6 +160,7 @@ rf_status rf_probe_machine(rf_isa isa, int n_threads, rf_probe *out, rf_error *e
     p.ns = rf_alloc(n * READ_PASSES * p.n_windows, sizeof *p.ns);
     rf_status s = RF_OK;
     if (p.memory && p.rate[0] && p.ns) {
+        rf_want_huge_pages(p.memory, n * p.n_windows * READ_WINDOW);
         p.rate[1] = p.rate[0] + n;
         p.rate[2] = p.rate[1] + n;
         s = measure(&p, n_threads, out, e);
