@@ -38,6 +38,7 @@ enum {
     RF_MM_FLOAT_BYTES = 192 << 10, /* of decoded rows that stay in the second-level cache */
     RF_MM_PANEL_BYTES = 64 << 10,  /* most bytes of an integer panel */
     RF_MM_STRETCH = 1024,          /* most columns in one */
+    RF_MM_BEFORE = 2048,           /* bytes of weights that are asked for before they are due */
 };
 
 static inline size_t rf_mm_round16(size_t n) { return (n + 15) & ~(size_t)15; }
@@ -87,15 +88,18 @@ void rf_mm_scalar(const rf_mm *mm, uint32_t begin, uint32_t end, void *scratch);
 #define RF_MM_AT_Q_256(lanes)   ((size_t)(lanes) * (8 + 64 + 32 + 32))
 
 /* Packed weights that are wanted soon are fetched little by little, so that memory never rests:
- * [next, due) lies before us. */
+ * [next, due) lies before us.  The next address is asked for well before, and once more when it is due,
+ * since a request is lost where too many wait. */
 typedef struct rf_mm_ahead {
     const uint8_t *next, *due;
     size_t step; /* by how many bytes each look moves due */
 } rf_mm_ahead;
 static inline void rf_mm_look_ahead(rf_mm_ahead *a) {
     a->due += a->step;
-    for (; a->next < a->due; a->next += 64)
+    for (; a->next < a->due; a->next += 64) {
         __builtin_prefetch(a->next, 0, 2);
+        __builtin_prefetch(a->next + RF_MM_BEFORE, 0, 2);
+    }
 }
 
 /* Turns to the memory of the up to `most` rows from `row` on, or of what comes behind them; returns

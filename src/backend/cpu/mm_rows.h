@@ -65,11 +65,10 @@ RF_INLINE __m128i sum_4_rows(const __m256i p[4]) {
  * the processor follows.  The first-level cache can wait for a few lines only, too few to make up for
  * how far memory is, so the second level is told of them before. */
 RF_INLINE void prefetch(const uint8_t *p, size_t bytes) {
-    enum { BEFORE = 2048 };
     RF_UNROLL
     for (size_t i = 0; i < bytes; i += 64) {
         _mm_prefetch((const char *)p + i, _MM_HINT_T0);
-        _mm_prefetch((const char *)p + BEFORE + i, _MM_HINT_T1);
+        _mm_prefetch((const char *)p + RF_MM_BEFORE + i, _MM_HINT_T1);
     }
 }
 
