@@ -271,9 +271,10 @@ static rf_mm_input gather(const runner *r, const rf_mm_input *all, const uint32_
     return in;
 }
 
-/* Columns [begin, begin + n) of one expert for its slots, into out [n_slots][n]. */
+/* Columns [begin, begin + n) of one expert for its slots, into out [n_slots][n]; next: see rf_mm. */
 static void multiply_expert(const runner *r, const rf_cpu_product *m, const rf_mm_input act[3],
-                            uint32_t expert, uint32_t begin, uint32_t n, float *out) {
+                            uint32_t expert, uint32_t begin, uint32_t n, float *out,
+                            const void *next) {
     const rf_cpu_thread *own = r->own;
     uint32_t first = own->first[expert], n_slots = own->first[expert + 1] - first;
     size_t row = (size_t)expert * m->w->rows + begin;
@@ -282,18 +283,25 @@ static void multiply_expert(const runner *r, const rf_cpu_product *m, const rf_m
     w.rows = n;
     rf_mm_input in = gather(r, &act[rf_dtype_get(w.type)->view], own->slot + first, n_slots);
     rf_mm mm = {
-        .w = &w, .bias = m->bias ? m->bias + row : NULL, .act = &in, .dst = out, .dst_stride = n};
+        .w = &w,
+        .bias = m->bias ? m->bias + row : NULL,
+        .act = &in,
+        .dst = out,
+        .dst_stride = n,
+        .next = next,
+    };
     r->k->matmul(&mm, 0, n, own->mm);
 }
 
 static void expert_piece(const runner *r, const rf_cpu_product *m, const rf_mm_input act[3],
-                         uint32_t expert, uint32_t begin, uint32_t end) {
+                         uint32_t expert, uint32_t begin, uint32_t end, const void *next) {
     const rf_cpu_thread *own = r->own;
     uint32_t n = end - begin, n_used = r->t->router->n_used;
     uint32_t n_slots = own->first[expert + 1] - own->first[expert];
     float *out = own->out, *up = own->out + (size_t)n_slots * n;
-    multiply_expert(r, m, act, expert, begin, n, out);
-    if (m->up) multiply_expert(r, m->up, act, expert, begin, n, up);
+    multiply_expert(r, m, act, expert, begin, n, out,
+                    m->up ? weights_at(m->up, expert, begin) : next);
+    if (m->up) multiply_expert(r, m->up, act, expert, begin, n, up, next);
     for (uint32_t s = 0; s < n_slots; s++, out += n, up += n) {
         uint32_t slot = own->slot[own->first[expert] + s], row = slot / n_used;
         uint32_t first = slot % n_used * m->w->rows + begin;
@@ -369,6 +377,17 @@ static bool take_piece(const runner *r, uint32_t n, uint32_t *at, uint32_t *end)
     return false;
 }
 
+/* The matrix of a product that a piece is of. */
+static uint32_t matrix_of(const runner *r, const rf_cpu_task *t, uint32_t plane) {
+    return t->kind == RF_CPU_EXPERTS ? r->own->active[plane] : plane;
+}
+
+/* Is it known already what task t will multiply?  Experts only while those of the same choice run. */
+static bool is_foreseen(const runner *r, const rf_cpu_task *t) {
+    bool same = t->kind == RF_CPU_EXPERTS && r->t->kind == t->kind && r->t->route == t->route;
+    return same || t->kind == RF_CPU_PRODUCTS;
+}
+
 /* The weights this thread will probably read behind piece number at of a share that ends at end: the
  * next piece, or the first one of its share of the next task that multiplies. */
 static const void *next_weights(const runner *r, const cut *c, uint32_t at, uint32_t end) {
@@ -379,14 +398,14 @@ static const void *next_weights(const runner *r, const cut *c, uint32_t at, uint
         do {
             if (t == last) return NULL;
             t++;
-        } while (t->kind != RF_CPU_PRODUCTS);
-        other = cut_task(t, 1, r->x->n_threads);
+        } while (!is_foreseen(r, t));
+        other = cut_task(t, t->kind == RF_CPU_EXPERTS ? c->n_planes : 1, r->x->n_threads);
         c = &other;
         next = share_begin(r, c->n_pieces, (uint32_t)r->ith);
         if (next >= c->n_pieces) return NULL;
     }
     piece p = piece_at(t, c, next);
-    return weights_at(p.product, p.plane, p.begin);
+    return weights_at(p.product, matrix_of(r, t, p.plane), p.begin);
 }
 
 void rf_cpu_run_products(const rf_cpu_runner *r) {
@@ -399,9 +418,8 @@ void rf_cpu_run_products(const rf_cpu_runner *r) {
     cut c = cut_task(t, n_planes, r->x->n_threads);
     while (take_piece(r, c.n_pieces, &at, &end)) {
         piece p = piece_at(t, &c, at);
-        if (t->kind == RF_CPU_EXPERTS)
-            expert_piece(r, p.product, act, r->own->active[p.plane], p.begin, p.end);
-        else
-            product_piece(r, p.product, act, p.plane, p.begin, p.end, next_weights(r, &c, at, end));
+        const void *next = next_weights(r, &c, at, end);
+        (t->kind == RF_CPU_EXPERTS ? expert_piece : product_piece)(
+            r, p.product, act, matrix_of(r, t, p.plane), p.begin, p.end, next);
     }
 }
