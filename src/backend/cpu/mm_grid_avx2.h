@@ -147,15 +147,20 @@ RF_INLINE void rf_load_iq3_xxs(const rf_block_iq3_xxs *b, __m256i w[8]) {
 
 /* ---- IQ2_XS, IQ2_S, IQ3_S: indices of nine and ten bits ---- */
 
+RF_INLINE void rf_signs_iq2_xs(const rf_block_iq2_xs *b, uint32_t signs[8]) {
+    __m256i first = _mm256_srli_epi16(rf_at_256(b->qs), 9);
+    __m256i second = _mm256_srli_epi16(rf_at_256(b->qs + 32), 9);
+    __m256i seven = _mm256_permute4x64_epi64(_mm256_packus_epi16(first, second), 0xd8);
+    _mm256_store_si256((__m256i *)signs, rf_even_bytes(seven));
+}
+
 RF_INLINE void rf_load_iq2_xs(const rf_block_iq2_xs *b, __m256i w[8]) {
     alignas(32) uint16_t i[32];
     alignas(32) uint32_t signs[8];
     const __m256i low9 = _mm256_set1_epi16(511);
-    __m256i first = rf_at_256(b->qs), second = rf_at_256(b->qs + 32);
-    _mm256_store_si256((__m256i *)i, _mm256_and_si256(first, low9));
-    _mm256_store_si256((__m256i *)(i + 16), _mm256_and_si256(second, low9));
-    __m256i seven = _mm256_packus_epi16(_mm256_srli_epi16(first, 9), _mm256_srli_epi16(second, 9));
-    _mm256_store_si256((__m256i *)signs, rf_even_bytes(_mm256_permute4x64_epi64(seven, 0xd8)));
+    rf_signs_iq2_xs(b, signs);
+    _mm256_store_si256((__m256i *)i, _mm256_and_si256(rf_at_256(b->qs), low9));
+    _mm256_store_si256((__m256i *)(i + 16), _mm256_and_si256(rf_at_256(b->qs + 32), low9));
     RF_UNROLL
     for (int j = 0; j < 8; j++)
         w[j] = rf_negate(

@@ -3,7 +3,7 @@
  *
  * The including file says how bytes are multiplied: with rows_dot_bytes(sum, u, s), four products of
  * u8 and s8 added to each dword, and rows_dot_pairs(sum, a, b), two of i16; or not at all, which is
- * plain AVX2.
+ * plain AVX2.  rows_grid, if defined, takes the place of group_256 for code books.
  *
  * Bound by memory: eight (groups of 32) or four (groups of 256) weight rows are in flight at a
  * time. Inside a group the integers are summed along k; the group's sums of all rows then lie in
@@ -192,6 +192,12 @@ RF_INLINE __m256i scale_at(rf_mm_format f, const rf_scales_256 *s, int j) {
  * minimum or an offset also of the minimums or scales with the activations' sums. */
 RF_INLINE void group_256(rf_mm_format f, int nt, const rf_mm_input *a, const int16_t *sums,
                          size_t g, const void *p, __m256i ints[], __m256i mins[]) {
+#ifdef rows_grid
+    if (rf_is_code_book(f)) {
+        rows_grid(f, nt, a, sums, g, p, ints);
+        return;
+    }
+#endif
     rf_scales_256 s = rf_load_scales(f, p);
     __m256i w[8];
     rf_load_group(f, p, w);
