@@ -76,7 +76,8 @@ void rf_mm_scalar(const rf_mm *mm, uint32_t begin, uint32_t end, void *scratch);
  *   f32 d[lanes], m[lanes]; u8 q[8][lanes][4]                        (k in fours)
  * and one of RF_INT_256 is
  *   f32 d[lanes], m[lanes]; i16 scale[16][lanes][2] (twice the same, or one and a 0),
- *   scales[8][lanes][2], mins[8][lanes][2] (two neighbours); u8 q[64][lanes][4].
+ *   scales[8][lanes][2], mins[8][lanes][2] (two neighbours; four such pairs where 32 elements share a
+ *   scale); u8 q[64][lanes][4]; scales are -off times the scales.
  * Rows beyond the range repeat the last. */
 #define RF_MM_RECORD_32(lanes)  ((size_t)(lanes) * (8 + 32))
 #define RF_MM_RECORD_256(lanes) ((size_t)(lanes) * (8 + 64 + 32 + 32 + 256))
@@ -134,11 +135,11 @@ typedef struct rf_mm_tile {
     const float *d;       /* [T][group_stride] */
     const int32_t *sum;   /* RF_INT_32: [T][group_stride] */
     const int32_t *start; /* RF_INT_32: [T][group_stride], -off * sum: where integer sums start */
-    const int16_t *sums;  /* RF_INT_256: [T][group_stride * 16] */
+    const int16_t *sums;  /* RF_INT_256: [T][group_stride][n_pairs][2] */
     size_t q_stride, group_stride;
-    int32_t off;
-    bool has_min, first; /* first: the sums start at 0 and not at dst */
-    float *dst;          /* [T][dst_stride] */
+    size_t n_pairs;               /* of sums in a group: 4 or 8 */
+    bool has_off, has_min, first; /* first: the sums start at 0 and not at dst */
+    float *dst;                   /* [T][dst_stride] */
     size_t dst_stride;
     uint32_t n_rows;   /* of dst: 1 to n_vecs * lanes */
     const float *bias; /* [n_rows], on the last stretch; or NULL */

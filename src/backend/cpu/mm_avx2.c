@@ -191,28 +191,34 @@ RF_INLINE void tile_32(tile_mode mode, int nv, int nt, const rf_mm_tile *a) {
     store_acc(a, nv, nt, &acc);
 }
 
-/* sum_j f[j] * sums[j], where f (scales or mins) lies in pairs in vector 0's record. */
-RF_INLINE lane_ints dot_sums(int nv, int nt, const rf_mm_tile *a, const uint8_t *f, size_t g) {
-    lane_ints out;
+/* i += sum_j f[j] * sums[j] for four pairs from j on, where f lies in vector 0's record. */
+RF_INLINE void add_sums(int nv, int nt, const rf_mm_tile *a, const uint8_t *f, size_t g, size_t j,
+                        lane_ints *i) {
     for (int t = 0; t < nt; t++) {
-        const int16_t *sums = a->sums + ((size_t)t * a->group_stride + g) * 16;
+        const size_t at = ((size_t)t * a->group_stride + g) * a->n_pairs + j;
         for (int v = 0; v < nv; v++) {
-            __m256i s = _mm256_setzero_si256();
             RF_UNROLL
-            for (size_t j = 0; j < 8; j++) {
-                __m256i pair = _mm256_set1_epi32((int)rf_get_u32(sums + 2 * j));
-                const uint8_t *at = f + (size_t)v * a->vec_bytes + j * LANES * 4;
-                s = _mm256_add_epi32(
-                    s, _mm256_madd_epi16(_mm256_load_si256((const __m256i *)at), pair));
+            for (size_t k = 0; k < 4; k++) {
+                __m256i pair = _mm256_set1_epi32((int)rf_get_u32(a->sums + 2 * (at + k)));
+                const uint8_t *from = f + (size_t)v * a->vec_bytes + (j + k) * LANES * 4;
+                pair = _mm256_madd_epi16(_mm256_load_si256((const __m256i *)from), pair);
+                i->v[v][t] = _mm256_add_epi32(i->v[v][t], pair);
             }
-            out.v[v][t] = s;
         }
     }
-    return out;
+}
+
+/* Scales or minimums times the activations' sums; or 0. */
+RF_INLINE void dot_sums(int nv, int nt, const rf_mm_tile *a, bool any, const uint8_t *f, size_t g,
+                        lane_ints *i) {
+    for (int t = 0; t < nt; t++)
+        for (int v = 0; v < nv; v++)
+            i->v[v][t] = _mm256_setzero_si256();
+    if (any) add_sums(nv, nt, a, f, g, 0, i);
+    if (any && a->n_pairs == 8) add_sums(nv, nt, a, f, g, 4, i);
 }
 
 RF_INLINE void tile_256(tile_mode mode, int nv, int nt, const rf_mm_tile *a) {
-    const __m256i off = _mm256_set1_epi32(a->off);
     lane_floats acc;
     load_acc(a, nv, nt, &acc);
     for (size_t g = 0; g < a->n_groups; g++) {
@@ -220,15 +226,8 @@ RF_INLINE void tile_256(tile_mode mode, int nv, int nt, const rf_mm_tile *a) {
         const uint8_t *record = a->panel + g * RF_MM_RECORD_256(LANES);
         const uint8_t *q = record + RF_MM_AT_Q_256(LANES);
         lane_ints i;
-        for (int t = 0; t < nt; t++)
-            for (int v = 0; v < nv; v++)
-                i.v[v][t] = _mm256_setzero_si256();
-        if (mode != TILE_SIGNED && a->off) {
-            lane_ints o = dot_sums(nv, nt, a, record + RF_MM_AT_SCALES(LANES), g);
-            for (int t = 0; t < nt; t++)
-                for (int v = 0; v < nv; v++)
-                    i.v[v][t] = _mm256_sub_epi32(i.v[v][t], _mm256_mullo_epi32(o.v[v][t], off));
-        }
+        dot_sums(nv, nt, a, mode != TILE_SIGNED && a->has_off, record + RF_MM_AT_SCALES(LANES), g,
+                 &i);
         for (size_t j = 0; j < 16; j++) {
             __m256i scale[VECS];
             for (int v = 0; v < nv; v++)
@@ -240,7 +239,7 @@ RF_INLINE void tile_256(tile_mode mode, int nv, int nt, const rf_mm_tile *a) {
         }
         add_scaled(a, nv, nt, record, g, &i, &acc);
         if (!a->has_min) continue;
-        i = dot_sums(nv, nt, a, record + RF_MM_AT_MINS(LANES), g);
+        dot_sums(nv, nt, a, true, record + RF_MM_AT_MINS(LANES), g, &i);
         add_scaled(a, nv, nt, record + RF_MM_AT_M(LANES), g, &i, &acc);
     }
     store_acc(a, nv, nt, &acc);
@@ -305,7 +304,7 @@ static void run_tiles(const rf_mm_tiles *tiles, uint32_t n_act, rf_mm_tile tile,
             tile.d += width * tile.group_stride;
             tile.sum += width * tile.group_stride;
             tile.start += width * tile.group_stride;
-            tile.sums += width * tile.group_stride * 16;
+            tile.sums += width * tile.group_stride * 2 * tile.n_pairs;
             tile.dst += width * tile.dst_stride;
         }
     }
@@ -323,6 +322,17 @@ static void run_stretch(const rf_mm_tiles *tiles, rf_mm_pack *pack, const rf_mm_
     run_tiles(tiles, n_act, *tile, pack->n_vecs);
 }
 
+/* The activations' sums of 32, from those of 16: |sum| <= 4064. */
+static void sums_of_32(const rf_mm_input *a, int16_t *dst) {
+    size_t n = (size_t)a->n_rows * (a->n_cols / 16);
+    for (size_t i = 0; i < n; i += 16, dst += 8) {
+        __m256i v = _mm256_hadd_epi32(rf_load_256(a->sum + i), rf_load_256(a->sum + i + 8));
+        v = _mm256_permute4x64_epi64(v, 0xd8);
+        _mm_storeu_si128((__m128i *)dst, _mm_packs_epi32(_mm256_castsi256_si128(v),
+                                                         _mm256_extracti128_si256(v, 1)));
+    }
+}
+
 void rf_mm_panels_avx2(const rf_mm *mm, uint32_t begin, uint32_t end, void *scratch,
                        const rf_mm_tiles *tiles) {
     const rf_mm_input *a = mm->act;
@@ -334,13 +344,15 @@ void rf_mm_panels_avx2(const rf_mm *mm, uint32_t begin, uint32_t end, void *scra
     const size_t record = is_256 ? RF_MM_RECORD_256(lanes) : RF_MM_RECORD_32(lanes);
     const size_t stretch = 8192 / lanes / group; /* groups: what fits the first-level cache */
     const uint8_t off = rf_mm_range_of(mm->w->type).off;
+    const size_t n_pairs = is_256 && rf_mm_scale_elems(rf_mm_format_of(mm->w->type)) == 16 ? 8 : 4;
     void *more = (uint8_t *)scratch + RF_MM_PANEL_BYTES;
     int16_t *sums = more;  /* RF_INT_256 */
     int32_t *start = more; /* RF_INT_32 */
     rf_mm_ahead ahead;
     ahead.step = rf_mm_look_at_rows(mm, begin, end, per_panel, &ahead);
     rf_mm_look_ahead(&ahead);
-    if (is_256) rf_mm_sums16_avx2(a, sums);
+    if (is_256 && n_pairs == 8) rf_mm_sums16_avx2(a, sums);
+    if (is_256 && n_pairs == 4) sums_of_32(a, sums);
     for (size_t i = 0; !is_256 && !tiles->keep_sign && i < a->n_rows * n_groups; i++)
         start[i] = -(int32_t)off * a->sum[i];
     for (uint32_t row = begin; row < end; row += per_panel) {
@@ -366,10 +378,11 @@ void rf_mm_panels_avx2(const rf_mm *mm, uint32_t begin, uint32_t end, void *scra
                                .d = a->d + g,
                                .sum = a->sum + (is_256 ? 0 : g),
                                .start = start + (is_256 ? 0 : g),
-                               .sums = sums + (is_256 ? 16 * g : 0),
+                               .sums = sums + (is_256 ? 2 * n_pairs * g : 0),
                                .q_stride = a->n_cols,
                                .group_stride = n_groups,
-                               .off = off,
+                               .n_pairs = n_pairs,
+                               .has_off = off > 0,
                                .has_min = info->has_min,
                                .first = g == 0,
                                .dst = mm->dst + row,

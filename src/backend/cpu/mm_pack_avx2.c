@@ -67,10 +67,11 @@ RF_INLINE void read_rows(rf_mm_format f, const rf_mm_pack *p, const uint8_t *con
     }
 }
 
-/* From pairs of neighbours to single scales, each twice or followed by 0. */
-static void split_scales(const rf_mm_pack *p, const uint8_t *pairs, uint8_t *single) {
-    const __m256i low16 = _mm256_set1_epi32(0xffff);
-    size_t row = 4 * (size_t)p->lanes;
+/* From pairs of scales of sixteen to single ones, each twice or followed by 0, and to -off times
+ * neighbours, in place: of_32: both of a pair are alike. */
+static void split_scales(const rf_mm_pack *p, bool of_32, uint8_t *pairs, uint8_t *single) {
+    const __m256i low16 = _mm256_set1_epi32(0xffff), off = _mm256_set1_epi16((short)-p->add);
+    const size_t row = 4 * (size_t)p->lanes;
     for (size_t k = 0; k < 8; k++)
         for (size_t at = 0; at < row; at += 32) {
             __m256i v = rf_load_256(pairs + k * row + at);
@@ -82,10 +83,18 @@ static void split_scales(const rf_mm_pack *p, const uint8_t *pairs, uint8_t *sin
             _mm256_store_si256((__m256i *)(single + 2 * k * row + at), even);
             _mm256_store_si256((__m256i *)(single + (2 * k + 1) * row + at), odd);
         }
+    for (size_t k = 0; k < 8; k += of_32 ? 2 : 1)
+        for (size_t at = 0; at < row; at += 32) {
+            __m256i v = rf_load_256(pairs + k * row + at);
+            if (of_32) v = _mm256_blend_epi16(v, rf_load_256(pairs + (k + 1) * row + at), 0xaa);
+            _mm256_store_si256((__m256i *)(pairs + (of_32 ? k / 2 : k) * row + at),
+                               _mm256_mullo_epi16(v, off));
+        }
 }
 
 /* Writes the record of one vector and group, which has no minimums. */
-static void write_rows(const rf_mm_pack *p, uint8_t add, const lane_group *in, uint8_t *record) {
+static void write_rows(const rf_mm_pack *p, uint8_t add, bool of_32, const lane_group *in,
+                       uint8_t *record) {
     size_t lanes = p->lanes, row = 4 * lanes;
     memcpy(record, in->d, row);
     for (size_t l = 0; l < lanes; l += 8) {
@@ -95,7 +104,7 @@ static void write_rows(const rf_mm_pack *p, uint8_t add, const lane_group *in, u
         for (size_t j = 0; j < 8; j++)
             transpose_8x8(in->q[l] + 32 * j, sizeof in->q[l], add, q + 8 * j * row, row);
     }
-    split_scales(p, record + RF_MM_AT_SCALES(lanes), record + RF_MM_AT_SCALE(lanes));
+    split_scales(p, of_32, record + RF_MM_AT_SCALES(lanes), record + RF_MM_AT_SCALE(lanes));
 }
 
 RF_INLINE void pack_rows(rf_mm_format f, const rf_mm_pack *p) {
@@ -111,7 +120,7 @@ RF_INLINE void pack_rows(rf_mm_format f, const rf_mm_pack *p) {
             lane_group in;
             rf_mm_look_ahead(p->ahead);
             read_rows(f, p, rows, g, &in);
-            write_rows(p, add, &in, record);
+            write_rows(p, add, rf_mm_scale_elems(f) == 32, &in, record);
             record += RF_MM_RECORD_256(p->lanes);
         }
     }

@@ -219,22 +219,29 @@ RF_INLINE void head_256(rf_mm_format f, const rf_mm_lanes *p, uint8_t *record, s
     }
 }
 
+/* Scales 2j and 2j + 1 as i16. */
+RF_INLINE vec scale_pair(const vec s[4], unsigned j, bool is_signed) {
+    return vec_pair(s[j / 2], 2 * j % 4, 2 * j % 4 + 1, is_signed);
+}
+
 /* As i16: in the record's order, each for itself and two side by side. */
-RF_INLINE void write_scales(rf_mm_format f, bool twice, const scale_bytes *s, uint8_t *record) {
+RF_INLINE void write_scales(rf_mm_format f, bool twice, uint8_t add, const scale_bytes *s,
+                            uint8_t *record) {
     const bool is_signed = f != RF_MM_Q4_K && f != RF_MM_Q5_K && f != RF_MM_Q2_K;
     const size_t row = VEC_ROWS * 4;
     RF_UNROLL
-    for (unsigned j = 0; j < 8; j++) { /* 32 elements */
-        const unsigned a = s->n == 16 ? 2 * j : j, b = s->n == 16 ? 2 * j + 1 : j;
-        const vec scale = s->scale[a / 4];
-        uint8_t *at = record + (size_t)j * row;
-        uint8_t *single = record + RF_MM_AT_SCALE(VEC_ROWS) + (size_t)(2 * j) * row;
-        vec_store(single, vec_pair(scale, a % 4, twice ? a % 4 : RF_MM_NO_BYTE, is_signed));
-        vec_store(single + row, vec_pair(scale, b % 4, twice ? b % 4 : RF_MM_NO_BYTE, is_signed));
+    for (unsigned j = 0; j < 16; j++) { /* 16 elements */
+        const unsigned a = j * (unsigned)s->n / 16, b = twice ? a % 4 : RF_MM_NO_BYTE;
+        vec_store(record + RF_MM_AT_SCALE(VEC_ROWS) + j * row,
+                  vec_pair(s->scale[a / 4], a % 4, b, is_signed));
+    }
+    RF_UNROLL
+    for (unsigned j = 0; j < (unsigned)s->n / 2; j++) {
         if (f == RF_MM_IQ4_XS || rf_mm_off(f) > 0)
-            vec_store(at + RF_MM_AT_SCALES(VEC_ROWS), vec_pair(scale, a % 4, b % 4, is_signed));
+            vec_store(record + RF_MM_AT_SCALES(VEC_ROWS) + j * row,
+                      vec_mul_pairs(scale_pair(s->scale, j, is_signed), -(int)add));
         if (rf_mm_has_dmin(f))
-            vec_store(at + RF_MM_AT_MINS(VEC_ROWS), vec_pair(s->min[a / 4], a % 4, b % 4, false));
+            vec_store(record + RF_MM_AT_MINS(VEC_ROWS) + j * row, scale_pair(s->min, j, false));
     }
 }
 
@@ -330,7 +337,7 @@ RF_INLINE void write_record_256(rf_mm_format f, uint8_t add, bool scale_twice, c
     uint8_t *q = record + RF_MM_AT_Q_256(VEC_ROWS);
     scale_bytes s;
     head_256(f, p, record, &s);
-    write_scales(f, scale_twice, &s, record);
+    write_scales(f, scale_twice, add, &s, record);
     if (f == RF_MM_Q4_K)
         quads_nibbles(offsetof(rf_block_q4_k, qs), 0, p, q);
     else if (f == RF_MM_Q5_K)

@@ -18,6 +18,10 @@ RF_INLINE vec vec_add_bytes(vec a, vec b) { return _mm256_add_epi8(a, b); }
 RF_INLINE vec vec_sub_bytes(vec a, vec b) { return _mm256_sub_epi8(a, b); }
 /* Unsigned bytes by how much they are above n, or 0. */
 RF_INLINE vec vec_bytes_above(vec v, uint8_t n) { return _mm256_subs_epu8(v, vec_bytes(n)); }
+/* Each i16. */
+RF_INLINE vec vec_mul_pairs(vec v, int by) {
+    return _mm256_mullo_epi16(v, _mm256_set1_epi16((short)by));
+}
 RF_INLINE vec vec_shl(vec v, int n) { return _mm256_slli_epi32(v, n); }
 RF_INLINE vec vec_shr(vec v, int n) { return _mm256_srli_epi32(v, n); }
 RF_INLINE vec vec_sar(vec v, int n) { return _mm256_srai_epi32(v, n); }

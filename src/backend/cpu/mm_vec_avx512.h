@@ -17,6 +17,9 @@ RF_INLINE vec vec_xor(vec a, vec b) { return _mm512_xor_si512(a, b); }
 RF_INLINE vec vec_add_bytes(vec a, vec b) { return _mm512_add_epi8(a, b); }
 RF_INLINE vec vec_sub_bytes(vec a, vec b) { return _mm512_sub_epi8(a, b); }
 RF_INLINE vec vec_bytes_above(vec v, uint8_t n) { return _mm512_subs_epu8(v, vec_bytes(n)); }
+RF_INLINE vec vec_mul_pairs(vec v, int by) {
+    return _mm512_mullo_epi16(v, _mm512_set1_epi16((short)by));
+}
 /* Not by name: the intrinsics want literal counts, which unrolled loops only have when optimised. */
 RF_INLINE vec vec_shl(vec v, int n) { return (vec)((vec_u32)v << n); }
 RF_INLINE vec vec_shr(vec v, int n) { return (vec)((vec_u32)v >> n); }

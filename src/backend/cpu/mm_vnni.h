@@ -21,11 +21,13 @@ typedef struct lane_ints {
 /* RF_INT_256: how many k in fours are added up before vpdpwssd, as long as sums fit 16 bits, or a
  * multiplication of 32 bits, for as many as share a scale, multiplies them by it. */
 typedef enum tile_mode {
-    TILE_2, /* u <= 32 */
-    TILE_4, /* u <= 16 */
+    TILE_2,    /* u <= 32, a scale for 16 elements */
+    TILE_4,    /* u <= 16, likewise */
+    TILE_4_32, /* u <= 16, a scale for 32 */
     TILE_WIDE_4,
     TILE_WIDE_8,
 } tile_mode;
+RF_INLINE bool has_wide_scales(tile_mode mode) { return mode == TILE_4_32 || mode == TILE_WIDE_8; }
 
 RF_INLINE void load_acc(const rf_mm_tile *a, int nv, int nt, lane_floats *acc) {
     RF_UNROLL
@@ -114,17 +116,17 @@ RF_INLINE void tile_32(int nv, int nt, const rf_mm_tile *a) {
     store_acc(a, nv, nt, &acc);
 }
 
-/* sum_j f[j] * sums[j], where f (scales or mins) lies in pairs in vector 0's record. */
-RF_INLINE void dot_sums(int nv, int nt, const rf_mm_tile *a, const uint8_t *f, size_t g,
-                        lane_ints *out) {
+/* sum_j f[j] * sums[j], where f (scales or mins) lies in n_pairs pairs in vector 0's record. */
+RF_INLINE void dot_sums(int nv, int nt, size_t n_pairs, const rf_mm_tile *a, const uint8_t *f,
+                        size_t g, lane_ints *out) {
     RF_UNROLL
     for (int t = 0; t < nt; t++) {
-        const int16_t *sums = a->sums + ((size_t)t * a->group_stride + g) * 16;
+        const int16_t *sums = a->sums + ((size_t)t * a->group_stride + g) * 2 * n_pairs;
         RF_UNROLL
         for (int v = 0; v < nv; v++) {
             vec s = vec_set(0);
             RF_UNROLL
-            for (size_t j = 0; j < 8; j++) {
+            for (size_t j = 0; j < n_pairs; j++) {
                 vec pair = vec_set(rf_get_u32(sums + 2 * j));
                 const uint8_t *at = f + (size_t)v * a->vec_bytes + j * VEC_ROWS * 4;
                 s = vec_dot_pairs(s, vec_load(at), pair);
@@ -162,7 +164,7 @@ RF_INLINE void add_stretch(tile_mode mode, int nv, int nt, const rf_mm_tile *a, 
 }
 
 RF_INLINE void tile_256(tile_mode mode, int nv, int nt, const rf_mm_tile *a) {
-    const vec minus_off = vec_set((uint32_t)-a->off);
+    const size_t n_pairs = has_wide_scales(mode) ? 4 : 8;
     const size_t step = mode == TILE_WIDE_8 ? 2 : 1; /* sixteens */
     lane_floats acc;
     load_acc(a, nv, nt, &acc);
@@ -170,12 +172,12 @@ RF_INLINE void tile_256(tile_mode mode, int nv, int nt, const rf_mm_tile *a) {
         rf_mm_look_ahead(a->ahead);
         const uint8_t *record = a->panel + g * RF_MM_RECORD_256(VEC_ROWS);
         lane_ints i;
-        if (a->off) dot_sums(nv, nt, a, record + RF_MM_AT_SCALES(VEC_ROWS), g, &i);
+        if (a->has_off) dot_sums(nv, nt, n_pairs, a, record + RF_MM_AT_SCALES(VEC_ROWS), g, &i);
         RF_UNROLL
         for (int t = 0; t < nt; t++) {
             RF_UNROLL
             for (int v = 0; v < nv; v++)
-                i.v[v][t] = a->off ? vec_mul(i.v[v][t], minus_off) : vec_set(0);
+                i.v[v][t] = a->has_off ? i.v[v][t] : vec_set(0);
         }
         for (size_t j = 0; j < 16; j += step) {
             vec scale[VECS];
@@ -191,18 +193,19 @@ RF_INLINE void tile_256(tile_mode mode, int nv, int nt, const rf_mm_tile *a) {
         }
         add_scaled(a, nv, nt, record, g, &i, &acc);
         if (!a->has_min) continue;
-        dot_sums(nv, nt, a, record + RF_MM_AT_MINS(VEC_ROWS), g, &i);
+        dot_sums(nv, nt, n_pairs, a, record + RF_MM_AT_MINS(VEC_ROWS), g, &i);
         add_scaled(a, nv, nt, record + RF_MM_AT_M(VEC_ROWS), g, &i, &acc);
     }
     store_acc(a, nv, nt, &acc);
 }
 
 /* One function per shape, so that mode, nv and nt are constants inside. */
-#define TILE_SHAPE(nv, nt)                                                                    \
-    static void tile_32_##nv##_##nt(const rf_mm_tile *a) { tile_32(nv, nt, a); }              \
-    static void tile_2_##nv##_##nt(const rf_mm_tile *a) { tile_256(TILE_2, nv, nt, a); }      \
-    static void tile_4_##nv##_##nt(const rf_mm_tile *a) { tile_256(TILE_4, nv, nt, a); }      \
-    static void wide_4_##nv##_##nt(const rf_mm_tile *a) { tile_256(TILE_WIDE_4, nv, nt, a); } \
+#define TILE_SHAPE(nv, nt)                                                                     \
+    static void tile_32_##nv##_##nt(const rf_mm_tile *a) { tile_32(nv, nt, a); }               \
+    static void tile_2_##nv##_##nt(const rf_mm_tile *a) { tile_256(TILE_2, nv, nt, a); }       \
+    static void tile_4_##nv##_##nt(const rf_mm_tile *a) { tile_256(TILE_4, nv, nt, a); }       \
+    static void tile_4_32_##nv##_##nt(const rf_mm_tile *a) { tile_256(TILE_4_32, nv, nt, a); } \
+    static void wide_4_##nv##_##nt(const rf_mm_tile *a) { tile_256(TILE_WIDE_4, nv, nt, a); }  \
     static void wide_8_##nv##_##nt(const rf_mm_tile *a) { tile_256(TILE_WIDE_8, nv, nt, a); }
 #define TILE_SHAPES(nv) \
     TILE_SHAPE(nv, 1)   \
@@ -230,15 +233,16 @@ TILE_SHAPES(2)
 static const rf_mm_tiles tiles_32 = TILES(tile_32);
 static const rf_mm_tiles tiles_2 = TILES(tile_2);
 static const rf_mm_tiles tiles_4 = TILES(tile_4);
+static const rf_mm_tiles tiles_4_32 = TILES(tile_4_32);
 static const rf_mm_tiles tiles_wide_4 = TILES(wide_4);
 static const rf_mm_tiles tiles_wide_8 = TILES(wide_8);
 
 static const rf_mm_tiles *tiles_of(const rf_mm *mm) {
     uint8_t u_max = rf_mm_range_of(mm->w->type).u_max;
     if (mm->act->view == RF_INT_32) return &tiles_32;
-    if (u_max <= 16) return &tiles_4;
-    if (rf_mm_scale_elems(rf_mm_format_of(mm->w->type)) == 32) return &tiles_wide_8;
-    return u_max <= 32 ? &tiles_2 : &tiles_wide_4;
+    if (rf_mm_scale_elems(rf_mm_format_of(mm->w->type)) == 32)
+        return u_max <= 16 ? &tiles_4_32 : &tiles_wide_8;
+    return u_max <= 16 ? &tiles_4 : u_max <= 32 ? &tiles_2 : &tiles_wide_4;
 }
 
 static void matmul(const rf_mm *mm, uint32_t begin, uint32_t end, void *scratch) {
