@@ -2,7 +2,7 @@
  *
  * One to three activation rows stream the weights once, straight from the packed blocks
  * (mm_rows.h).  More rows go through a panel: a stretch of some output rows is unpacked once
- * with output rows in vector lanes (mm_quads.h, or mm_pack_avx2.c row by row) and multiplied with
+ * with output rows in vector lanes (mm_quads.h) and multiplied with
  * all activation rows in register tiles (mm_avx2.c, mm_avx512.c).  NEON does the same with a panel of
  * its own (mm_neon.c), AMX with blocks (mm_amx.c).  All give the bits of mm_scalar.c. */
 #pragma once
@@ -124,7 +124,6 @@ typedef struct rf_mm_pack {
 } rf_mm_pack;
 void rf_mm_pack_avx2(const rf_mm_pack *p);   /* 8 lanes */
 void rf_mm_pack_avx512(const rf_mm_pack *p); /* 16 */
-void rf_mm_pack_rows(const rf_mm_pack *p);   /* either: formats that are unpacked row by row */
 
 /* One register tile: n_vecs vectors of weight rows times a few activation rows over the panel's
  * stretch.  Pointers are at the tile's first row and group. */

@@ -1,5 +1,5 @@
-/* mm_grid_avx512.h - AVX-512: a block of the code-book formats (IQ1, IQ2, IQ3) times a few activation
- * rows; private to mm_rows_avx512.c.
+/* mm_grid_avx512.h - AVX-512: loading a block of the code-book formats (IQ1, IQ2, IQ3) and
+ * multiplying it with a few activation rows; private to mm_rows_avx512.c and mm_pack_avx512.c.
  *
  * Grid points are gathered eight or sixteen at a time and stay unsigned: signs are masks that turn the
  * activations round.  Four products fit 16 bits, so a product of pairs multiplies them by their scale. */
@@ -115,7 +115,7 @@ RF_INLINE void rf_grid_iq3_s(const rf_block_iq3_s *b, rf_grid_block *out) {
     }
 }
 
-/* q = 8c - 7 or 8c - 9, the same for 32: c's scale is 8 times q's. */
+/* q = 8c - 7, or 8c - 9 where minus, for 32 alike: u = c, whose scale is 8 times q's. */
 RF_INLINE void rf_grid_iq1_s(const rf_block_iq1_s *b, rf_grid_block *out) {
     __m128i words = rf_load_128(b->qh), scale = rf_scales_iq1_s(b), off;
     RF_UNROLL
@@ -128,6 +128,12 @@ RF_INLINE void rf_grid_iq1_s(const rf_block_iq1_s *b, rf_grid_block *out) {
         h = _mm256_and_si256(h, _mm256_set1_epi32(0x700));
         __m256i i = _mm256_cvtepu8_epi32(rf_at_64(b->qs + 8 * k));
         out->u[k] = rf_gather_8(rf_iq1s_grid, _mm256_or_si256(i, h));
+    }
+    const unsigned minus = _mm_movepi16_mask(words);
+    RF_UNROLL
+    for (int k = 0; k < 4; k++) {
+        uint64_t low = minus >> 2 * k & 1, high = minus >> (2 * k + 1) & 1;
+        out->minus[k] = low * 0xffffffffu | high * 0xffffffff00000000u;
     }
     off = _mm_add_epi16(_mm_set1_epi16(7), _mm_slli_epi16(_mm_srli_epi16(words, 15), 1));
     off = _mm_mullo_epi16(off, scale);
@@ -187,6 +193,24 @@ RF_INLINE __m256i rf_dot_grid(rf_mm_format f, const rf_grid_block *b, const int8
     __m256i sum = _mm256_add_epi32(_mm512_castsi512_si256(i), _mm512_extracti64x4_epi64(i, 1));
     if (!rf_grid_is_iq1(f)) return sum;
     return _mm256_sub_epi32(sum, _mm256_madd_epi16(b->off, rf_load_256(sums)));
+}
+
+/* A block's integers as rf_load_group gives them, in order. */
+RF_INLINE void rf_store_grid_block(rf_mm_format f, const void *p, uint8_t *q) {
+    const __m512i two = _mm512_set1_epi8(2);
+    rf_grid_block b;
+    rf_load_grid_block(f, p, &b);
+    RF_UNROLL
+    for (int k = 0; k < 4; k++) {
+        __m512i v = b.u[k];
+        if (f == RF_MM_IQ1_S) {
+            v = _mm512_add_epi8(_mm512_slli_epi16(v, 3), two);
+            v = _mm512_mask_sub_epi8(v, b.minus[k], v, two);
+        } else if (f != RF_MM_IQ1_M) {
+            v = _mm512_mask_sub_epi8(v, b.minus[k], _mm512_setzero_si512(), v);
+        }
+        _mm512_storeu_si512((void *)(q + 64 * k), v);
+    }
 }
 
 /* group_256 of mm_rows.h. */

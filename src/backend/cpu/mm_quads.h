@@ -2,10 +2,18 @@
  * gathered with rows in lanes first and unpacked afterwards, a row's scales too; private to
  * mm_pack_*.c.
  *
- * Written over `vec`, which mm_vec_avx2.h and mm_vec_avx512.h bring.  For all formats but code
- * books, TQ1_0 and Q8_K, which are unpacked row by row (mm_pack_avx2.c). */
+ * Written over `vec`, which mm_vec_avx2.h and mm_vec_avx512.h bring.  Code books, TQ1_0 and Q8_K are
+ * unpacked row by row and gathered afterwards; pack_code_book, if defined, unpacks the first. */
 #pragma once
 #include "backend/cpu/mm_avx2.h"
+
+/* Rows from p on. */
+RF_INLINE rf_mm_lanes lanes_at(const uint8_t *p, size_t stride) {
+    rf_mm_lanes r = {.stride = stride, .stride3 = 3 * stride};
+    for (size_t i = 0; i < VEC_ROWS / 4; i++)
+        r.p[i] = p + 4 * i * stride;
+    return r;
+}
 
 RF_INLINE vec nibbles(vec v, bool high) { return vec_and(high ? vec_shr(v, 4) : v, vec_bytes(15)); }
 
@@ -354,16 +362,84 @@ RF_INLINE void write_record_256(rf_mm_format f, uint8_t add, bool scale_twice, c
         quads_two_bits(offsetof(rf_block_tq2_0, qs), false, 0, p, q);
 }
 
+/* ---- groups of 256, row by row ---- */
+
+/* Code books, TQ1_0 and Q8_K, which have no minimums. */
+RF_INLINE bool goes_by_rows(rf_mm_format f) { return rf_is_grid(f) && f != RF_MM_TQ2_0; }
+
+/* A group of each row, in order of k. */
+typedef struct row_group {
+    uint8_t q[VEC_ROWS][256];
+    int16_t scale[VEC_ROWS][16];
+    float d[VEC_ROWS];
+} row_group;
+
+RF_INLINE void unpack_row(rf_mm_format f, const void *src, uint8_t *q, int16_t *scale) {
+    rf_scales_256 s = rf_load_scales(f, src);
+    _mm256_storeu_si256((__m256i *)scale, s.scale);
+#ifdef pack_code_book
+    if (rf_is_code_book(f)) {
+        pack_code_book(f, src, q);
+        return;
+    }
+#endif
+    __m256i w[8];
+    rf_load_group(f, src, w);
+    RF_UNROLL
+    for (int j = 0; j < 8; j++)
+        _mm256_storeu_si256((__m256i *)(q + 32 * j), w[j]);
+}
+
+/* The scales of each sixteen, of which neighbours are alike where 32 elements share one. */
+RF_INLINE void write_row_scales(rf_mm_format f, bool twice, uint8_t add, const row_group *in,
+                                uint8_t *record) {
+    const rf_mm_lanes rows = lanes_at((const uint8_t *)in->scale, sizeof in->scale[0]);
+    const vec low = vec_set(0xffff);
+    const size_t row = VEC_ROWS * 4;
+    vec pair[8];
+    vec_gather_4(&rows, 0, pair);
+    vec_gather_4(&rows, 16, pair + 4);
+    RF_UNROLL
+    for (size_t j = 0; j < 8; j++) {
+        vec even = vec_and(pair[j], low), odd = vec_shr(pair[j], 16);
+        uint8_t *at = record + RF_MM_AT_SCALE(VEC_ROWS) + 2 * j * row;
+        vec_store(at, twice ? vec_or(even, vec_shl(even, 16)) : even);
+        vec_store(at + row, twice ? vec_or(odd, vec_shl(odd, 16)) : odd);
+    }
+    const size_t step = (size_t)rf_mm_scale_elems(f) / 16;
+    RF_UNROLL
+    for (size_t j = 0; j < 8; j += step) {
+        vec v = pair[j];
+        if (step == 2) v = vec_or(vec_and(v, low), vec_shl(pair[j + 1], 16));
+        vec_store(record + RF_MM_AT_SCALES(VEC_ROWS) + j / step * row, vec_mul_pairs(v, -(int)add));
+    }
+}
+
+RF_INLINE void write_record_rows(rf_mm_format f, uint8_t add, bool twice, const rf_mm_lanes *p,
+                                 uint8_t *record) {
+    row_group in;
+    for (size_t l = 0; l < VEC_ROWS; l++) {
+        const uint8_t *src = p->p[l / 4] + l % 4 * p->stride;
+        in.d[l] = rf_grid_d(f, src);
+        unpack_row(f, src, in.q[l], in.scale[l]);
+    }
+    memcpy(record, in.d, sizeof in.d);
+    write_row_scales(f, twice, add, &in, record);
+    const rf_mm_lanes rows = lanes_at(in.q[0], sizeof in.q[0]);
+    const vec more = vec_bytes(rf_mm_is_signed(f) ? add : 0); /* the other loaders have added it */
+    for (size_t j = 0; j < 16; j++) {
+        vec w[4];
+        vec_gather_4(&rows, 16 * j, w);
+        RF_UNROLL
+        for (int i = 0; i < 4; i++)
+            w[i] = vec_add_bytes(w[i], more);
+        put_16(record + RF_MM_AT_Q_256(VEC_ROWS), 16 * j, w);
+    }
+}
+
 /* ---- panels ---- */
 
-enum { COPY_BYTES = VEC_ROWS * RF_MM_STRETCH / 32 * sizeof(rf_block_q8_0) }; /* of a stretch */
-
-RF_INLINE rf_mm_lanes lanes_at(const uint8_t *p, size_t stride) {
-    rf_mm_lanes r = {.stride = stride, .stride3 = 3 * stride};
-    for (size_t i = 0; i < VEC_ROWS / 4; i++)
-        r.p[i] = p + 4 * i * stride;
-    return r;
-}
+enum { COPY_BYTES = VEC_ROWS * RF_MM_STRETCH / 256 * sizeof(rf_block_q8_k) }; /* of a stretch */
 
 /* The rows of vector v.  Fewer than a vector has are copied side by side, the last one again and
  * again. */
@@ -389,7 +465,9 @@ RF_INLINE void pack(rf_mm_format f, const rf_mm_pack *p) {
             RF_UNROLL
             for (size_t g = 0; g < in_block; g++)
                 rf_mm_look_ahead(p->ahead);
-            if (f >= RF_MM_Q4_K)
+            if (goes_by_rows(f))
+                write_record_rows(f, p->add, p->scale_twice, &rows, record);
+            else if (f >= RF_MM_Q4_K)
                 write_record_256(f, p->add, p->scale_twice, &rows, record);
             else if (f == RF_MM_MXFP6_E2M3)
                 write_record_e2m3(p->add, &rows, record);
@@ -428,18 +506,16 @@ static void pack_panel(const rf_mm_pack *p) {
         PACK(IQ4_XS)
         PACK(Q2_K)
         PACK(Q3_K)
+        PACK(IQ2_XXS)
+        PACK(IQ2_XS)
+        PACK(IQ2_S)
+        PACK(IQ3_XXS)
+        PACK(IQ3_S)
+        PACK(IQ1_S)
+        PACK(IQ1_M)
+        PACK(TQ1_0)
         PACK(TQ2_0)
-    case RF_MM_IQ2_XXS:
-    case RF_MM_IQ2_XS:
-    case RF_MM_IQ2_S:
-    case RF_MM_IQ3_XXS:
-    case RF_MM_IQ3_S:
-    case RF_MM_IQ1_S:
-    case RF_MM_IQ1_M:
-    case RF_MM_TQ1_0:
-    case RF_MM_Q8_K:
-        rf_mm_pack_rows(p);
-        break;
+        PACK(Q8_K)
     }
 }
 #undef PACK
