@@ -12,6 +12,7 @@
  * below 2^23, and 128 times the upper sum plus the lower one is the group's integer, below 2^30.
  *
  * Activations that are not laid out, and floats, are AVX-512's. */
+#include "backend/cpu/mm_grid_avx512.h"
 #include "backend/cpu/mm_vec_avx512.h"
 
 enum {
@@ -188,8 +189,20 @@ RF_INLINE vec quarter(rf_mm_format f, const __m256i q[8], int k) {
         low = _mm256_permute2x128_si256(q[2 * k], q[2 * k + 1], 0x20);
         high = _mm256_permute2x128_si256(q[2 * k], q[2 * k + 1], 0x31);
     }
-    const vec v = _mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1);
-    return rf_mm_off(f) > 0 ? vec_sub_bytes(v, vec_bytes((uint8_t)rf_mm_off(f))) : v;
+    return _mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1);
+}
+
+RF_INLINE void load_quarters(rf_mm_format f, const uint8_t *p, vec w[4]) {
+    __m256i q[8];
+    if (rf_is_code_book(f))
+        rf_load_quarters(f, p, w);
+    else
+        rf_load_group(f, p, q);
+    RF_UNROLL
+    for (int k = 0; k < 4; k++) {
+        if (!rf_is_code_book(f)) w[k] = quarter(f, q, k);
+        if (rf_mm_off(f) > 0) w[k] = vec_sub_bytes(w[k], vec_bytes((uint8_t)rf_mm_off(f)));
+    }
 }
 
 RF_INLINE void unpack_256(rf_mm_format f, const uint8_t *const p[SIDE], weights_256 *w) {
@@ -198,13 +211,12 @@ RF_INLINE void unpack_256(rf_mm_format f, const uint8_t *const p[SIDE], weights_
     for (size_t r = 0; r < SIDE; r++) {
         const rf_scales_256 s = rf_load_scales(f, p[r]);
         const vec scale = _mm512_castsi256_si512(_mm256_add_epi16(s.scale, s.scale));
-        __m256i q[8];
-        rf_load_group(f, p[r], q);
+        vec q[4];
+        load_quarters(f, p[r], q);
         RF_UNROLL
         for (int k = 0; k < 4; k++) {
             const vec at = _mm512_add_epi16(each, _mm512_set1_epi16((short)(4 * k)));
-            write_digits(quarter(f, q, k), _mm512_permutexvar_epi16(at, scale), w->upper[k][r],
-                         w->lower[k][r]);
+            write_digits(q[k], _mm512_permutexvar_epi16(at, scale), w->upper[k][r], w->lower[k][r]);
         }
         if (rf_mm_has_dmin(f)) _mm256_store_si256((__m256i *)w->mins[r], s.min);
         if (rf_is_grid(f)) w->d[r] = rf_grid_d(f, p[r]);

@@ -1,5 +1,5 @@
 /* mm_grid_avx512.h - AVX-512: loading a block of the code-book formats (IQ1, IQ2, IQ3) and
- * multiplying it with a few activation rows; private to mm_rows_avx512.c and mm_pack_avx512.c.
+ * multiplying it with a few activation rows; private to mm_*avx512.c and mm_amx.c.
  *
  * Grid points are gathered eight or sixteen at a time and stay unsigned: signs are masks that turn the
  * activations round.  Four products fit 16 bits, so a product of pairs multiplies them by their scale. */
@@ -196,20 +196,19 @@ RF_INLINE __m256i rf_dot_grid(rf_mm_format f, const rf_grid_block *b, const int8
 }
 
 /* A block's integers as rf_load_group gives them, in order. */
-RF_INLINE void rf_store_grid_block(rf_mm_format f, const void *p, uint8_t *q) {
+RF_INLINE void rf_load_quarters(rf_mm_format f, const void *p, __m512i w[4]) {
     const __m512i two = _mm512_set1_epi8(2);
     rf_grid_block b;
     rf_load_grid_block(f, p, &b);
     RF_UNROLL
     for (int k = 0; k < 4; k++) {
-        __m512i v = b.u[k];
+        w[k] = b.u[k];
         if (f == RF_MM_IQ1_S) {
-            v = _mm512_add_epi8(_mm512_slli_epi16(v, 3), two);
-            v = _mm512_mask_sub_epi8(v, b.minus[k], v, two);
+            w[k] = _mm512_add_epi8(_mm512_slli_epi16(w[k], 3), two);
+            w[k] = _mm512_mask_sub_epi8(w[k], b.minus[k], w[k], two);
         } else if (f != RF_MM_IQ1_M) {
-            v = _mm512_mask_sub_epi8(v, b.minus[k], _mm512_setzero_si512(), v);
+            w[k] = _mm512_mask_sub_epi8(w[k], b.minus[k], _mm512_setzero_si512(), w[k]);
         }
-        _mm512_storeu_si512((void *)(q + 64 * k), v);
     }
 }
 
