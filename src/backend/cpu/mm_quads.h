@@ -138,16 +138,14 @@ RF_INLINE void write_records_bits(rf_mm_format f, uint8_t add, const rf_mm_lanes
 
 /* ---- groups of 256: scales ---- */
 
-/* Bytes: four scales (signed) and minimums (unsigned) in a dword; n of them, for 256 / n elements. */
+/* Bytes: four scales (signed) and minimums (unsigned) in a dword. */
 typedef struct scale_bytes {
     vec scale[4], min[4];
-    int n;
 } scale_bytes;
 
 /* Q4_K and Q5_K: 6 bits each; v: the three dwords of the block's scales. */
 RF_INLINE void scales_six_bits(const vec v[3], scale_bytes *s) {
     const vec low6 = vec_bytes(0x3f), low4 = vec_bytes(0x0f), high2 = vec_bytes(0x30);
-    s->n = 8;
     s->scale[0] = vec_and(v[0], low6);
     s->min[0] = vec_and(v[1], low6);
     s->scale[1] = vec_or(vec_and(v[2], low4), vec_and(vec_shr(v[0], 2), high2));
@@ -156,7 +154,6 @@ RF_INLINE void scales_six_bits(const vec v[3], scale_bytes *s) {
 
 /* Q3_K: sixteen of 6 bits, less 32. */
 RF_INLINE void scales_q3_k(const vec v[3], scale_bytes *s) {
-    s->n = 16;
     RF_UNROLL
     for (int i = 0; i < 4; i++) {
         vec top = vec_and(i == 0   ? vec_shl(v[2], 4)
@@ -171,7 +168,6 @@ RF_INLINE void scales_q3_k(const vec v[3], scale_bytes *s) {
 /* IQ4_XS: eight of 6 bits, less 32: the low four of them in v[1], the high two in the upper half
  * of v[0]. */
 RF_INLINE void scales_iq4_xs(const vec v[2], scale_bytes *s) {
-    s->n = 8;
     RF_UNROLL
     for (int i = 0; i < 2; i++) {
         vec scale = vec_set(0);
@@ -205,7 +201,6 @@ RF_INLINE void head_256(rf_mm_format f, const rf_mm_lanes *p, uint8_t *record, s
         vec_gather_4(p, 0, v);
         scales_iq4_xs(v, s);
     } else if (f == RF_MM_Q6_K) {
-        s->n = 16;
         vec_gather_4(p, offsetof(rf_block_q6_k, scales), s->scale);
     } else if (f == RF_MM_Q3_K) { /* scales and d are the block's last 14 bytes */
         vec_gather_4(p, offsetof(rf_block_q3_k, scales) - 2, v);
@@ -214,7 +209,6 @@ RF_INLINE void head_256(rf_mm_format f, const rf_mm_lanes *p, uint8_t *record, s
             v[i] = vec_or(vec_shr(v[i], 16), vec_shl(v[i + 1], 16));
         scales_q3_k(v, s);
     } else if (f == RF_MM_Q2_K) {
-        s->n = 16;
         vec_gather_4(p, offsetof(rf_block_q2_k, scales), v);
         RF_UNROLL
         for (int i = 0; i < 4; i++) {
@@ -222,7 +216,6 @@ RF_INLINE void head_256(rf_mm_format f, const rf_mm_lanes *p, uint8_t *record, s
             s->min[i] = nibbles(v[i], true);
         }
     } else { /* TQ2_0 */
-        s->n = 8;
         s->scale[0] = s->scale[1] = vec_bytes(1);
     }
 }
@@ -236,15 +229,16 @@ RF_INLINE vec scale_pair(const vec s[4], unsigned j, bool is_signed) {
 RF_INLINE void write_scales(rf_mm_format f, bool twice, uint8_t add, const scale_bytes *s,
                             uint8_t *record) {
     const bool is_signed = f != RF_MM_Q4_K && f != RF_MM_Q5_K && f != RF_MM_Q2_K;
+    const unsigned n = 256 / (unsigned)rf_mm_scale_elems(f);
     const size_t row = VEC_ROWS * 4;
     RF_UNROLL
     for (unsigned j = 0; j < 16; j++) { /* 16 elements */
-        const unsigned a = j * (unsigned)s->n / 16, b = twice ? a % 4 : RF_MM_NO_BYTE;
+        const unsigned a = j * n / 16, b = twice ? a % 4 : RF_MM_NO_BYTE;
         vec_store(record + RF_MM_AT_SCALE(VEC_ROWS) + j * row,
                   vec_pair(s->scale[a / 4], a % 4, b, is_signed));
     }
     RF_UNROLL
-    for (unsigned j = 0; j < (unsigned)s->n / 2; j++) {
+    for (unsigned j = 0; j < n / 2; j++) {
         if (f == RF_MM_IQ4_XS || rf_mm_off(f) > 0)
             vec_store(record + RF_MM_AT_SCALES(VEC_ROWS) + j * row,
                       vec_mul_pairs(scale_pair(s->scale, j, is_signed), -(int)add));
