@@ -17,12 +17,16 @@ typedef struct rf_grid_block {
 RF_INLINE bool rf_is_code_book(rf_mm_format f) { return f >= RF_MM_IQ2_XXS && f <= RF_MM_IQ1_M; }
 RF_INLINE bool rf_grid_is_iq1(rf_mm_format f) { return f == RF_MM_IQ1_S || f == RF_MM_IQ1_M; }
 
+/* Without optimisation these are macros that convert their masks. */
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wsign-conversion"
 RF_INLINE __m512i rf_gather_8(const uint64_t *grid, __m256i i) {
     return _mm512_i32gather_epi64(i, (const void *)grid, 8);
 }
 RF_INLINE __m512i rf_gather_4(const uint32_t *grid, __m512i i) {
     return _mm512_i32gather_epi32(i, (const void *)grid, 4);
 }
+#pragma GCC diagnostic pop
 
 /* n dwords (8 or 16) of scales spread over the block, as i16 beside a 0. */
 RF_INLINE void rf_spread_scales(__m512i scales, int n, __m512i out[4]) {
