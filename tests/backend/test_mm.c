@@ -353,7 +353,7 @@ static void test_formats(void **state) {
 /* req: C-08 - lengths that are no multiple of anything. */
 static void test_floats(void **state) {
     (void)state;
-    static const uint32_t lengths[] = {1, 7, 16, 33, 100, 512, 1111};
+    static const uint32_t lengths[] = {1, 7, 16, 33, 100, 512, 1111, 2053};
     static const rf_dtype types[] = {RF_DT_F32, RF_DT_F16, RF_DT_BF16, RF_DT_F64};
     for (size_t t = 0; t < RF_COUNT(types); t++)
         for (size_t i = 0; i < RF_COUNT(lengths); i++)

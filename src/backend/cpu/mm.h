@@ -31,11 +31,10 @@ enum {
     RF_MM_TILE_MIN = 4,            /* activation rows from which unpacking a panel pays */
     RF_MM_TILE_FEW = 7,            /* up to so many, panels are one vector high and not two */
     RF_MM_TILE_WIDTH = 6,          /* most activation rows of a register tile of integers */
-    RF_MM_FLOAT_ROWS = 32,         /* most weight rows held decoded to f32 at a time */
+    RF_MM_FLOAT_ROWS = 64,         /* most weight rows in a panel of floats */
     RF_MM_FLOAT_NR = 4,            /* weight rows of a register tile of floats */
     RF_MM_FLOAT_NT = 6,            /* activation rows that go through a panel at a time */
-    RF_MM_FLOAT_STRETCH = 512,     /* elements of k that such a tile passes over at a time */
-    RF_MM_FLOAT_BYTES = 192 << 10, /* of decoded rows that stay in the second-level cache */
+    RF_MM_FLOAT_BYTES = 640 << 10, /* most bytes of it, if a tile's rows are no more */
     RF_MM_PANEL_BYTES = 64 << 10,  /* most bytes of an integer panel */
     RF_MM_STRETCH = 1024,          /* most columns in one */
     RF_MM_BEFORE = 2048,           /* bytes of weights that are asked for before they are due */
@@ -50,16 +49,6 @@ static inline const uint8_t *rf_mm_row(const rf_tensor *w, uint32_t r) {
 static inline const uint8_t *rf_mm_next_row(const rf_mm *mm, uint32_t row, uint32_t end) {
     if (row < end) return rf_mm_row(mm->w, row);
     return mm->next ? (const uint8_t *)mm->next : rf_mm_row(mm->w, end - 1);
-}
-
-/* Weight rows in a panel of floats: whole tiles, at least one. */
-static inline uint32_t rf_mm_float_rows(size_t cols) {
-    size_t row = (cols + RF_MM_FLOAT_STRETCH - 1) / RF_MM_FLOAT_STRETCH * RF_MM_FLOAT_STRETCH;
-    size_t n = row > 0 ? RF_MM_FLOAT_BYTES / (row * sizeof(float)) : RF_MM_FLOAT_ROWS;
-    n = n / RF_MM_FLOAT_NR * RF_MM_FLOAT_NR;
-    return n < RF_MM_FLOAT_NR     ? RF_MM_FLOAT_NR
-           : n < RF_MM_FLOAT_ROWS ? (uint32_t)n
-                                  : RF_MM_FLOAT_ROWS;
 }
 
 /* How a format's integers become unsigned bytes: u = q + off lies in [0, u_max]. */

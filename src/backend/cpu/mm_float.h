@@ -5,27 +5,38 @@
  * lanes_store(p, s), lanes_fma(a, b, c), lanes_tree16(s), lanes_load_f16(p) and lanes_load_bf16(p);
  * vec (VEC_LANES of the sixteen) with vec_zero(), vec_load(p), vec_load_f16(p), vec_load_bf16(p),
  * vec_store(p, v) and vec_fma(a, b, c); trees_of_8(s, out), tree16 of eight times sixteen lanes;
- * float_prefetch(p); decode_blocks(type, src, dst, n), how many of n elements it turned into f32; and
- * TILE_NT.  Loads need no alignment.
+ * float_prefetch(p); decode_blocks(type, src, dst, n), how many of n elements it turned into f32;
+ * TILE_NT; STRETCH, elements of k (a multiple of 256) whose activations stay in the first-level cache, and PANEL_BYTES,
+ * of weights that stay in the second.  Loads need no alignment.
  *
  * Few activation rows (T < RF_MM_TILE_MIN) read F32, F16 and BF16 weights in place, a row at a time.
- * So do the register tiles of up to IN_PLACE rows; for more, and for other formats, a panel of weight
- * rows is decoded to f32 and stays in the second-level cache.  The sixteen lanes of an output never
- * meet before the end, so a register tile holds one vector of each, for TILE_NR x TILE_NT outputs,
- * and passes over a stretch of k once for each vector: that leaves registers for more outputs than
- * whole sets of lanes would.  Tiles of F16 and BF16 fetch the weights that come next: those of F32
- * leave memory time to load for itself, being for more rows, and gain from a plain loop. */
+ * So do the register tiles of F32, and those of F16 and BF16 of up to IN_PLACE rows; for more, and for
+ * other formats, a panel of weight rows is decoded to f32, in the order in which tiles read it.  The
+ * more rows it has, the less often activations, which for a prompt exceed the caches, are read.  The
+ * sixteen lanes of an output never meet before the end, so a register tile holds one vector of each,
+ * for TILE_NR x TILE_NT outputs, and passes over a stretch of k once for each vector: that leaves
+ * registers for more outputs than whole sets of lanes would.  Tiles of F16 and BF16 fetch the weights
+ * that come next; the others gain from a plain loop. */
 #include <string.h>
 
 #include "backend/cpu/mm.h"
 
-typedef enum float_kind { KIND_F32, KIND_F16, KIND_BF16 } float_kind;
+/* Where weights are found: in rows of their own format, or decoded in a panel. */
+typedef enum float_kind { KIND_F32, KIND_F16, KIND_BF16, KIND_PANEL } float_kind;
 
-RF_INLINE size_t kind_bytes(float_kind kind) { return kind == KIND_F32 ? 4 : 2; }
+RF_INLINE float_kind kind_of(rf_dtype t) {
+    if (t == RF_DT_F32) return KIND_F32;
+    if (t == RF_DT_F16) return KIND_F16;
+    return t == RF_DT_BF16 ? KIND_BF16 : KIND_PANEL;
+}
+
+RF_INLINE size_t kind_bytes(float_kind kind) {
+    return kind == KIND_F16 || kind == KIND_BF16 ? 2 : 4;
+}
 
 RF_INLINE lanes load_w(float_kind kind, const uint8_t *p) {
-    if (kind == KIND_F32) return lanes_load(p);
-    return kind == KIND_F16 ? lanes_load_f16(p) : lanes_load_bf16(p);
+    if (kind == KIND_F16) return lanes_load_f16(p);
+    return kind == KIND_BF16 ? lanes_load_bf16(p) : lanes_load(p);
 }
 
 /* ---- few activation rows ---- */
@@ -151,35 +162,30 @@ RF_INLINE void few_of_kind(float_kind kind, const rf_mm *mm, const uint8_t *w, s
 
 /* ---- decoding ---- */
 
-/* Elements [k, k + n) of a row as f32; k is a multiple of RF_MM_FLOAT_STRETCH. */
+/* Elements [k, k + n) of a row as f32; k is a multiple of the format's blocks. */
 static void decode_stretch(const rf_tensor *w, uint32_t row, size_t k, size_t n, float *dst) {
     const rf_dtype_info *info = rf_dtype_get(w->type);
     const uint8_t *src = rf_mm_row(w, row) + k / info->block_elems * info->block_bytes;
-    size_t whole = decode_blocks(w->type, src, dst, n); /* elements converted here */
-    if (w->type == RF_DT_F16)
-        for (; whole + 16 <= n; whole += 16)
-            lanes_store(dst + whole, lanes_load_f16(src + 2 * whole));
-    if (w->type == RF_DT_BF16)
-        for (; whole + 16 <= n; whole += 16)
-            lanes_store(dst + whole, lanes_load_bf16(src + 2 * whole));
-    info->decode(src + whole / info->block_elems * info->block_bytes, dst + whole, n - whole);
+    size_t done = decode_blocks(w->type, src, dst, n);
+    info->decode(src + done / info->block_elems * info->block_bytes, dst + done, n - done);
 }
 
 static void few(const rf_mm *mm, uint32_t begin, uint32_t end, float *scratch) {
     const rf_tensor *w = mm->w;
     const uint8_t *at = rf_mm_row(w, begin);
     const size_t cols = rf_mm_round16(w->cols);
-    if (w->type == RF_DT_F32) {
+    switch (kind_of(w->type)) {
+    case KIND_F32:
         few_of_kind(KIND_F32, mm, at, w->row_bytes, begin, end - begin);
         return;
-    }
-    if (w->type == RF_DT_F16) {
+    case KIND_F16:
         few_of_kind(KIND_F16, mm, at, w->row_bytes, begin, end - begin);
         return;
-    }
-    if (w->type == RF_DT_BF16) {
+    case KIND_BF16:
         few_of_kind(KIND_BF16, mm, at, w->row_bytes, begin, end - begin);
         return;
+    case KIND_PANEL:
+        break;
     }
     for (uint32_t row = begin; row < end; row += FEW_NR) {
         uint32_t n = end - row < FEW_NR ? end - row : FEW_NR;
@@ -193,102 +199,144 @@ static void few(const rf_mm *mm, uint32_t begin, uint32_t end, float *scratch) {
 
 enum {
     TILE_NR = RF_MM_FLOAT_NR,
-    STRETCH = RF_MM_FLOAT_STRETCH,
     GROUP_NT = RF_MM_FLOAT_NT,
-    LOOK_EVERY = 64, /* elements of k */
-    IN_PLACE = 32,   /* most activation rows whose tiles decode F16 and BF16 each for themselves */
+    TILE_SUMS = TILE_NR * 16, /* lanes for each activation row of a tile */
+    LOOK_EVERY = 64,          /* elements of k */
+    LOOK_BYTES = 192 << 10,   /* of f32 in what is fetched ahead */
+    IN_PLACE = 32,            /* most activation rows whose tiles decode F16 and BF16 themselves */
+    PACK_AHEAD = 2048,        /* bytes of the rows that are decoded next */
 };
 
-/* The numbers that tiles find in a panel. */
-RF_INLINE float_kind kind_of(rf_dtype t, uint32_t n_act) {
-    if (t == RF_DT_F16 && n_act <= IN_PLACE) return KIND_F16;
-    return t == RF_DT_BF16 && n_act <= IN_PLACE ? KIND_BF16 : KIND_F32;
-}
+/* Whether tiles fetch the weights that come next. */
+RF_INLINE bool kind_looks(float_kind kind) { return kind == KIND_F16 || kind == KIND_BF16; }
 
 RF_INLINE vec load_vec(float_kind kind, const uint8_t *p) {
-    if (kind == KIND_F32) return vec_load((const float *)(const void *)p);
-    return kind == KIND_F16 ? vec_load_f16(p) : vec_load_bf16(p);
+    if (kind == KIND_F16) return vec_load_f16(p);
+    return kind == KIND_BF16 ? vec_load_bf16(p) : vec_load((const float *)(const void *)p);
 }
 
-/* Elements i .. i + VEC_LANES - 1. */
+/* Lanes lane .. lane + VEC_LANES - 1 of elements i .. i + 15. */
 RF_INLINE void tile_step(float_kind kind, int nt, const uint8_t *const w[], const float *const x[],
-                         size_t i, vec s[TILE_NR][TILE_NT]) {
+                         size_t i, size_t lane, vec s[TILE_NR][TILE_NT]) {
     vec xi[TILE_NT];
     RF_UNROLL
     for (int t = 0; t < nt; t++)
-        xi[t] = vec_load(x[t] + i);
+        xi[t] = vec_load(x[t] + i + lane);
     RF_UNROLL
     for (int r = 0; r < TILE_NR; r++) {
-        vec wi = load_vec(kind, w[r] + i * kind_bytes(kind));
+        vec wi =
+            load_vec(kind, kind == KIND_PANEL ? w[0] + (i * TILE_NR + (size_t)r * 16 + lane) * 4
+                                              : w[r] + (i + lane) * kind_bytes(kind));
         RF_UNROLL
         for (int t = 0; t < nt; t++)
             s[r][t] = vec_fma(wi, xi[t], s[r][t]);
     }
 }
 
-/* Adds n elements (a multiple of 16) of nt activation rows x[t] to the lanes of TILE_NR x nt
- * outputs at sums [nt][RF_MM_FLOAT_ROWS][16].  first: the lanes start at 0. */
+/* A stretch of k of a panel's rows and of some activation rows. */
+typedef struct float_stretch {
+    const uint8_t *w;
+    size_t row_bytes, tile_bytes; /* from a row and from a tile to the next */
+    size_t n;                     /* elements, a multiple of 16 */
+    bool first, last;             /* of k */
+    uint32_t t;                   /* the first of the activation rows */
+} float_stretch;
+
+/* A panel: n_rows weight rows from row `row` on, in place or decoded to f32.  Decoded it is cut into
+ * stretches, each into tiles, which hold [n / 16][TILE_NR][16]. */
+typedef struct float_panel {
+    const rf_mm *mm;
+    uint32_t row, n_rows;
+    float_kind kind;
+    const uint8_t *w;
+    float *sums; /* [RF_MM_FLOAT_ROWS / TILE_NR][RF_MM_FLOAT_NT][TILE_NR][16] */
+    rf_mm_ahead ahead;
+} float_panel;
+
+/* Adds a stretch of nt activation rows x[t] to the lanes of TILE_NR x nt outputs at sums. */
 RF_INLINE void add_tile(float_kind kind, int nt, const uint8_t *const w[], const float *const x[],
-                        size_t n, bool first, float *sums, rf_mm_ahead *ahead) {
+                        const float_stretch *s, float *sums, rf_mm_ahead *ahead) {
+    const bool looks = kind_looks(kind);
+    const size_t n = s->n;
     for (size_t lane = 0; lane < 16; lane += VEC_LANES) {
-        vec s[TILE_NR][TILE_NT];
+        vec v[TILE_NR][TILE_NT];
         RF_UNROLL
         for (int t = 0; t < nt; t++) {
             RF_UNROLL
             for (int r = 0; r < TILE_NR; r++)
-                s[r][t] =
-                    first ? vec_zero() : vec_load(sums + (t * RF_MM_FLOAT_ROWS + r) * 16 + lane);
+                v[r][t] = s->first ? vec_zero() : vec_load(sums + t * TILE_SUMS + r * 16 + lane);
         }
-        for (size_t k = lane, end; k < n; k = end) {
-            end = kind == KIND_F32 || n - k < LOOK_EVERY ? n : k + LOOK_EVERY;
-            if (kind != KIND_F32) rf_mm_look_ahead(ahead);
+        for (size_t k = 0, end; k < n; k = end) {
+            end = !looks || n - k < LOOK_EVERY ? n : k + LOOK_EVERY;
+            if (looks) rf_mm_look_ahead(ahead);
             for (size_t i = k; i < end; i += 16)
-                tile_step(kind, nt, w, x, i, s);
+                tile_step(kind, nt, w, x, i, lane, v);
         }
         RF_UNROLL
         for (int t = 0; t < nt; t++) {
             RF_UNROLL
             for (int r = 0; r < TILE_NR; r++)
-                vec_store(sums + (t * RF_MM_FLOAT_ROWS + r) * 16 + lane, s[r][t]);
+                vec_store(sums + t * TILE_SUMS + r * 16 + lane, v[r][t]);
         }
     }
 }
 
-/* A stretch of k of n_rows weight rows, stride bytes apart. */
-typedef struct float_stretch {
-    const uint8_t *w;
-    size_t stride, n; /* n elements, a multiple of 16 */
-    uint32_t n_rows;
-    bool first;
-    float *sums; /* [RF_MM_FLOAT_NT][RF_MM_FLOAT_ROWS][16] */
-    rf_mm_ahead *ahead;
-} float_stretch;
+/* The outputs of a tile's sums: weight rows from r0 of the panel on, nt activation rows from t on.
+ * An odd one's neighbour in trees_of_8 is whatever lies behind it. */
+static void store_tile(const float_panel *p, uint32_t r0, uint32_t t, int nt, const float *sums) {
+    const rf_mm *mm = p->mm;
+    const uint32_t n = p->n_rows - r0 < TILE_NR ? p->n_rows - r0 : TILE_NR;
+    float out[GROUP_NT * TILE_NR], bias[TILE_NR] = {0};
+    if (mm->bias) memcpy(bias, mm->bias + p->row + r0, n * sizeof *bias);
+    for (int i = 0; i < nt; i += 2)
+        trees_of_8(sums + i * TILE_SUMS, out + i * TILE_NR);
+    for (int i = 0; i < nt; i++) {
+        float *from = out + i * TILE_NR;
+        float *dst = mm->dst + (size_t)(t + (uint32_t)i) * mm->dst_stride + p->row + r0;
+        if (mm->bias)
+            for (int r = 0; r < TILE_NR; r++)
+                from[r] += bias[r];
+        if (n == TILE_NR)
+            memcpy(dst, from, TILE_NR * sizeof *dst);
+        else
+            memcpy(dst, from, n * sizeof *dst);
+    }
+}
 
-/* All of its weight rows (beyond the last, that one again) times a + b activation rows, in one or
+/* All of the panel's rows (beyond the last, that one again) times a + b activation rows, in one or
  * two register tiles: the second finds the weights in the first-level cache. */
-RF_INLINE void add_rows(float_kind kind, int a, int b, const float_stretch *p,
+RF_INLINE void add_rows(float_kind kind, int a, int b, float_panel *p, const float_stretch *s,
                         const float *const x[]) {
+    float *sums = p->sums;
+    const uint8_t *at = s->w;
     for (uint32_t r0 = 0; r0 < p->n_rows; r0 += TILE_NR) {
         const uint8_t *w[TILE_NR];
-        float *sums = p->sums + (size_t)r0 * 16;
         for (uint32_t r = 0; r < TILE_NR; r++)
-            w[r] = p->w + (r0 + r < p->n_rows ? r0 + r : p->n_rows - 1) * p->stride;
-        add_tile(kind, a, w, x, p->n, p->first, sums, p->ahead);
-        if (b > 0)
-            add_tile(kind, b, w, x + a, p->n, p->first, sums + a * RF_MM_FLOAT_ROWS * 16, p->ahead);
+            w[r] = at + (r0 + r < p->n_rows ? r : p->n_rows - 1 - r0) * s->row_bytes;
+        add_tile(kind, a, w, x, s, sums, &p->ahead);
+        if (s->last) store_tile(p, r0, s->t, a, sums);
+        sums += a * TILE_SUMS;
+        if (b > 0) {
+            add_tile(kind, b, w, x + a, s, sums, &p->ahead);
+            if (s->last) store_tile(p, r0, s->t + (uint32_t)a, b, sums);
+            sums += b * TILE_SUMS;
+        }
+        at += s->tile_bytes;
     }
 }
 
 /* One function per format and number of activation rows, so that they are constants inside. */
-typedef void (*add_rows_fn)(const float_stretch *p, const float *const x[]);
-#define ADD_ROWS_OF(kind, a, b)                                                               \
-    static void add_rows_##kind##_##a##_##b(const float_stretch *p, const float *const x[]) { \
-        add_rows(kind, a, b, p, x);                                                           \
+typedef void (*add_rows_fn)(float_panel *p, const float_stretch *s, const float *const x[]);
+#define ADD_ROWS_OF(kind, a, b)                                                     \
+    static void add_rows_##kind##_##a##_##b(float_panel *p, const float_stretch *s, \
+                                            const float *const x[]) {               \
+        add_rows(kind, a, b, p, s, x);                                              \
     }
-#define ADD_ROWS(a, b)          \
-    ADD_ROWS_OF(KIND_F32, a, b) \
-    ADD_ROWS_OF(KIND_F16, a, b) \
-    ADD_ROWS_OF(KIND_BF16, a, b)
+#define ADD_ROWS(a, b)           \
+    ADD_ROWS_OF(KIND_F32, a, b)  \
+    ADD_ROWS_OF(KIND_F16, a, b)  \
+    ADD_ROWS_OF(KIND_BF16, a, b) \
+    ADD_ROWS_OF(KIND_PANEL, a, b)
 ADD_ROWS(1, 0)
 ADD_ROWS(2, 0)
 ADD_ROWS(3, 0)
@@ -313,81 +361,93 @@ ADD_ROWS(6, 0)
 #endif
 static const add_rows_fn add_some[][GROUP_NT] = {[KIND_F32] = ADD_SOME(KIND_F32),
                                                  [KIND_F16] = ADD_SOME(KIND_F16),
-                                                 [KIND_BF16] = ADD_SOME(KIND_BF16)};
+                                                 [KIND_BF16] = ADD_SOME(KIND_BF16),
+                                                 [KIND_PANEL] = ADD_SOME(KIND_PANEL)};
 
-/* A panel: n_rows weight rows from row `row` on, in place, or decoded to f32 and then
- * [stretches][n_rows][STRETCH]. */
-typedef struct float_panel {
-    const rf_mm *mm;
-    uint32_t row, n_rows;
-    float_kind kind;
-    const uint8_t *w;
-    size_t stride, column; /* bytes between rows of a stretch, and for each column to the next */
-    float *sums;
-    rf_mm_ahead ahead;
-} float_panel;
+/* The elements of the stretch at k: at most STRETCH of those in whole sixteens, or the rest. */
+RF_INLINE size_t stretch_at(size_t k, size_t cols) {
+    const size_t whole = cols & ~(size_t)15;
+    if (k == whole) return cols - k;
+    return whole - k < STRETCH ? whole - k : STRETCH;
+}
+
+/* Elements [k, k + n) of a row to a tile, the last sixteen continued with zeros. */
+static void pack_row(const rf_tensor *w, uint32_t row, size_t k, size_t n, float *tile) {
+    const float_kind kind = kind_of(w->type);
+    const size_t whole = kind == KIND_PANEL ? 0 : n & ~(size_t)15;
+    const uint8_t *src = rf_mm_row(w, row) + k * kind_bytes(kind);
+    float rest[STRETCH];
+    for (size_t i = 0; i < whole; i += 16, src += 16 * kind_bytes(kind)) {
+        float_prefetch(src + PACK_AHEAD);
+        lanes_store(tile + i * TILE_NR, load_w(kind, src));
+    }
+    if (whole == n) return;
+    decode_stretch(w, row, k + whole, n - whole, rest);
+    for (size_t i = n - whole; i < rf_mm_round16(n - whole); i++)
+        rest[i] = 0;
+    for (size_t i = whole; i < n; i += 16)
+        lanes_store(tile + i * TILE_NR, lanes_load(rest + i - whole));
+}
 
 static void decode_panel(float_panel *p, float *dst) {
     const rf_tensor *w = p->mm->w;
     p->w = (const uint8_t *)dst;
-    p->stride = STRETCH * sizeof *dst;
-    p->column = p->n_rows * sizeof *dst;
-    for (size_t k = 0; k < w->cols; k += STRETCH)
-        for (uint32_t r = 0; r < p->n_rows; r++, dst += STRETCH)
-            decode_stretch(w, p->row + r, k, w->cols - k < STRETCH ? w->cols - k : STRETCH, dst);
+    for (size_t k = 0, n; k < w->cols; k += n) {
+        n = stretch_at(k, w->cols);
+        for (uint32_t r = 0; r < p->n_rows; r += TILE_NR, dst += rf_mm_round16(n) * TILE_NR)
+            for (uint32_t i = 0; i < TILE_NR && r + i < p->n_rows; i++)
+                pack_row(w, p->row + r + i, k, n, dst + i * 16);
+    }
 }
 
 /* The last n < 16 elements of k, continued with zeros. */
-static void add_end(const float_panel *p, float_stretch s, uint32_t nt, const float *const x[]) {
+static void add_end(float_panel *p, float_stretch s, uint32_t nt, const float *const x[]) {
     uint8_t w_end[RF_MM_FLOAT_ROWS][64] = {{0}};
     float x_end[GROUP_NT][16] = {{0}};
     const float *xp[GROUP_NT];
-    for (uint32_t r = 0; r < s.n_rows; r++)
-        memcpy(w_end[r], s.w + r * s.stride, s.n * kind_bytes(p->kind));
     for (uint32_t i = 0; i < nt; i++) {
         memcpy(x_end[i], x[i], s.n * sizeof(float));
         xp[i] = x_end[i];
     }
-    s.w = w_end[0];
-    s.stride = sizeof w_end[0];
+    if (p->kind != KIND_PANEL) {
+        for (uint32_t r = 0; r < p->n_rows; r++)
+            memcpy(w_end[r], s.w + r * s.row_bytes, s.n * kind_bytes(p->kind));
+        s.w = w_end[0];
+        s.row_bytes = sizeof w_end[0];
+        s.tile_bytes = TILE_NR * sizeof w_end[0];
+    }
     s.n = 16;
-    add_some[p->kind][nt - 1](&s, xp);
-}
-
-/* Adds bias to n outputs and stores them. */
-RF_INLINE void store_outputs(float *dst, const float *out, const float *bias, uint32_t n) {
-    for (uint32_t i = 0; i < n; i++)
-        dst[i] = bias ? out[i] + bias[i] : out[i];
+    add_some[p->kind][nt - 1](p, &s, xp);
 }
 
 /* The panel times nt activation rows from row t on. */
 static void multiply_panel(float_panel *p, uint32_t t, uint32_t nt) {
     const rf_mm *mm = p->mm;
-    const size_t cols = mm->act->n_cols, whole = cols & ~(size_t)15;
-    const float *x[GROUP_NT];
-    float_stretch s = {
-        .stride = p->stride, .n_rows = p->n_rows, .sums = p->sums, .ahead = &p->ahead};
+    const size_t cols = mm->act->n_cols;
+    const size_t padded = (p->n_rows + TILE_NR - 1) / TILE_NR * TILE_NR;
+    float_stretch s = {.w = p->w, .t = t};
     for (size_t k = 0; k < cols; k += s.n) {
+        const float *x[GROUP_NT];
         for (uint32_t i = 0; i < nt; i++)
             x[i] = mm->act->x + (size_t)(t + i) * cols + k;
-        s.w = p->w + k / STRETCH * STRETCH * p->column + k % STRETCH * kind_bytes(p->kind);
+        s.n = stretch_at(k, cols);
         s.first = k == 0;
-        if (k == whole) {
-            s.n = cols - k;
-            add_end(p, s, nt, x);
+        s.last = k + s.n == cols;
+        if (p->kind == KIND_PANEL) {
+            s.w = p->w + k * padded * sizeof(float);
+            s.row_bytes = 0;
+            s.tile_bytes = rf_mm_round16(s.n) * TILE_NR * sizeof(float);
         } else {
-            s.n = whole - k < STRETCH ? whole - k : STRETCH;
-            add_some[p->kind][nt - 1](&s, x);
+            s.w = p->w + k * kind_bytes(p->kind);
+            s.row_bytes = mm->w->row_bytes;
+            s.tile_bytes = TILE_NR * s.row_bytes;
         }
+        if (s.n % 16) {
+            add_end(p, s, nt, x);
+            return;
+        }
+        add_some[p->kind][nt - 1](p, &s, x);
     }
-    for (uint32_t i = 0; i < nt; i++)
-        for (uint32_t r = 0; r < p->n_rows; r += 8) {
-            float out[8];
-            trees_of_8(p->sums + ((size_t)i * RF_MM_FLOAT_ROWS + r) * 16, out);
-            store_outputs(mm->dst + (size_t)(t + i) * mm->dst_stride + p->row + r, out,
-                          mm->bias ? mm->bias + p->row + r : NULL,
-                          p->n_rows - r < 8 ? p->n_rows - r : 8);
-        }
 }
 
 /* Turns to the rows behind the panel, a part of which is fetched each LOOK_EVERY columns of a tile. */
@@ -399,6 +459,12 @@ static void look_behind(float_panel *p, uint32_t end, uint32_t most) {
     p->ahead.step = fetch / looks + 1;
 }
 
+/* Weight rows in a panel of so many bytes of f32: whole tiles, at least one. */
+RF_INLINE uint32_t panel_rows(size_t cols, size_t bytes) {
+    size_t n = bytes / (rf_mm_round16(cols) * sizeof(float)) / TILE_NR * TILE_NR;
+    return n < TILE_NR ? TILE_NR : n < RF_MM_FLOAT_ROWS ? (uint32_t)n : RF_MM_FLOAT_ROWS;
+}
+
 static void matmul_float(const rf_mm *mm, uint32_t begin, uint32_t end, float *scratch) {
     const rf_tensor *w = mm->w;
     const uint32_t n_act = mm->act->n_rows;
@@ -406,23 +472,21 @@ static void matmul_float(const rf_mm *mm, uint32_t begin, uint32_t end, float *s
         few(mm, begin, end, scratch);
         return;
     }
-    const uint32_t most = rf_mm_float_rows(w->cols);
-    float_panel p = {.mm = mm, .kind = kind_of(w->type, n_act), .sums = scratch};
-    const bool in_place = p.kind != KIND_F32 || w->type == RF_DT_F32;
-    if (p.kind != KIND_F32) {
+    float_panel p = {.mm = mm, .kind = kind_of(w->type), .sums = scratch};
+    if (kind_looks(p.kind) && n_act > IN_PLACE) p.kind = KIND_PANEL;
+    const bool looks = kind_looks(p.kind);
+    const uint32_t most = panel_rows(w->cols, looks ? LOOK_BYTES : PANEL_BYTES);
+    if (looks) {
         p.ahead.step = rf_mm_look_at_rows(mm, begin, end, most, &p.ahead);
         rf_mm_look_ahead(&p.ahead);
     }
     for (p.row = begin; p.row < end; p.row += p.n_rows) {
         p.n_rows = end - p.row < most ? end - p.row : most;
-        if (p.kind != KIND_F32) look_behind(&p, end, most);
-        if (in_place) {
-            p.w = rf_mm_row(w, p.row);
-            p.stride = w->row_bytes;
-            p.column = kind_bytes(p.kind);
-        } else {
+        if (looks) look_behind(&p, end, most);
+        if (p.kind == KIND_PANEL)
             decode_panel(&p, scratch + (size_t)GROUP_NT * RF_MM_FLOAT_ROWS * 16);
-        }
+        else
+            p.w = rf_mm_row(w, p.row);
         uint32_t tiles = (n_act + TILE_NT - 1) / TILE_NT;
         for (uint32_t t = 0, nt; t < n_act; t += nt) {
             nt = 0;

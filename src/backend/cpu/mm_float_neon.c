@@ -4,6 +4,8 @@
 typedef float32x4_t vec;
 #define VEC_LANES                        4
 #define TILE_NT                          6
+#define STRETCH                          512
+#define PANEL_BYTES                      (192 << 10)
 #define vec_zero()                       vdupq_n_f32(0)
 #define vec_load(p)                      vreinterpretq_f32_u8(vld1q_u8((const uint8_t *)(p)))
 #define vec_load_f16(p)                  vcvt_f32_f16(vreinterpret_f16_u8(vld1_u8(p)))

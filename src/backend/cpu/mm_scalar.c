@@ -8,7 +8,7 @@
 #include "backend/cpu/mm.h"
 
 size_t rf_mm_scratch_bytes(uint32_t max_act_rows, uint32_t max_cols) {
-    size_t row = ((size_t)max_cols + RF_MM_FLOAT_STRETCH) * sizeof(float);
+    size_t row = rf_mm_round16(max_cols) * sizeof(float);
     size_t floats = row * RF_MM_FLOAT_NR; /* a panel of few rows, or of as many as this allows: */
     floats = floats > RF_MM_FLOAT_BYTES ? floats : RF_MM_FLOAT_BYTES;
     floats += (size_t)RF_MM_FLOAT_NT * RF_MM_FLOAT_ROWS * 16 * sizeof(float);
