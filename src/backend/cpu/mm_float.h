@@ -6,8 +6,8 @@
  * vec (VEC_LANES of the sixteen) with vec_zero(), vec_load(p), vec_load_f16(p), vec_load_bf16(p),
  * vec_store(p, v) and vec_fma(a, b, c); trees_of_8(s, out), tree16 of eight times sixteen lanes;
  * float_prefetch(p); decode_blocks(type, src, dst, n), how many of n elements it turned into f32;
- * TILE_NT; STRETCH, elements of k (a multiple of 256) whose activations stay in the first-level cache, and PANEL_BYTES,
- * of weights that stay in the second.  Loads need no alignment.
+ * TILE_NT; STRETCH, elements of k (a multiple of 256) whose activations stay in the first-level cache,
+ * and PANEL_BYTES, of weights that stay in the second.  Loads need no alignment.
  *
  * Few activation rows (T < RF_MM_TILE_MIN) read F32, F16 and BF16 weights in place, a row at a time.
  * So do the register tiles of F32, and those of F16 and BF16 of up to IN_PLACE rows; for more, and for
@@ -101,8 +101,10 @@ RF_INLINE void few_outputs(float_kind kind, int nr, int nt, const uint8_t *const
     for (size_t k = 0; k < whole; k += 16) {
         const size_t bytes = 16 * kind_bytes(kind) * (size_t)nr;
         RF_UNROLL
-        for (size_t i = 0; i < bytes; i += 64)
+        for (size_t i = 0; i < bytes; i += 64) {
             float_prefetch(next + k / 16 * bytes + i);
+            __builtin_prefetch(next + k / 16 * bytes + i + RF_MM_BEFORE, 0, 2);
+        }
         few_step(kind, nr, nt, w, x, k, &tile);
     }
     if (whole < n) few_end(kind, nr, nt, w, x, whole, n, &tile);
