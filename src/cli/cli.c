@@ -9,6 +9,7 @@
 #include <math.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -643,7 +644,11 @@ static void on_lost_page(int number) {
         "rocmforge: a file in use lost bytes: it was cut or overwritten in place, or its disk "
         "failed; "
         "write new versions of a model beside the old one and rename them, then start again\n";
+    static atomic_flag told = ATOMIC_FLAG_INIT;
     (void)number;
+    while (
+        atomic_flag_test_and_set(&told)) /* threads meet the end of a file together: one says so */
+        pause();
     ssize_t n = write(STDERR_FILENO, text, sizeof text - 1);
     _exit(n < 0 ? RF_EXIT_FAILED : RF_EXIT_IO);
 }
