@@ -119,10 +119,8 @@ void rf_best_offer(rf_best_heap *h, candidate next) {
     }
 }
 
-bool rf_best_needs(const rf_best_heap *h, const float *x, size_t n) {
-    if (h->n < h->k) return true;
-    /* Ids rise, so an equal logit is too late. */
-    return rf_largest(x, n) > (float)h->c[0].logit;
+bool rf_best_needs(const rf_best_heap *h, float most) {
+    return h->n < h->k || (double)most >= h->c[0].logit;
 }
 
 void rf_candidates_keep_best(rf_candidates *l, size_t k) {
@@ -150,6 +148,15 @@ bool rf_row_find_most(rf_row *r) {
         r->max = r->most[g] > r->max ? r->most[g] : r->max;
     }
     return isfinite(r->max);
+}
+
+float rf_row_kth_most(const rf_row *r, size_t k, candidate *c) {
+    if (k > n_groups(r)) return -INFINITY;
+    rf_best_heap h = {.c = c, .k = k};
+    for (size_t g = 0; g < n_groups(r); g++)
+        if (rf_best_needs(&h, r->most[g]))
+            rf_best_offer(&h, (candidate){.id = (int32_t)g, .logit = (double)r->most[g]});
+    return (float)h.c[0].logit;
 }
 
 static void weigh(rf_row *r, float scale) {

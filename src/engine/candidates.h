@@ -39,8 +39,8 @@ typedef struct rf_best_heap {
 } rf_best_heap;
 
 void rf_best_offer(rf_best_heap *h, rf_candidate next);
-/* May one of these logits, of ids above all that were offered, be among the best? */
-bool rf_best_needs(const rf_best_heap *h, const float *x, size_t n);
+/* May a logit that is at most this be among them? */
+bool rf_best_needs(const rf_best_heap *h, float most);
 
 float rf_largest(const float *x,
                  size_t n); /* a NaN is below everything; -inf if there is nothing */
@@ -57,6 +57,8 @@ typedef struct rf_row {
 
 /* Fills most and max; false: nothing is finite, or something is above all numbers. */
 bool rf_row_find_most(rf_row *r);
+/* The kth of most, by falling value; -inf if there are fewer.  c: [k] that is overwritten. */
+float rf_row_kth_most(const rf_row *r, size_t k, rf_candidate *c);
 /* The likeliest that hold this share of the row at this scale, into c [n]: at least one, as
  * rf_candidates_head orders them, with their p.  After rf_row_find_most. */
 rf_candidates rf_row_head(rf_row *r, float scale, double share, rf_candidate *c);

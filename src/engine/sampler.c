@@ -42,7 +42,7 @@ struct rf_sampler {
     change *changes;      /* [n_changes] of the row that is looked at */
     size_t n_changes, cap_changes;
     uint32_t *place; /* [n_vocab] of a token among the changes, from 1 on; 0: it is none */
-    rf_row row;      /* these two only for options that take the head of a row */
+    rf_row row;      /* its mass, and the copy, only for options that take the head of a row */
     float *copy;     /* [n_vocab] */
     double mu;       /* mirostat's running bound, in bits */
 };
@@ -118,17 +118,16 @@ static bool takes_head(const rf_sampling *o) {
 }
 
 static bool take_memory(rf_sampler *s) {
+    size_t n_groups = (s->n_vocab + RF_BEST_GROUP - 1) / RF_BEST_GROUP;
     s->scratch = rf_alloc(s->n_vocab, sizeof *s->scratch);
     s->place = rf_alloc(s->n_vocab, sizeof *s->place);
     s->bias = rf_alloc(s->o.n_logit_bias, sizeof *s->bias);
-    if (!s->scratch || !s->place || !s->bias) return false;
+    s->row = (rf_row){.n = s->n_vocab, .most = rf_alloc(n_groups, sizeof *s->row.most)};
+    if (!s->scratch || !s->place || !s->bias || !s->row.most) return false;
     if (!takes_head(&s->o)) return true;
-    size_t n_groups = (s->n_vocab + RF_BEST_GROUP - 1) / RF_BEST_GROUP;
-    s->row.n = s->n_vocab;
-    s->row.most = rf_alloc(n_groups, sizeof *s->row.most);
     s->row.mass = rf_alloc(n_groups, sizeof *s->row.mass);
     s->copy = rf_alloc(s->n_vocab, sizeof *s->copy);
-    return s->row.most && s->row.mass && s->copy;
+    return s->row.mass && s->copy;
 }
 
 rf_status rf_sampler_create(rf_sampler **out, const rf_sampling *o, uint32_t n_vocab, rf_error *e) {
@@ -436,13 +435,13 @@ static bool may_choose(const view *v, uint32_t id, double logit) {
            (!mask || mask[id / 32] >> id % 32 & 1);
 }
 
-/* The columns of a group whose first is column `first`, at x.  Of a large vocabulary nearly all groups
- * are passed over. */
-static void offer_group(rf_best_heap *h, const view *v, uint32_t first, const float *x) {
+/* The columns of a group whose first is column `first`, at x; none is above `most`. */
+static void offer_group(rf_best_heap *h, const view *v, uint32_t first, const float *x,
+                        float most) {
     uint32_t n = v->s->n_vocab - first < RF_BEST_GROUP ? v->s->n_vocab - first : RF_BEST_GROUP;
-    if (!rf_best_needs(h, x, n)) return;
+    if (!rf_best_needs(h, most)) return;
     for (uint32_t i = 0; i < n; i++) {
-        if (h->n == h->k && x[i] <= (float)h->c[0].logit) continue;
+        if (!rf_best_needs(h, x[i])) continue;
         if (v->s->place[first + i] || !may_choose(v, first + i, (double)x[i])) continue;
         rf_best_offer(h, (candidate){.id = (int32_t)(first + i), .logit = (double)x[i]});
     }
@@ -459,17 +458,26 @@ static candidates best_of(rf_best_heap *h, const view *v) {
     return l;
 }
 
+/* The k groups with the largest logits first: they hold the k best unless some of those may not be chosen,
+ * and nearly all others are passed over. */
 static candidates collect_best(const view *v, size_t k) {
+    rf_row *row = &v->s->row;
+    row->x = v->logits;
+    (void)rf_row_find_most(row);
+    const float bound = rf_row_kth_most(row, k, v->s->scratch);
     rf_best_heap h = {.c = v->s->scratch, .k = k};
-    for (uint32_t at = 0; at < v->s->n_vocab; at += RF_BEST_GROUP)
-        offer_group(&h, v, at, v->logits + at);
+    for (int pass = 0; pass < 2; pass++)
+        for (uint32_t g = 0; g * RF_BEST_GROUP < v->s->n_vocab; g++)
+            if ((row->most[g] >= bound) == (pass == 0))
+                offer_group(&h, v, g * RF_BEST_GROUP, v->logits + g * RF_BEST_GROUP, row->most[g]);
     return best_of(&h, v);
 }
 
 static candidates collect_best_of(const view *v, size_t k, const rf_best *best) {
     rf_best_heap h = {.c = v->s->scratch, .k = k};
     for (uint32_t g = 0; g < best->n_groups; g++)
-        offer_group(&h, v, best->group[g] * RF_BEST_GROUP, best->x[g]);
+        offer_group(&h, v, best->group[g] * RF_BEST_GROUP, best->x[g],
+                    rf_largest(best->x[g], RF_BEST_GROUP));
     return best_of(&h, v);
 }
 
@@ -619,7 +627,7 @@ rf_status rf_top_logprobs(const float *logits, uint32_t n_vocab, size_t n, rf_to
     if (!h.c) return RF_ENOMEM;
     for (uint32_t at = 0, m; at < n_vocab; at += m) {
         m = n_vocab - at < RF_BEST_GROUP ? n_vocab - at : RF_BEST_GROUP;
-        if (!rf_best_needs(&h, logits + at, m)) continue;
+        if (!rf_best_needs(&h, rf_largest(logits + at, m))) continue;
         for (uint32_t i = at; i < at + m; i++)
             rf_best_offer(&h, (candidate){(int32_t)i, or_impossible(logits[i]), 0});
     }
