@@ -646,8 +646,7 @@ static void on_lost_page(int number) {
         "write new versions of a model beside the old one and rename them, then start again\n";
     static atomic_flag told = ATOMIC_FLAG_INIT;
     (void)number;
-    while (
-        atomic_flag_test_and_set(&told)) /* threads meet the end of a file together: one says so */
+    while (atomic_flag_test_and_set(&told)) /* threads may meet it together: one says so */
         pause();
     ssize_t n = write(STDERR_FILENO, text, sizeof text - 1);
     _exit(n < 0 ? RF_EXIT_FAILED : RF_EXIT_IO);
