@@ -227,6 +227,15 @@ float rf_largest(const float *x, size_t n) {
     return most;
 }
 
+void rf_largest_of_64(float *most, const float *x, size_t n) {
+    size_t i = 0;
+#if defined(__x86_64__)
+    if (has_avx2()) i = rf_largest_of_64_avx2(most, x, n);
+#endif
+    for (; i < n; i += 64)
+        most[i / 64] = rf_largest(x + i, n - i < 64 ? n - i : 64);
+}
+
 /* x P(x^2) / Q(x^2), see fmath.h. */
 static float rational(float x, const float *p, const float *q, int n, float most) {
     x = x < -most ? -most : x;

@@ -45,8 +45,9 @@ float rf_expf(float x);
  * sum i % 8, in order; then 0 + 4, 1 + 5, ..., 0 + 2, 1 + 3, 0 + 1. */
 double rf_expf_sum(const float *x, size_t n, float max, float scale);
 
-float rf_largest(const float *x,
-                 size_t n); /* a NaN is below everything; -inf if there is nothing */
+float rf_largest(const float *x, size_t n); /* a NaN is below all; -inf: there is nothing else */
+/* The largest of each 64 of x, the last of them maybe fewer: [ceil(n / 64)]. */
+void rf_largest_of_64(float *most, const float *x, size_t n);
 
 /* The f32 tanh and erf of every kernel: x P(z) / Q(z) of z = x * x, relative error < 4e-7, again one
  * sequence of operations:

@@ -54,16 +54,26 @@ size_t rf_expf_sum_avx2(double sum[8], const float *x, size_t n, float max, floa
     return i;
 }
 
-size_t rf_largest_avx2(float *most, const float *x, size_t n) {
-    __m256 a = _mm256_set1_ps(*most), b = a;
-    size_t i = 0;
-    for (; i + 16 <= n; i += 16) { /* a NaN in the first place gives the second */
+/* The largest of a whole number of sixteens and of `most`. */
+static inline float largest(float most, const float *x, size_t n) {
+    __m256 a = _mm256_set1_ps(most), b = a;
+    for (size_t i = 0; i < n; i += 16) { /* a NaN in the first place gives the second */
         a = _mm256_max_ps(_mm256_loadu_ps(x + i), a);
         b = _mm256_max_ps(_mm256_loadu_ps(x + i + 8), b);
     }
     a = _mm256_max_ps(a, b);
     __m128 c = _mm_max_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
     c = _mm_max_ps(c, _mm_movehl_ps(c, c));
-    *most = _mm_cvtss_f32(_mm_max_ss(c, _mm_movehdup_ps(c)));
-    return i;
+    return _mm_cvtss_f32(_mm_max_ss(c, _mm_movehdup_ps(c)));
+}
+
+size_t rf_largest_avx2(float *most, const float *x, size_t n) {
+    *most = largest(*most, x, n & ~(size_t)15);
+    return n & ~(size_t)15;
+}
+
+size_t rf_largest_of_64_avx2(float *most, const float *x, size_t n) {
+    for (size_t i = 0; i + 64 <= n; i += 64)
+        most[i / 64] = largest(-INFINITY, x + i, 64);
+    return n & ~(size_t)63;
 }

@@ -1,6 +1,7 @@
 /* candidates.c - lists of tokens in order, and the head of a row that needs no list of all. */
 #include "engine/candidates.h"
 
+#include <assert.h>
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
@@ -142,11 +143,9 @@ static size_t group_size(const rf_row *r, size_t g) {
 static size_t n_groups(const rf_row *r) { return (r->n + RF_BEST_GROUP - 1) / RF_BEST_GROUP; }
 
 bool rf_row_find_most(rf_row *r) {
-    r->max = -INFINITY;
-    for (size_t g = 0; g < n_groups(r); g++) {
-        r->most[g] = rf_largest(r->x + g * RF_BEST_GROUP, group_size(r, g));
-        r->max = r->most[g] > r->max ? r->most[g] : r->max;
-    }
+    static_assert(RF_BEST_GROUP == 64, "groups are those of rf_largest_of_64");
+    rf_largest_of_64(r->most, r->x, r->n);
+    r->max = rf_largest(r->most, n_groups(r));
     return isfinite(r->max);
 }
 

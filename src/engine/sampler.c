@@ -466,7 +466,7 @@ static candidates collect_best(const view *v, size_t k) {
     (void)rf_row_find_most(row);
     const float bound = rf_row_kth_most(row, k, v->s->scratch);
     rf_best_heap h = {.c = v->s->scratch, .k = k};
-    for (int pass = 0; pass < 2; pass++)
+    for (int pass = 0; pass < 2 && (h.n < k || h.c[0].logit < (double)bound); pass++)
         for (uint32_t g = 0; g * RF_BEST_GROUP < v->s->n_vocab; g++)
             if ((row->most[g] >= bound) == (pass == 0))
                 offer_group(&h, v, g * RF_BEST_GROUP, v->logits + g * RF_BEST_GROUP, row->most[g]);

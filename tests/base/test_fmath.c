@@ -99,6 +99,10 @@ static void rows_of_floats(void **state) {
             if (x[i] > most) most = x[i];
         }
         assert_true(rf_largest(x, n) == most);
+        float of_64[RF_COUNT(x) / 64 + 1];
+        rf_largest_of_64(of_64, x, n);
+        for (size_t i = 0; i < n; i += 64)
+            assert_true(of_64[i / 64] == rf_largest(x + i, n - i < 64 ? n - i : 64));
         float max = n % 5 && n > 19 ? most : 10; /* above some: rf_expf has an end there too */
         double want = sum_of_expf(x, n, max, scale), got = rf_expf_sum(x, n, max, scale);
         assert_memory_equal(&got, &want, sizeof want);
