@@ -188,15 +188,8 @@ float rf_expf(float x) {
     x = x > RF_EXPF_MAX ? RF_EXPF_MAX : x;
     if (x != x) return x; /* the conversion of n below would be undefined */
     float n = rintf(x * RF_EXPF_LOG2E);
-    float r = fmaf(n, -RF_EXPF_LN2_HI, x);
-    r = fmaf(n, -RF_EXPF_LN2_LO, r);
-    float p = RF_EXPF_C6;
-    p = fmaf(p, r, RF_EXPF_C5);
-    p = fmaf(p, r, RF_EXPF_C4);
-    p = fmaf(p, r, RF_EXPF_C3);
-    p = fmaf(p, r, RF_EXPF_C2);
-    p = fmaf(p, r, RF_EXPF_C1);
-    p = fmaf(p, r, RF_EXPF_C0);
+    float r = RF_EXPF_REST(, fmaf, n, x);
+    float p = RF_EXPF_POLY(, fmaf, r);
     return float_of(bits_of_float(p) + ((uint32_t)(int32_t)n << 23));
 }
 

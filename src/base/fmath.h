@@ -27,19 +27,26 @@ double rf_erf(double x);  /* absolute error < 1e-15, relative < 1e-14 */
  *   r = fma(n, -LN2_HI, x); r = fma(n, -LN2_LO, r);
  *   p = C6; p = fma(p, r, C5); ... p = fma(p, r, C0) with the constants below; result p * 2^n
  *   (2^n by adding n << 23 to the bits of p; p lies in [0.70, 1.42] and n in [-126, 127]).
- * So -inf gives exp(MIN), about 1.2e-38, and not 0; NaN stays NaN. */
-#define RF_EXPF_MIN    -87.3f
-#define RF_EXPF_MAX    88.3f
-#define RF_EXPF_LOG2E  1.44269504088896341f
-#define RF_EXPF_LN2_HI 0.693359375f
-#define RF_EXPF_LN2_LO -2.12194440e-4f
-#define RF_EXPF_C0     1.0f
-#define RF_EXPF_C1     1.0f
-#define RF_EXPF_C2     4.9999993432e-1f
-#define RF_EXPF_C3     1.6666520399e-1f
-#define RF_EXPF_C4     4.1668390766e-2f
-#define RF_EXPF_C5     8.3687450919e-3f
-#define RF_EXPF_C6     1.3814541425e-3f
+ * So -inf gives exp(MIN), about 1.2e-38, and not 0; NaN stays NaN.  RF_EXPF_REST is r and RF_EXPF_POLY p
+ * for any type that has fma(a, b, c) = a * b + c and set(constant). */
+#define RF_EXPF_MIN                  -87.3f
+#define RF_EXPF_MAX                  88.3f
+#define RF_EXPF_LOG2E                1.44269504088896341f
+#define RF_EXPF_LN2_HI               0.693359375f
+#define RF_EXPF_LN2_LO               -2.12194440e-4f
+#define RF_EXPF_C0                   1.0f
+#define RF_EXPF_C1                   1.0f
+#define RF_EXPF_C2                   4.9999993432e-1f
+#define RF_EXPF_C3                   1.6666520399e-1f
+#define RF_EXPF_C4                   4.1668390766e-2f
+#define RF_EXPF_C5                   8.3687450919e-3f
+#define RF_EXPF_C6                   1.3814541425e-3f
+#define RF_EXPF_REST(set, fma, n, x) fma(n, set(-RF_EXPF_LN2_LO), fma(n, set(-RF_EXPF_LN2_HI), x))
+#define RF_EXPF_POLY_3(set, fma, r) \
+    fma(fma(fma(set(RF_EXPF_C6), r, set(RF_EXPF_C5)), r, set(RF_EXPF_C4)), r, set(RF_EXPF_C3))
+#define RF_EXPF_POLY(set, fma, r)                                                         \
+    fma(fma(fma(RF_EXPF_POLY_3(set, fma, r), r, set(RF_EXPF_C2)), r, set(RF_EXPF_C1)), r, \
+        set(RF_EXPF_C0))
 float rf_expf(float x);
 /* The sum of rf_expf(scale * (x[i] - max)), without those that are NaN, in double: element i is added to
  * sum i % 8, in order; then 0 + 4, 1 + 5, ..., 0 + 2, 1 + 3, 0 + 1. */

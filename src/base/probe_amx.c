@@ -1,23 +1,10 @@
 /* probe_amx.c - the integer products of probe.h with AMX: tiles of 16 x 16 sums over 64 columns. */
-#include <immintrin.h>
-
+#include "base/amx.h"
 #include "base/probe.h"
 
 uint64_t rf_probe_int8_amx(uint32_t steps) {
-    struct {
-        uint8_t palette, start_row, reserved[14];
-        uint16_t row_bytes[16];
-        uint8_t rows[16];
-    } config = {.palette = 1};
-    for (int i = 0; i < 8; i++) {
-        config.rows[i] = 16;
-        config.row_bytes[i] = 64;
-    }
-    __asm__ volatile(""
-                     :
-                     : "r"(&config)
-                     : "memory"); /* gcc 12 believes that only 8 bytes are read */
-    _tile_loadconfig(&config);
+    static const uint8_t rows[8] = {16, 16, 16, 16, 16, 16}, bytes[8] = {64, 64, 64, 64, 64, 64};
+    rf_amx_configure(rows, bytes);
     _tile_zero(0);
     _tile_zero(1);
     _tile_zero(2);

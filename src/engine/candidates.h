@@ -42,9 +42,6 @@ void rf_best_offer(rf_best_heap *h, rf_candidate next);
 /* May a logit that is at most this be among them? */
 bool rf_best_needs(const rf_best_heap *h, float most);
 
-float rf_largest(const float *x,
-                 size_t n); /* a NaN is below everything; -inf if there is nothing */
-
 /* A whole row, and its groups' largest and summed likelihoods, the largest logit's being 1. */
 typedef struct rf_row {
     const float *x; /* [n] NaN: impossible */

@@ -38,16 +38,8 @@ LANES_INLINE lanes lanes_exp(lanes x) {
     x = _mm512_min_ps(_mm512_set1_ps(RF_EXPF_MAX), x);
     __m512 n = _mm512_roundscale_ps(_mm512_mul_ps(x, _mm512_set1_ps(RF_EXPF_LOG2E)),
                                     _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
-    __m512 r = _mm512_fmadd_ps(n, _mm512_set1_ps(-RF_EXPF_LN2_HI), x);
-    r = _mm512_fmadd_ps(n, _mm512_set1_ps(-RF_EXPF_LN2_LO), r);
-    __m512 p = _mm512_set1_ps(RF_EXPF_C6);
-    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(RF_EXPF_C5));
-    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(RF_EXPF_C4));
-    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(RF_EXPF_C3));
-    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(RF_EXPF_C2));
-    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(RF_EXPF_C1));
-    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(RF_EXPF_C0));
-    return _mm512_scalef_ps(p, n);
+    __m512 r = RF_EXPF_REST(lanes_set, lanes_fma, n, x);
+    return _mm512_scalef_ps(RF_EXPF_POLY(lanes_set, lanes_fma, r), n);
 }
 /* Lanes of a where m is -inf, else of b. */
 LANES_INLINE lanes lanes_if_none(lanes m, lanes a, lanes b) {

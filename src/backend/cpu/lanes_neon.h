@@ -18,21 +18,16 @@ typedef float32x4x4_t lanes;
 LANES_INLINE f32x4 larger(f32x4 a, f32x4 b) { return vbslq_f32(vcgtq_f32(a, b), a, b); }
 LANES_INLINE f32x4 smaller(f32x4 a, f32x4 b) { return vbslq_f32(vcltq_f32(a, b), a, b); }
 
+LANES_INLINE f32x4 fma4(f32x4 a, f32x4 b, f32x4 c) { return vfmaq_f32(c, a, b); }
+
 /* rf_expf on four lanes, the same operations in the same order. */
 LANES_INLINE f32x4 expf4(f32x4 x) {
     const f32x4 most = vdupq_n_f32(RF_EXPF_MAX);
     x = larger(vdupq_n_f32(RF_EXPF_MIN), x);
     x = vbslq_f32(vcgtq_f32(x, most), most, x);
     f32x4 n = vrndnq_f32(vmulq_n_f32(x, RF_EXPF_LOG2E));
-    f32x4 r = vfmaq_f32(x, n, vdupq_n_f32(-RF_EXPF_LN2_HI));
-    r = vfmaq_f32(r, n, vdupq_n_f32(-RF_EXPF_LN2_LO));
-    f32x4 p = vdupq_n_f32(RF_EXPF_C6);
-    p = vfmaq_f32(vdupq_n_f32(RF_EXPF_C5), p, r);
-    p = vfmaq_f32(vdupq_n_f32(RF_EXPF_C4), p, r);
-    p = vfmaq_f32(vdupq_n_f32(RF_EXPF_C3), p, r);
-    p = vfmaq_f32(vdupq_n_f32(RF_EXPF_C2), p, r);
-    p = vfmaq_f32(vdupq_n_f32(RF_EXPF_C1), p, r);
-    p = vfmaq_f32(vdupq_n_f32(RF_EXPF_C0), p, r);
+    f32x4 r = RF_EXPF_REST(vdupq_n_f32, fma4, n, x);
+    f32x4 p = RF_EXPF_POLY(vdupq_n_f32, fma4, r);
     int32x4_t e = vshlq_n_s32(vcvtq_s32_f32(n), 23); /* 0 of a NaN, which p then is */
     return vreinterpretq_f32_s32(vaddq_s32(vreinterpretq_s32_f32(p), e));
 }

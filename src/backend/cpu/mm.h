@@ -51,6 +51,14 @@ static inline const uint8_t *rf_mm_next_row(const rf_mm *mm, uint32_t row, uint3
     return mm->next ? (const uint8_t *)mm->next : rf_mm_row(mm->w, end - 1);
 }
 
+/* 64 bytes of weights that are wanted soon, and in the order in which they lie: what fetches ahead in the
+ * processor follows.  The first-level cache can wait for a few lines only, too few to make up for how
+ * far memory is, so the second level is told of them before. */
+static inline void rf_mm_ask_for(const uint8_t *p) {
+    __builtin_prefetch(p, 0, 3);
+    __builtin_prefetch(p + RF_MM_BEFORE, 0, 2);
+}
+
 /* How a format's integers become unsigned bytes: u = q + off lies in [0, u_max]. */
 typedef struct rf_mm_range {
     uint8_t off, u_max;

@@ -14,6 +14,7 @@
  * Activations that are not laid out, and floats, are AVX-512's. */
 #include "backend/cpu/mm_grid_avx512.h"
 #include "backend/cpu/mm_vec_avx512.h"
+#include "base/amx.h"
 
 enum {
     SIDE = RF_ACT_BLOCK, /* rows of a block, of weights or of activations */
@@ -63,10 +64,7 @@ RF_INLINE void gather_dwords(const void *const p[SIDE], size_t at, vec out[4]) {
     RF_UNROLL
     for (int i = 0; i < 4; i++) {
         const uint8_t *const row[4] = {p[i], p[i + 4], p[i + 8], p[i + 12]};
-        r[i] = _mm512_castsi128_si512(rf_load_128(row[0] + at));
-        r[i] = _mm512_inserti32x4(r[i], rf_load_128(row[1] + at), 1);
-        r[i] = _mm512_inserti32x4(r[i], rf_load_128(row[2] + at), 2);
-        r[i] = _mm512_inserti32x4(r[i], rf_load_128(row[3] + at), 3);
+        r[i] = vec_of_four(row[0] + at, row[1] + at, row[2] + at, row[3] + at);
     }
     transpose_dwords(r, out);
 }
@@ -290,17 +288,10 @@ static void unpack(rf_dtype type, const source *s, void *panel) {
 /* ---- the unit's registers: sums in 0 to 3, weights in 4 and 5, activations in 6 and 7 ---- */
 
 static void configure(uint8_t columns) {
-    struct {
-        uint8_t palette, start_row, reserved[14];
-        uint16_t row_bytes[16];
-        uint8_t rows[16];
-    } c = {.palette = 1};
-    for (int i = 0; i < 8; i++) {
-        c.rows[i] = i < 6 ? SIDE : columns / 4;
-        c.row_bytes[i] = i == 4 || i == 5 ? columns : 64;
-    }
-    __asm__ volatile("" : : "r"(&c) : "memory"); /* gcc 12 believes that only 8 bytes are read */
-    _tile_loadconfig(&c);
+    const uint8_t k = columns / 4;
+    const uint8_t rows[8] = {SIDE, SIDE, SIDE, SIDE, SIDE, SIDE, k, k};
+    const uint8_t bytes[8] = {64, 64, 64, 64, columns, columns, 64, 64};
+    rf_amx_configure(rows, bytes);
 }
 
 /* fma((float)i, wd * xd, acc) */

@@ -5,7 +5,7 @@
  * lanes_store(p, s), lanes_fma(a, b, c), lanes_tree16(s), lanes_load_f16(p) and lanes_load_bf16(p);
  * vec (VEC_LANES of the sixteen) with vec_zero(), vec_load(p), vec_load_f16(p), vec_load_bf16(p),
  * vec_store(p, v) and vec_fma(a, b, c); trees_of_8(s, out), tree16 of eight times sixteen lanes;
- * float_prefetch(p); decode_blocks(type, src, dst, n), how many of n elements it turned into f32;
+ * decode_blocks(type, src, dst, n), how many of n elements it turned into f32;
  * TILE_NT; STRETCH, elements of k (a multiple of 256) whose activations stay in the first-level cache,
  * and PANEL_BYTES, of weights that stay in the second.  Loads need no alignment.
  *
@@ -101,10 +101,8 @@ RF_INLINE void few_outputs(float_kind kind, int nr, int nt, const uint8_t *const
     for (size_t k = 0; k < whole; k += 16) {
         const size_t bytes = 16 * kind_bytes(kind) * (size_t)nr;
         RF_UNROLL
-        for (size_t i = 0; i < bytes; i += 64) {
-            float_prefetch(next + k / 16 * bytes + i);
-            __builtin_prefetch(next + k / 16 * bytes + i + RF_MM_BEFORE, 0, 2);
-        }
+        for (size_t i = 0; i < bytes; i += 64)
+            rf_mm_ask_for(next + k / 16 * bytes + i);
         few_step(kind, nr, nt, w, x, k, &tile);
     }
     if (whole < n) few_end(kind, nr, nt, w, x, whole, n, &tile);
@@ -380,7 +378,7 @@ static void pack_row(const rf_tensor *w, uint32_t row, size_t k, size_t n, float
     const uint8_t *src = rf_mm_row(w, row) + k * kind_bytes(kind);
     float rest[STRETCH];
     for (size_t i = 0; i < whole; i += 16, src += 16 * kind_bytes(kind)) {
-        float_prefetch(src + PACK_AHEAD);
+        __builtin_prefetch(src + PACK_AHEAD);
         lanes_store(tile + i * TILE_NR, load_w(kind, src));
     }
     if (whole == n) return;

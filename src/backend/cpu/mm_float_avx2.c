@@ -15,7 +15,6 @@ typedef __m256 vec;
 #define vec_store(p, v)  _mm256_storeu_ps(p, v)
 #define vec_fma(a, b, c) _mm256_fmadd_ps(a, b, c)
 #define trees_of_8       rf_trees_of_8
-#define float_prefetch   rf_prefetch
 #include "backend/cpu/mm_float.h"
 
 void rf_mm_float_avx2(const rf_mm *mm, uint32_t begin, uint32_t end, void *scratch) {

@@ -14,7 +14,6 @@ typedef __m512 vec;
 #define vec_load_bf16(p) lanes_load_bf16(p)
 #define vec_store(p, v)  _mm512_storeu_ps(p, v)
 #define vec_fma(a, b, c) _mm512_fmadd_ps(a, b, c)
-#define float_prefetch   rf_prefetch
 
 /* tree16 of eight times sixteen lanes, each step on two of what the one before it left. */
 LANES_INLINE void trees_of_8(const float *s, float *out) {

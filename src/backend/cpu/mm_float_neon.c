@@ -12,7 +12,6 @@ typedef float32x4_t vec;
 #define vec_load_bf16(p)                 vreinterpretq_f32_u32(vshll_n_u16(vreinterpret_u16_u8(vld1_u8(p)), 16))
 #define vec_store(p, v)                  vst1q_f32(p, v)
 #define vec_fma(a, b, c)                 vfmaq_f32(c, a, b)
-#define float_prefetch(p)                __builtin_prefetch(p)
 #define decode_blocks(type, src, dst, n) ((size_t)0) /* decode() does */
 
 LANES_INLINE void trees_of_8(const float *s, float *out) {

@@ -61,15 +61,10 @@ RF_INLINE __m128i sum_4_rows(const __m256i p[4]) {
     return _mm_add_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1));
 }
 
-/* Memory that is wanted soon, 64 bytes at a time and in the order in which it lies: what fetches ahead in
- * the processor follows.  The first-level cache can wait for a few lines only, too few to make up for
- * how far memory is, so the second level is told of them before. */
 RF_INLINE void prefetch(const uint8_t *p, size_t bytes) {
     RF_UNROLL
-    for (size_t i = 0; i < bytes; i += 64) {
-        _mm_prefetch((const char *)p + i, _MM_HINT_T0);
-        _mm_prefetch((const char *)p + RF_MM_BEFORE + i, _MM_HINT_T1);
-    }
+    for (size_t i = 0; i < bytes; i += 64)
+        rf_mm_ask_for(p + i);
 }
 
 /* The i16 pairs at p[0..3]: the first ones in the low half, the second ones in the high half. */

@@ -57,6 +57,14 @@ RF_INLINE vec vec_pair(vec v, unsigned a, unsigned b, bool is_signed) {
     return is_signed ? _mm512_srai_epi16(v, 8) : v;
 }
 
+/* 16 bytes of each. */
+RF_INLINE vec vec_of_four(const uint8_t *a, const uint8_t *b, const uint8_t *c, const uint8_t *d) {
+    vec v = _mm512_castsi128_si512(rf_load_128(a));
+    v = _mm512_inserti32x4(v, rf_load_128(b), 1);
+    v = _mm512_inserti32x4(v, rf_load_128(c), 2);
+    return _mm512_inserti32x4(v, rf_load_128(d), 3);
+}
+
 /* Inside each 128 bits: out[i] gets dword i of r[0], r[1], r[2] and r[3]. */
 RF_INLINE void transpose_dwords(const vec r[4], vec out[4]) {
     vec low[2], high[2];
@@ -74,12 +82,9 @@ RF_INLINE void transpose_dwords(const vec r[4], vec out[4]) {
 RF_INLINE void vec_gather_4(const rf_mm_lanes *p, size_t at, vec out[4]) {
     vec r[4];
     RF_UNROLL
-    for (int i = 0; i < 4; i++) {
-        r[i] = _mm512_castsi128_si512(rf_load_128(rf_mm_lane(p, i) + at));
-        r[i] = _mm512_inserti32x4(r[i], rf_load_128(rf_mm_lane(p, i + 4) + at), 1);
-        r[i] = _mm512_inserti32x4(r[i], rf_load_128(rf_mm_lane(p, i + 8) + at), 2);
-        r[i] = _mm512_inserti32x4(r[i], rf_load_128(rf_mm_lane(p, i + 12) + at), 3);
-    }
+    for (int i = 0; i < 4; i++)
+        r[i] = vec_of_four(rf_mm_lane(p, i) + at, rf_mm_lane(p, i + 4) + at,
+                           rf_mm_lane(p, i + 8) + at, rf_mm_lane(p, i + 12) + at);
     transpose_dwords(r, out);
 }
 

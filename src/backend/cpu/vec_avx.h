@@ -39,8 +39,6 @@ static inline void rf_trees_of_8(const float *s, float *out) {
     _mm256_storeu_ps(out, rf_tree8x8(v));
 }
 
-static inline void rf_prefetch(const void *p) { _mm_prefetch((const char *)p, _MM_HINT_T0); }
-
 /* An f16 at any address. */
 static inline float half_at(const uint8_t *p) {
     uint16_t h;

@@ -5,15 +5,8 @@
 
 /* e^x / 2^n, where n is x log2 e rounded. */
 RF_DEVICE float rf_exp_rest(float x, float n) {
-    float r = rf_fma(n, -RF_EXPF_LN2_HI, x);
-    r = rf_fma(n, -RF_EXPF_LN2_LO, r);
-    float p = RF_EXPF_C6;
-    p = rf_fma(p, r, RF_EXPF_C5);
-    p = rf_fma(p, r, RF_EXPF_C4);
-    p = rf_fma(p, r, RF_EXPF_C3);
-    p = rf_fma(p, r, RF_EXPF_C2);
-    p = rf_fma(p, r, RF_EXPF_C1);
-    return rf_fma(p, r, RF_EXPF_C0);
+    float r = RF_EXPF_REST(, rf_fma, n, x);
+    return RF_EXPF_POLY(, rf_fma, r);
 }
 
 RF_DEVICE float rf_exp32(float x) {
