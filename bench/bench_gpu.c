@@ -1,6 +1,7 @@
-/* bench_gpu.c - how fast the GPU's kernels are, one at a time, at the shapes of an 8B Llama.
+/* bench_gpu.c - how fast the GPU's kernels are, one at a time, at the shapes of an 8B Llama or of
+ * Qwen2's small models.
  *
- *   bench_gpu [products|norms|attention|decode|layers|experts] [TYPE]
+ *   bench_gpu [products|norms|attention|decode|layers|experts] [TYPE] [8b|1.5b|0.5b]
  *
  * Each line is one kernel launched many times in one graph over buffers that no cache holds: the
  * median time of a launch over several replays, and what that makes of memory (weights and
@@ -18,7 +19,7 @@
 #include "backend/gpu/pack.h"
 #include "base/os.h"
 
-enum { MAX_T = 2048, MAX_COLS = 14336, MAX_ROWS = 128256, REPLAYS = 9, ROOM_BYTES = 168 << 20 };
+enum { MAX_T = 2048, MAX_COLS = 14336, MAX_ROWS = 151936, REPLAYS = 9, ROOM_BYTES = 168 << 20 };
 
 static rf_gpu_queue queue;
 static uint8_t *pool; /* weights of noise */
@@ -89,11 +90,27 @@ typedef struct product {
     bool glu;
 } product;
 
-static const product products[] = {
-    {"qkv", {4096, 1024, 1024}, 3, 4096, false}, {"o", {4096}, 1, 4096, false},
-    {"gate+up", {14336, 14336}, 2, 4096, true},  {"down", {4096}, 1, 14336, false},
-    {"output", {MAX_ROWS}, 1, 4096, false},
+typedef struct model_shape {
+    const char *name;
+    uint32_t embd, ff, n_heads, n_kv_heads, head_dim, n_vocab;
+} model_shape;
+static const model_shape shapes[] = {
+    {"8b", 4096, 14336, 32, 8, 128, 128256},
+    {"1.5b", 1536, 8960, 12, 2, 128, 151936},
+    {"0.5b", 896, 4864, 14, 2, 64, 151936},
 };
+static const model_shape *model = shapes;
+
+static product products[5];
+static void make_products(void) {
+    uint32_t embd = model->embd, ff = model->ff, q = model->n_heads * model->head_dim;
+    uint32_t kv = model->n_kv_heads * model->head_dim;
+    products[0] = (product){"qkv", {q, kv, kv}, 3, embd, false};
+    products[1] = (product){"o", {embd}, 1, q, false};
+    products[2] = (product){"gate+up", {ff, ff}, 2, embd, true};
+    products[3] = (product){"down", {embd}, 1, ff, false};
+    products[4] = (product){"output", {model->n_vocab}, 1, embd, false};
+}
 
 typedef struct product_run {
     const product *p;
@@ -101,7 +118,13 @@ typedef struct product_run {
     uint32_t T;
     size_t bytes;   /* of the weights */
     bool in_floats; /* activations that are not in integers yet */
+    bool is_normed; /* nor normed */
 } product_run;
+
+static rf_gpu_norm_args norm_of(uint32_t T) {
+    return (rf_gpu_norm_args){
+        .x = x, .w = x, .n_items = T, .n = model->embd, .kind = RF_GPU_RMS_NORM, .eps = 1e-5f};
+}
 
 static rf_gpu_layout layout_of(const product *p, rf_dtype type, uint32_t part) {
     rf_error e = {RF_OK, ""};
@@ -124,14 +147,24 @@ static void launch_product(const void *what) {
         rf_gpu_layout l = layout_of(r->p, r->type, i);
         a.part[i] = (rf_gpu_product){
             .w = rf_gpu_weight_at(&l, next_bytes(l.bytes)), .dst = dst, .dst_stride = l.rows};
+        if (r->in_floats) a.part[i].add = x;
         a.xq = l.form == RF_GPU_INT_256 ? q256 : q32;
         if (r->in_floats || l.form <= RF_GPU_BF16) a.x = x;
+    }
+    if (r->is_normed) {
+        a.norm = norm_of(r->T);
+        if (a.part[0].w.form <= RF_GPU_BF16)
+            a.norm.dst = x;
+        else if (a.part[0].w.form == RF_GPU_INT_256)
+            a.norm.q256 = q256;
+        else
+            a.norm.q32 = q32;
     }
     rf_gpu_op_matmul(&queue, &a);
 }
 
 static void bench_product(const product *p, rf_dtype type, uint32_t T) {
-    product_run r = {p, type, T, 0, false};
+    product_run r = {p, type, T, 0, false, false};
     double n_weights = 0;
     for (uint32_t i = 0; i < p->n_parts; i++) {
         r.bytes += layout_of(p, type, i).bytes;
@@ -154,7 +187,7 @@ static void bench_products(const char *only) {
         for (size_t i = 0; i < RF_COUNT(Ts); i++)
             for (size_t p = 0; p < RF_COUNT(products); p++) {
                 bool large =
-                    Ts[i] > 64 && (products[p].rows[0] == MAX_ROWS || (t > 3 && Ts[i] > 512));
+                    Ts[i] > 64 && (products[p].rows[0] == model->n_vocab || (t > 3 && Ts[i] > 512));
                 bool wanted = !*only || !strcmp(only, rf_dtype_get(types[t])->name);
                 if (wanted && !large) bench_product(&products[p], types[t], Ts[i]);
             }
@@ -163,19 +196,15 @@ static void bench_products(const char *only) {
 /* The rest ----------------------------------------------------------------------------------------*/
 
 static void launch_norm(const void *what) {
-    rf_gpu_norm_args a = {.dst = dst,
-                          .x = x,
-                          .w = x,
-                          .q256 = q256,
-                          .n_items = *(const uint32_t *)what,
-                          .n = 4096,
-                          .kind = RF_GPU_RMS_NORM,
-                          .eps = 1e-5f};
+    rf_gpu_norm_args a = norm_of(*(const uint32_t *)what);
+    a.dst = dst;
+    a.q256 = q256;
     rf_gpu_op_norm(&queue, &a);
 }
 
 static void launch_quant(const void *what) {
-    rf_gpu_quant_args a = {.x = x, .q256 = q256, .n_rows = *(const uint32_t *)what, .cols = 14336};
+    rf_gpu_quant_args a = {
+        .x = x, .q256 = q256, .n_rows = *(const uint32_t *)what, .cols = model->ff};
     rf_gpu_op_quant(&queue, &a);
 }
 
@@ -192,9 +221,9 @@ static rf_gpu_heads heads_of(const attend_run *r, uint32_t i) {
                           .dst = dst,
                           .pool = i ? r->cache : NULL,
                           .cos_sin = i < 2 ? x : NULL,
-                          .n_heads = i ? 8 : 32,
-                          .head_dim = 128,
-                          .n_dims = 128,
+                          .n_heads = i ? model->n_kv_heads : model->n_heads,
+                          .head_dim = model->head_dim,
+                          .n_dims = model->head_dim,
                           .pool_type = RF_DT_F16};
 }
 
@@ -215,17 +244,18 @@ static rf_gpu_heads_args all_heads(const attend_run *r) {
 
 static void launch_attend(const void *what) {
     const attend_run *r = what;
-    size_t bytes = (size_t)r->n_seqs * r->kv_len * 8 * 128 * 2; /* a layer's keys, or values */
+    size_t row = (size_t)model->n_kv_heads * model->head_dim * 2; /* a layer's keys, or values */
+    size_t bytes = r->n_seqs * r->kv_len * row;
     rf_gpu_attend_args a = {.q = x,
                             .dst = x + MAX_T * 4096,
                             .k = next_bytes(bytes),
                             .v = next_bytes(bytes),
                             .batch = batch_of(r),
                             .n_rows = r->T,
-                            .n_heads = 32,
-                            .n_kv_heads = 8,
-                            .head_dim = 128,
-                            .value_dim = 128,
+                            .n_heads = model->n_heads,
+                            .n_kv_heads = model->n_kv_heads,
+                            .head_dim = model->head_dim,
+                            .value_dim = model->head_dim,
                             .k_type = RF_DT_F16,
                             .v_type = RF_DT_F16,
                             .pattern = RF_ATTN_CAUSAL,
@@ -289,7 +319,7 @@ static void attend_close(attend_run *r) {
 static void bench_attend(uint32_t T, uint32_t kv_len, bool one_sequence) {
     attend_run r = attend_open(T, kv_len, one_sequence);
     double us = time_launches(launch_attend, &r, 8);
-    double bytes = (one_sequence ? 1.0 : T) * kv_len * 8 * 128 * 2 * 2;
+    double bytes = (one_sequence ? 1.0 : T) * kv_len * model->n_kv_heads * model->head_dim * 2 * 2;
     printf("attend  T %4u, %6u keys %-8s %9.2f us  %7.0f GB/s\n", T, kv_len,
            one_sequence ? "shared" : "each", us, bytes / us * 1e-3);
     if (kv_len <= 4096) printf("heads   T %4u  %9.2f us\n", T, time_launches(launch_heads, &r, 16));
@@ -300,9 +330,8 @@ static void bench_attend(uint32_t T, uint32_t kv_len, bool one_sequence) {
 static void bench_norms(void) {
     static const uint32_t Ts[] = {1, 16, 64, 512, 2048};
     for (size_t i = 0; i < RF_COUNT(Ts); i++) {
-        printf("norm+quant 4096  T %4u  %9.2f us\n", Ts[i], time_launches(launch_norm, &Ts[i], 64));
-        printf("quant 14336      T %4u  %9.2f us\n", Ts[i],
-               time_launches(launch_quant, &Ts[i], 64));
+        printf("norm+quant  T %4u  %9.2f us\n", Ts[i], time_launches(launch_norm, &Ts[i], 64));
+        printf("quant       T %4u  %9.2f us\n", Ts[i], time_launches(launch_quant, &Ts[i], 64));
     }
 }
 
@@ -313,8 +342,8 @@ static void bench_decode(void) {
     for (size_t t = 0; t < RF_COUNT(types); t++)
         for (size_t p = 0; p < RF_COUNT(products); p++)
             bench_product(&products[p], types[t], 1);
-    printf("norm+quant 4096  %9.2f us\n", time_launches(launch_norm, &one, 64));
-    printf("quant 14336      %9.2f us\n", time_launches(launch_quant, &one, 64));
+    printf("norm+quant  %9.2f us\n", time_launches(launch_norm, &one, 64));
+    printf("quant       %9.2f us\n", time_launches(launch_quant, &one, 64));
     for (size_t i = 0; i < RF_COUNT(lengths); i++)
         bench_attend(1, lengths[i], true);
 }
@@ -348,14 +377,14 @@ static void launch_part(const step *s, const char *name, void (*launch)(const vo
 static void launch_layer(const step *s) {
     product_run r[4];
     for (uint32_t i = 0; i < 4; i++)
-        r[i] = (product_run){&products[i], s->type, s->T, 0, i % 2 == 1};
-    launch_part(s, "norm", launch_norm, &s->T);
+        r[i] = (product_run){&products[i], s->type,
+                             s->T,         0,
+                             i % 2 == 1,   i % 2 == 0 && strcmp(s->left_out, "norm") != 0};
     launch_part(s, "qkv", launch_product, &r[0]);
     attend_run kv = s->kv;
     kv.makes_heads = strcmp(s->left_out, "heads") != 0;
     launch_part(s, "attend", launch_attend, &kv);
     launch_part(s, "o", launch_product, &r[1]);
-    launch_part(s, "norm", launch_norm, &s->T);
     launch_part(s, "gate+up", launch_product, &r[2]);
     launch_part(s, "down", launch_product, &r[3]);
 }
@@ -533,6 +562,9 @@ static void bench_experts(const char *only) {
 
 int main(int argc, char **argv) {
     const char *only = argc > 1 ? argv[1] : "", *type = argc > 2 ? argv[2] : "";
+    for (size_t i = 0; i < RF_COUNT(shapes) && argc > 3; i++)
+        if (!strcmp(argv[3], shapes[i].name)) model = &shapes[i];
+    make_products();
     const rf_gpu_driver *driver;
     rf_error e = {RF_OK, ""};
     stop_on(rf_gpu_driver_get(&driver, &e), &e);

@@ -225,6 +225,20 @@ static void test_chunks(void **state) {
     rf_model_close(m);
 }
 
+/* A token of a dense model takes five launches a layer; two pick the rows that have outputs. */
+static void test_launches(void **state) {
+    (void)state;
+    rf_model *m = open_model(rf_test_data("../../models/demo.gguf"));
+    session_opts o = session_defaults();
+    o.limits.k_type = o.limits.v_type = RF_DT_F16;
+    session gpu = open_on(&rf_gpu_ops, m, &o, false);
+    gpu.b->queue.n_launches = 0;
+    int32_t token = 1;
+    rf_free(logits_of(&gpu, &token, 1, 1));
+    assert_in_range(gpu.b->queue.n_launches, 1, 5 * m->n_layers + 3);
+    close_session(&gpu);
+}
+
 /* A block copied is as good as the one it came from; a run without outputs computes the cache. */
 static void test_kv_copy(void **state) {
     (void)state;
@@ -605,14 +619,14 @@ int main(void) {
     }
     rf_gpu_driver_set(rf_faulty_gpu(driver));
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_fixtures),    cmocka_unit_test(test_formats),
-        cmocka_unit_test(test_patterns),    cmocka_unit_test(test_random_plans),
-        cmocka_unit_test(test_chunks),      cmocka_unit_test(test_kv_copy),
-        cmocka_unit_test(test_state_slots), cmocka_unit_test(test_shared_weights),
-        cmocka_unit_test(test_long_upload), cmocka_unit_test(test_limits),
-        cmocka_unit_test(test_misuse),      cmocka_unit_test(test_failure_walk),
-        cmocka_unit_test(test_faults),      cmocka_unit_test(test_lost),
-        cmocka_unit_test(test_revive_walk),
+        cmocka_unit_test(test_fixtures),       cmocka_unit_test(test_formats),
+        cmocka_unit_test(test_patterns),       cmocka_unit_test(test_random_plans),
+        cmocka_unit_test(test_chunks),         cmocka_unit_test(test_kv_copy),
+        cmocka_unit_test(test_launches),       cmocka_unit_test(test_state_slots),
+        cmocka_unit_test(test_shared_weights), cmocka_unit_test(test_long_upload),
+        cmocka_unit_test(test_limits),         cmocka_unit_test(test_misuse),
+        cmocka_unit_test(test_failure_walk),   cmocka_unit_test(test_faults),
+        cmocka_unit_test(test_lost),           cmocka_unit_test(test_revive_walk),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

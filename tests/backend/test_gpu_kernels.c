@@ -140,6 +140,7 @@ typedef struct product_case {
     uint32_t n_parts;
     bool glu;
     size_t ahead; /* bytes of room for digits made ahead */
+    bool normed;  /* the rows are yet to be normed */
 } product_case;
 
 /* dst [T][rows] on the CPU for one plane of w, rows of x chosen by the caller. */
@@ -200,6 +201,31 @@ static void product_input(rf_gpu_matmul_args *args, const float *x, uint32_t n_r
     free_ints(&v);
 }
 
+/* Rows that become the input by a norm, which x is replaced with. */
+static void normed_input(rf_gpu_matmul_args *args, float *x, uint32_t n_rows, uint32_t cols,
+                         rf_dtype type) {
+    rf_int_view view = rf_dtype_get(type)->view;
+    float *w = random_floats(cols, 2);
+    args->norm = (rf_gpu_norm_args){.x = up(x, (size_t)n_rows * cols * sizeof *x),
+                                    .w = rf_test_rand(&seed) % 4 ? up(w, cols * sizeof *w) : NULL,
+                                    .n_items = n_rows,
+                                    .n = cols,
+                                    .kind = RF_GPU_RMS_NORM,
+                                    .eps = 1e-5f};
+    for (uint32_t r = 0; r < n_rows; r++)
+        norm_on_cpu(RF_GPU_RMS_NORM, x + (size_t)r * cols, x + (size_t)r * cols,
+                    args->norm.w ? w : NULL, NULL, cols);
+    ints v = make_ints(x, n_rows, cols, view);
+    if (view == RF_INT_NONE)
+        args->x = args->norm.dst = take((size_t)n_rows * cols * sizeof *x);
+    else
+        args->xq = v.gpu;
+    if (view == RF_INT_32) args->norm.q32 = v.gpu;
+    if (view == RF_INT_256) args->norm.q256 = v.gpu;
+    free_ints(&v);
+    rf_free(w);
+}
+
 static void check_product(const product_case *c) {
     char what[80];
     rf_tensor w[3];
@@ -208,7 +234,10 @@ static void check_product(const product_case *c) {
     rf_gpu_matmul_args args = {
         .n_parts = c->n_parts, .n_rows = c->T, .is_glu = c->glu, .ahead_bytes = c->ahead};
     if (c->ahead) args.ahead = take(c->ahead);
-    product_input(&args, x, c->T, c->cols, c->type);
+    if (c->normed)
+        normed_input(&args, x, c->T, c->cols, c->type);
+    else
+        product_input(&args, x, c->T, c->cols, c->type);
     for (uint32_t p = 0; p < c->n_parts; p++) {
         uint32_t rows = c->glu ? c->rows : c->rows + 3 * p;
         size_t n = (size_t)c->T * rows;
@@ -280,6 +309,34 @@ static void test_products(void **state) {
         c.bias = false;
         check_product(&c);
     }
+}
+
+/* One row is normed by the products' kernel itself, whose blocks take tiles in turns where they are few. */
+static void test_normed_products(void **state) {
+    (void)state;
+    static const uint32_t rows[] = {40, 5, 300, 1000};
+    uint32_t n_units = queue.info.n_units, k = 0;
+    for (rf_dtype t = 0; t < RF_DT_COUNT; t++) {
+        if (!is_weight_type(t)) continue;
+        for (uint32_t i = 0; i < 6; i++, k++) {
+            product_case c = {.type = t,
+                              .rows = rows[k % RF_COUNT(rows)],
+                              .cols = cols_of(t, i == 5 ? 40 : 1 + k % 11),
+                              .T = i == 4 ? 3 : 1,
+                              .bias = k % 2,
+                              .add = k % 3 == 0,
+                              .n_parts = i % 3 + 1,
+                              .glu = i == 1,
+                              .normed = true};
+            bool is_alone = c.T == 1 && rf_dtype_get(t)->view != RF_INT_NONE &&
+                            c.cols <= RF_GPU_NORMED_COLS && !queue.left_out[RF_GPU_normed_32_40];
+            queue.info.n_units = 1 + k % 2;
+            queue.launched[RF_GPU_norm_rows] = false;
+            check_product(&c);
+            if (is_alone) assert_false(queue.launched[RF_GPU_norm_rows]);
+        }
+    }
+    queue.info.n_units = n_units;
 }
 
 /* So many weight rows that one activation row has a kernel of its own. */
@@ -1026,16 +1083,27 @@ static void test_best(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_quant),          cmocka_unit_test(test_norm),
-        cmocka_unit_test(test_products),       cmocka_unit_test(test_product_specials),
-        cmocka_unit_test(test_tall_products),  cmocka_unit_test(test_wide_products),
-        cmocka_unit_test(test_ahead_products), cmocka_unit_test(test_wide_experts),
-        cmocka_unit_test(test_batch_products), cmocka_unit_test(test_float_products),
-        cmocka_unit_test(test_head_products),  cmocka_unit_test(test_experts),
-        cmocka_unit_test(test_each),           cmocka_unit_test(test_copy),
-        cmocka_unit_test(test_route),          cmocka_unit_test(test_mix),
-        cmocka_unit_test(test_conv),           cmocka_unit_test(test_recur),
-        cmocka_unit_test(test_gates),          cmocka_unit_test(test_best),
+        cmocka_unit_test(test_quant),
+        cmocka_unit_test(test_norm),
+        cmocka_unit_test(test_products),
+        cmocka_unit_test(test_product_specials),
+        cmocka_unit_test(test_normed_products),
+        cmocka_unit_test(test_tall_products),
+        cmocka_unit_test(test_wide_products),
+        cmocka_unit_test(test_ahead_products),
+        cmocka_unit_test(test_wide_experts),
+        cmocka_unit_test(test_batch_products),
+        cmocka_unit_test(test_float_products),
+        cmocka_unit_test(test_head_products),
+        cmocka_unit_test(test_experts),
+        cmocka_unit_test(test_each),
+        cmocka_unit_test(test_copy),
+        cmocka_unit_test(test_route),
+        cmocka_unit_test(test_mix),
+        cmocka_unit_test(test_conv),
+        cmocka_unit_test(test_recur),
+        cmocka_unit_test(test_gates),
+        cmocka_unit_test(test_best),
     };
     return cmocka_run_group_tests(tests, open_device, close_device);
 }

@@ -50,8 +50,8 @@ const char *rf_emu_module_unknown(const rf_emu_module *m, size_t at);
 void rf_emu_module_mnemonics(const rf_emu_module *m, void (*f)(void *arg, const char *name),
                              void *arg);
 
-/* Instructions of that loop of a kernel which loads most, inner loops and all branches with it: vector
- * ones (two at once are one), among them those of dot products and matrices, and accesses to shared
+/* Instructions of that loop of a kernel which has most wide loads, inner loops and all branches with it:
+ * vector ones (two at once are one), among them those of dot products and matrices, and accesses to shared
  * memory; loads from global memory of at least 8 bytes a lane and narrower ones, and their bytes. */
 typedef struct rf_emu_loop {
     uint32_t vector, products, shared, wide, narrow, bytes;

@@ -87,7 +87,7 @@ rf_status rf_emu_widest_loop(const rf_emu_kernel *k, rf_emu_loop *out, rf_error 
             if (b.mark[j] & IN_LOOP) count(&l, &b.code[j]);
             if (b.mark[j] & IN_LOOP) b.mark[j] = DONE;
         }
-        if (l.bytes > out->bytes) *out = l;
+        if (l.wide > out->wide || (l.wide == out->wide && l.bytes > out->bytes)) *out = l;
     }
     rf_free(b.mark);
     return RF_OK;

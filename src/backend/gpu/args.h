@@ -23,6 +23,9 @@ enum {
     RF_GPU_BEST_MAX_GROUPS = 4096, /* groups of columns whose best are compared */
     RF_GPU_MIX_MOST = 32,          /* experts of a row of mm_mix.hip */
     RF_GPU_CONV_ROWS = 16,   /* rows of a stretch of conv, at least what it keeps of a sequence */
+    RF_GPU_NORMED_COLS = 8192,     /* most columns of a row that mm_normed.hip norms */
+    RF_GPU_NORMED_BLOCKS_32 = 3,   /* its blocks of a multiprocessor, of groups of 32 */
+    RF_GPU_NORMED_BLOCKS_256 = 2,  /* and of 256 */
     RF_GPU_RECUR_KEPT = 128, /* rows of the matrix that delta_128 and scan_128 keep in registers */
 };
 
@@ -132,6 +135,8 @@ typedef struct rf_gpu_matmul_args {
     uint8_t *ahead;     /* room for what mm_ahead.hip makes ahead, or NULL */
     uint64_t ahead_bytes;
     uint32_t ahead_first, ahead_tiles; /* chosen by rf_gpu_op_matmul: tiles of weight rows in it */
+    /* What makes x or xq, which nobody else reads, of a row each; n 0: nothing. */
+    rf_gpu_norm_args norm;
 } rf_gpu_matmul_args;
 
 /* The rows of each expert in order: units (lists.h), then item [T * n_used] with item = t * n_used + i. */

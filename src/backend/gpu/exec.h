@@ -20,7 +20,7 @@ extern "C" {
 
 enum {
     RF_GPU_MAX_SLOTS = 16,
-    RF_GPU_MAX_USES = 6,
+    RF_GPU_MAX_USES = 8,
     RF_GPU_MAX_GRAPHS = 16,
     RF_GPU_GRAPH_ROWS = 64, /* batches of up to so many rows are recorded as graphs */
 };

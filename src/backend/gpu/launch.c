@@ -16,19 +16,20 @@ enum {
     FLOAT_ONE_MIN_TURNS = 3,
     PIECE = 4096,
     VEC_MAX_ROWS_NVIDIA = 2,
-    VEC_MAX_ROWS = 8,      /* activation rows; from more on tiles are faster */
-    ROUTER_BLOCKS = 32,    /* of mm_router.hip, an output each, for each unit of the device */
-    ONE_MAX_TILES = 256,   /* from more on smaller blocks are faster */
-    BATCH_MIN_ROWS = 3,    /* of mm_batch.hip, */
-    BATCH_MIN_TALL = 2,    /* where blocks are tall, */
-    BATCH_MAX_ROWS = 64,   /* and most */
-    BLOCK_RESERVE = 1024,  /* bytes of shared memory that NVIDIA's driver takes for each block */
-    WIDE_MIN_ROWS = 65,    /* of mm_wide.hip */
-    AHEAD_MIN_ROWS = 1024, /* of mm_ahead.hip */
-    AHEAD_MOST_MB = 128,   /* digits of weights that there is room for */
-    EXPERT_ROWS = 16,      /* activation rows of a block of one expert's, */
-    EXPERT_WIDE_ROWS = 48, /* and from how many on mm_wide.hip is better */
-    HEADS_MIN_ROWS = 32,   /* of heads_rows */
+    VEC_MAX_ROWS = 8,        /* activation rows; from more on tiles are faster */
+    ROUTER_BLOCKS = 32,      /* of mm_router.hip, an output each, for each unit of the device */
+    ONE_MAX_TILES = 256,     /* from more on smaller blocks are faster */
+    NORMED_FREE_COLS = 2048, /* so short rows are normed by each block, however many there are */
+    BATCH_MIN_ROWS = 3,      /* of mm_batch.hip, */
+    BATCH_MIN_TALL = 2,      /* where blocks are tall, */
+    BATCH_MAX_ROWS = 64,     /* and most */
+    BLOCK_RESERVE = 1024,    /* bytes of shared memory that NVIDIA's driver takes for each block */
+    WIDE_MIN_ROWS = 65,      /* of mm_wide.hip */
+    AHEAD_MIN_ROWS = 1024,   /* of mm_ahead.hip */
+    AHEAD_MOST_MB = 128,     /* digits of weights that there is room for */
+    EXPERT_ROWS = 16,        /* activation rows of a block of one expert's, */
+    EXPERT_WIDE_ROWS = 48,   /* and from how many on mm_wide.hip is better */
+    HEADS_MIN_ROWS = 32,     /* of heads_rows */
     ATTEND_VALUE_BYTES = 32 << 10,
     ATTEND_STEP_BLOCKS = 4,
     ATTEND_FEW = 512,     /* heads of rows */
@@ -288,10 +289,10 @@ size_t rf_gpu_lists_bytes(uint32_t max_rows, uint32_t n_used, uint32_t n_experts
 }
 
 /* The kernels of one layout of integers: for 1, 2, 4 and 8 activation rows, for one row and not many
- * tiles, for its experts' mix, and tiles by size. */
+ * tiles, for one that is yet to be normed, for its experts' mix, and tiles by size. */
 typedef struct int_kernels {
     uint32_t view, lo_bits, hi_bits;
-    rf_gpu_kernel vec[4], one, mix, tile[RF_TILE_SIZES];
+    rf_gpu_kernel vec[4], one, normed, mix, tile[RF_TILE_SIZES];
 } int_kernels;
 
 /* NVIDIA's kernels for formats of one layout and so many scales, with minima or without: for some
@@ -330,7 +331,8 @@ static const matrix_kernels matrix_layouts[] = {
         view, lo, hi,                                                                       \
             {RF_GPU_vec_##view##_##lo##hi##_1, RF_GPU_vec_##view##_##lo##hi##_2,            \
              RF_GPU_vec_##view##_##lo##hi##_4, RF_GPU_vec_##view##_##lo##hi##_8},           \
-            RF_GPU_one_##view##_##lo##hi, RF_GPU_mix_##view##_##lo##hi,                     \
+            RF_GPU_one_##view##_##lo##hi, RF_GPU_normed_##view##_##lo##hi,                  \
+            RF_GPU_mix_##view##_##lo##hi,                                                   \
             {RF_GPU_tile_##view##_##lo##hi##_large, RF_GPU_tile_##view##_##lo##hi##_middle, \
              RF_GPU_tile_##view##_##lo##hi##_small},                                        \
     }
@@ -571,9 +573,29 @@ static void quantise_rows(rf_gpu_queue *q, rf_gpu_matmul_args *a) {
     a->x = NULL;
 }
 
+/* Is norming the row again in each block faster than a launch for it?  On NVIDIA groups of 32 want more
+ * blocks side by side than there is room for then, where a row is long and tiles are many. */
+static bool is_norming_cheap(const rf_gpu_queue *q, const rf_gpu_matmul_args *a) {
+    return !is_nvidia(q) || a->part[0].w.form == RF_GPU_INT_256 || a->norm.n <= NORMED_FREE_COLS ||
+           tiles_of(a, one_rows(a)) <= ONE_MAX_TILES;
+}
+
+/* Is there one row, and one launch whose kernel norms it itself? */
+static bool norms_itself(const rf_gpu_queue *q, const rf_gpu_matmul_args *a) {
+    const rf_gpu_norm_args *n = &a->norm;
+    const rf_gpu_weight *w = &a->part[0].w;
+    if (a->n_rows != 1 || a->mode != RF_GPU_MM_PLAIN || n->kind != RF_GPU_RMS_NORM || n->b ||
+        n->dst || n->n > RF_GPU_NORMED_COLS || w->form < RF_GPU_INT_32)
+        return false;
+    for (uint32_t i = 1; i < a->n_parts; i++)
+        if (!rf_gpu_same_layout(w, &a->part[i].w)) return false;
+    return can_run(q, int_kernels_of(w)->normed) && is_norming_cheap(q, a);
+}
+
 /* One launch; usual: how many activation rows a matrix as a rule meets; y: matrices or items. */
 static void launch_product(rf_gpu_queue *q, rf_gpu_matmul_args *a, uint32_t usual, uint32_t y) {
-    shape s = sound_shape(q, a, shape_of(q, a, usual, y));
+    shape s = a->norm.n ? (shape){int_kernels_of(&a->part[0].w)->normed, one_rows(a), 1, 0, false}
+                        : sound_shape(q, a, shape_of(q, a, usual, y));
     bool is_int = a->part[0].w.form >= RF_GPU_INT_32;
     if (is_int && a->x && s.kernel != int_kernels_of(&a->part[0].w)->one) quantise_rows(q, a);
     rf_gpu_grid grid = {tiles_of(a, s.rows), y, div_up(usual, s.cols)};
@@ -587,6 +609,11 @@ static void launch_product(rf_gpu_queue *q, rf_gpu_matmul_args *a, uint32_t usua
     uint32_t stay = FLOAT_ONE_BLOCKS * q->info.n_units; /* blocks that take tiles in turns */
     a->n_blocks =
         s.kernel == RF_GPU_float_one && is_nvidia(q) && y == 1 && grid.x > stay ? stay : 0;
+    if (a->norm.n && (a->n_parts == 1 || a->is_glu)) {
+        bool is_32 = a->part[0].w.form == RF_GPU_INT_32;
+        stay = q->info.n_units * (is_32 ? RF_GPU_NORMED_BLOCKS_32 : RF_GPU_NORMED_BLOCKS_256);
+        a->n_blocks = grid.x > stay ? stay : 0;
+    }
     if (a->n_blocks) grid.x = a->n_blocks;
     a->tile_rows = s.rows;
     put_shared(q, s.kernel, grid, is_amd(q) ? 0 : s.shared_bytes, a, sizeof *a);
@@ -674,7 +701,8 @@ static void launch_group(rf_gpu_queue *q, rf_gpu_matmul_args *a) {
 static bool layout_goes_on(const rf_gpu_queue *q, rf_gpu_kernel k) {
     for (size_t i = 0; i < RF_COUNT(layouts); i++) {
         const int_kernels *l = &layouts[i];
-        bool is_here = l->one == k, goes_on = !q->left_out[l->tile[RF_TILE_SIZES - 1]];
+        bool is_here = l->one == k || l->normed == k,
+             goes_on = !q->left_out[l->tile[RF_TILE_SIZES - 1]];
         for (size_t j = 0; j < RF_COUNT(l->vec); j++) {
             is_here = is_here || l->vec[j] == k;
             goes_on = goes_on || !q->left_out[l->vec[j]];
@@ -737,6 +765,10 @@ void rf_gpu_op_matmul(rf_gpu_queue *q, const rf_gpu_matmul_args *a) {
     if (args.lists)
         q->launched[RF_GPU_lists] = true; /* for this product: its failure may be theirs */
     if (launch_mix(q, &args)) return;
+    if (args.norm.n && !norms_itself(q, &args)) {
+        rf_gpu_op_norm(q, &args.norm);
+        args.norm.n = 0;
+    }
     /* Neighbours of one layout together. */
     for (uint32_t i = 0; i < a->n_parts; i += args.n_parts) {
         for (args.n_parts = 0; i + args.n_parts < a->n_parts; args.n_parts++) {

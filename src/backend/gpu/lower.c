@@ -677,6 +677,47 @@ static void drop_unread_norms(lowering *l) {
     }
 }
 
+/* The one task that reads what norm task t writes, when it is a product's; or NULL. */
+static rf_gpu_task *product_behind(const lowering *l, const rf_gpu_task *t) {
+    const rf_exec *x = l->x;
+    rf_gpu_task *reader = NULL;
+    for (rf_gpu_task *r = x->tasks; r < x->tasks + x->n_tasks; r++)
+        for (uint32_t k = 0; k < r->n_slots && r != t; k++)
+            for (uint32_t i = 0; i < t->n_slots; i++) {
+                bool is_input = t->slot[i].at == FIELD(t, &t->args.norm.x);
+                if (is_input || r->slot[k].item != t->slot[i].item) continue;
+                if (reader && reader != r) return NULL;
+                reader = r;
+            }
+    bool is_plain = reader && reader->kind == RF_GPU_TASK_MATMUL && !reader->args.matmul.norm.n &&
+                    reader->args.matmul.mode == RF_GPU_MM_PLAIN;
+    return is_plain && reader->per_output == t->per_output ? reader : NULL;
+}
+
+/* A norm that a product alone reads goes with it: kernels of one row norm it themselves. */
+static void absorb_norms(lowering *l) {
+    rf_exec *x = l->x;
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < x->n_tasks; i++) {
+        rf_gpu_task *t = &x->tasks[i], *to = NULL;
+        if (t->kind == RF_GPU_TASK_NORM && t->items_per_row == 1) to = product_behind(l, t);
+        if (!to || to->n_slots + t->n_slots > RF_GPU_MAX_SLOTS ||
+            to->n_uses + t->n_uses > RF_GPU_MAX_USES) {
+            x->tasks[n++] = *t;
+            continue;
+        }
+        const uint32_t at = FIELD(to, &to->args.matmul.norm);
+        to->args.matmul.norm = t->args.norm;
+        for (uint32_t k = 0; k < t->n_slots; k++) {
+            to->slot[to->n_slots] = t->slot[k];
+            to->slot[to->n_slots++].at += at;
+        }
+        for (uint32_t k = 0; k < t->n_uses; k++)
+            to->use[to->n_uses++] = (rf_gpu_use){t->use[k].number, t->use[k].at + at};
+    }
+    x->n_tasks = n;
+}
+
 /* The layers' keys and values, in bytes of one block each. */
 static rf_status size_kv(rf_exec *x, rf_error *e) {
     const rf_plan *p = x->plan;
@@ -723,7 +764,9 @@ static rf_status lower_all(lowering *l) {
         rf_val dst = l->p->steps[i].dst;
         if (dst && !is_product(&l->p->steps[i])) l->made[dst] = true;
     }
-    if (l->fuse) drop_unread_norms(l);
+    if (!l->fuse) return RF_OK;
+    drop_unread_norms(l);
+    absorb_norms(l);
     return RF_OK;
 }
 

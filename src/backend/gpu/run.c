@@ -183,7 +183,7 @@ static void run_task(const rf_exec *x, rf_gpu_queue *q, const rf_gpu_task *t) {
         rf_gpu_op_quant(q, &a.quant);
         return;
     case RF_GPU_TASK_MATMUL:
-        a.matmul.n_rows = n_rows;
+        a.matmul.n_rows = a.matmul.norm.n_items = n_rows;
         a.matmul.ahead_bytes = a.matmul.ahead ? x->room_bytes : 0;
         rf_gpu_op_matmul(q, &a.matmul);
         return;

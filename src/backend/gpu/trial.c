@@ -123,7 +123,8 @@ static rf_val in_groups(rf_plan *p, rf_val x) {
 
 static rf_val build_products(rf_gpu_trial *t, rf_plan *p, rf_val x) {
     uint32_t n = p->vals[x].cols, tall = t->c.is_tall ? RF_GPU_TRIAL_TALL : 70;
-    rf_val y = product(t, p, x, N_ROWS, true), in = in_groups(p, x);
+    rf_val y = product(t, p, rf_emit_rms_norm(p, x, vector(t, n), 0), N_ROWS, true);
+    rf_val in = in_groups(p, x);
     rf_val gate = product(t, p, in, N_ROWS, false), up = product(t, p, in, N_ROWS, false);
     y = rf_emit_add(p, y, rf_emit_glu(p, RF_ACT_SILU, gate, up));
     rf_val heads = rf_emit_concat(p, x, x, 1, 1);

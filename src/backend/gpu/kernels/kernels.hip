@@ -14,6 +14,7 @@
 #include "backend/gpu/kernels/mm_float_one.hip"
 #include "backend/gpu/kernels/mm_float_rows.hip"
 #include "backend/gpu/kernels/mm_mix.hip"
+#include "backend/gpu/kernels/mm_normed.hip"
 #include "backend/gpu/kernels/mm_one.hip"
 #include "backend/gpu/kernels/mm_router.hip"
 #include "backend/gpu/kernels/mm_tile.hip"

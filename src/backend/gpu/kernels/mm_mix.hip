@@ -73,13 +73,11 @@ RF_DEVICE void mix_run(const rf_gpu_matmul_args *a, int view, int lo_bits, int h
                      first);
         RF_UNROLL
         for (uint32_t k = 0; k < 2; k++)
-            one_quantise(x + k, &floats[k], view, at.part);
+            one_quantise(one_x_of(x + k), &floats[k], view, at.part * m.n_own);
         rf_sync();
         one_term *mine = terms + (at.part * m.n_own * at.n_terms * 32 + lane);
-        if (view == 32)
-            one_groups_32(mine, &at, &loads, x + odd, lo_bits, hi_bits, first);
-        else
-            one_group_256(mine, &at, &loads, x + odd, lo_bits, hi_bits);
+        one_terms(mine, &at, &loads, one_x_at(one_x_of(x + odd), view, at.part * m.n_own), view,
+                  lo_bits, hi_bits, first);
         rf_sync();
         if (at.part < m.n_pairs) acc = mix_fold(&m, &at, terms, round, acc);
     }

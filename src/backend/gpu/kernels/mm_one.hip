@@ -3,17 +3,9 @@
  * A block has one tile of 32 weight rows, or with a GLU half a tile of either matrix, and 8 or 16 parts
  * of 32 threads, one per row; a part takes a stretch of the columns in each round.  All loads of a round are on their way before the first is
  * used, those of the first round before the kernel in front has ended.  Activations come in integers,
- * or in floats that each part makes integers of for itself.  A part leaves the exact
- * integers of its groups and their scales in shared memory, where one thread per row adds them in
+ * or in floats that each part makes integers of for itself.  A part leaves the exact integers of its groups and their scales in shared memory, where one thread per row adds them in
  * order while the next round's loads are on their way. */
 #include "backend/gpu/kernels/one.h"
-
-/* Loads arrive on AMD in the order in which they began, and activations are wanted first. */
-#if defined(RF_AMD)
-#define ONE_X_FIRST 1
-#else
-#define ONE_X_FIRST 0
-#endif
 
 /* A round's pieces of 16 columns, sums and factors in integers, of each of which a thread has one. */
 typedef struct one_stretch {
@@ -68,26 +60,29 @@ RF_DEVICE void one_land(one_rows *to, const one_floats *carry, one_stretch s) {
 #endif
 }
 
+typedef struct one_shared {
+    one_rows x[2];
+    one_extra extra;
+} one_shared;
+
 /* takes_floats: the activations may come in floats. */
 RF_DEVICE void one_run(const rf_gpu_matmul_args *a, int view, int lo_bits, int hi_bits,
-                       uint32_t n_parts, int takes_floats, one_rows *x, one_term *terms) {
+                       uint32_t n_parts, int takes_floats, one_shared *shared,
+                       one_term *terms) {
     const uint32_t n_own = ONE_GROUPS(view), n_round = n_parts * n_own;
+    one_rows *const x = shared->x;
     if (a->mode == RF_GPU_MM_EXPERTS) rf_await_before(); /* the route */
     const uint32_t n_rows = a->is_glu ? RF_GPU_TILE_ROWS / 2 : RF_GPU_TILE_ROWS;
-    const uint32_t per_tile = RF_GPU_TILE_ROWS / n_rows, lane = rf_tid() % 32;
+    const uint32_t lane = rf_tid() % 32;
     const mm_share s = share_of(a, n_rows, 1);
     if (s.n == 0) return;
-    one_place at;
+    one_place at = one_place_of(a, &s, view, n_rows);
     one_loads loads;
-    at.w = lane < n_rows ? s.p.w : a->part[1].w;
-    at.tile = (uint64_t)s.plane * rf_div_up(s.p.w.rows, RF_GPU_TILE_ROWS) + s.tile / per_tile;
-    at.n_groups = s.p.w.cols / (uint32_t)view;
-    at.row = s.tile % per_tile * n_rows + lane % n_rows;
-    at.part = rf_tid() / 32;
     one_know(&at, view, lo_bits, hi_bits);
     if (!ONE_X_FIRST) one_load(&loads, &at, view, lo_bits, hi_bits, at.part * n_own);
     rf_await_before();
     const uint32_t dst_row = dst_row_of(a, &s, 0), x_row = x_row_of(a, dst_row);
+    if (takes_floats) one_fetch_extra(&shared->extra, a, &s, &at, n_rows, dst_row);
     const int in_floats = takes_floats && a->x;
     const float *row = a->x + (uint64_t)x_row * s.p.w.cols;
     one_floats floats = {{{{0}}}};
@@ -100,16 +95,15 @@ RF_DEVICE void one_run(const rf_gpu_matmul_args *a, int view, int lo_bits, int h
     float acc = 0.0f;
     for (uint32_t first = 0; first < at.n_groups; first += n_round) {
         one_term *mine = terms + (at.part * n_own * at.n_terms * 32 + lane);
+        const one_x now = one_x_of(x + buffer);
         if (in_floats)
-            one_quantise(x + buffer, &floats, view, at.part);
+            one_quantise(now, &floats, view, at.part * n_own);
         else
             one_land(x + buffer, &floats, one_stretch_of(at.n_groups, view, n_round, first));
         rf_copy_wait();
         rf_sync();
-        if (view == 32)
-            one_groups_32(mine, &at, &loads, x + buffer, lo_bits, hi_bits, first + at.part * n_own);
-        else if (first + at.part < at.n_groups)
-            one_group_256(mine, &at, &loads, x + buffer, lo_bits, hi_bits);
+        one_terms(mine, &at, &loads, one_x_at(now, view, at.part * n_own), view, lo_bits, hi_bits,
+                  first + at.part * n_own);
         const uint32_t n = rf_min_u32(at.n_groups - first, n_round), next = first + n_round;
         if (next < at.n_groups) {
             if (!ONE_X_FIRST)
@@ -125,24 +119,16 @@ RF_DEVICE void one_run(const rf_gpu_matmul_args *a, int view, int lo_bits, int h
         rf_sync();
         if (at.part == 0) acc = one_fold(terms + lane, n * at.n_terms, acc);
     }
-    float up = acc;
-    if (a->is_glu) { /* which the upper half of the threads has */
-        rf_sync();
-        if (at.part == 0) terms[lane].i = acc;
-        rf_sync();
-        up = terms[lane | 16].i;
-    }
-    const uint32_t r = s.tile * n_rows + lane;
-    if (at.part == 0 && lane < n_rows && r < s.p.w.rows) put_output(a, &s, dst_row, r, acc, up);
+    one_end(a, &s, &at, takes_floats ? &shared->extra : 0, n_rows, dst_row, acc);
 }
 
 /* n_blocks: as many as have registers for all loads. */
-#define ONE_KERNEL(name, view, lo_bits, hi_bits, n_blocks, takes_floats)    \
-    RF_KERNEL_EARLY(name, rf_gpu_matmul_args, n_blocks) {                   \
-        enum { PARTS = RF_BLOCK_##name / 32 };                              \
-        RF_SHARED one_rows x[2];                                            \
-        RF_SHARED one_term terms[2 * PARTS * ONE_GROUPS(view) * 32];        \
-        one_run(&a, view, lo_bits, hi_bits, PARTS, takes_floats, x, terms); \
+#define ONE_KERNEL(name, view, lo_bits, hi_bits, n_blocks, takes_floats)          \
+    RF_KERNEL_EARLY(name, rf_gpu_matmul_args, n_blocks) {                         \
+        enum { PARTS = RF_BLOCK_##name / 32 };                                    \
+        RF_SHARED one_shared shared;                                              \
+        RF_SHARED one_term terms[2 * PARTS * ONE_GROUPS(view) * 32];              \
+        one_run(&a, view, lo_bits, hi_bits, PARTS, takes_floats, &shared, terms); \
     }
 #define ONE_KERNELS(view, lo_bits, hi_bits, n_small, n_large)                           \
     ONE_KERNEL(vec_##view##_##lo_bits##hi_bits##_1, view, lo_bits, hi_bits, n_small, 0) \

@@ -10,17 +10,40 @@ enum { ONE_MOST_PARTS = 16 };
 #define ONE_CHUNKS(view) ((view) == 256 ? 8u : 4u)
 #define ONE_GROUPS(view) ((view) == 256 ? 1u : 4u)
 
+/* Loads arrive on AMD in the order in which they began, and activations are wanted first. */
+#if defined(RF_AMD)
+#define ONE_X_FIRST 1
+#else
+#define ONE_X_FIRST 0
+#endif
+
 /* A term of a sum: i * d. */
 typedef struct one_term {
     float i, d;
 } one_term;
 
+/* Activations in integers, from a group on. */
+typedef struct one_x {
+    rf_u4 *q;
+    int32_t *sum;
+    float *d;
+} one_x;
+RF_DEVICE one_x one_x_at(one_x x, int view, uint32_t group) {
+    const one_x at = {x.q + (uint32_t)view / 16 * group,
+                      x.sum + (view == 256 ? 16 : 1) * group, x.d + group};
+    return at;
+}
+
 /* The activations of a round. */
 typedef struct one_rows {
     rf_u4 q[ONE_MOST_PARTS * 16];
-    rf_u4 sum[ONE_MOST_PARTS * 4];
+    int32_t sum[ONE_MOST_PARTS * 16] __attribute__((aligned(16)));
     float d[ONE_MOST_PARTS * 4];
 } one_rows;
+RF_DEVICE one_x one_x_of(one_rows *r) {
+    const one_x x = {r->q, r->sum, r->d};
+    return x;
+}
 
 /* Where a thread's tile and activations are. */
 typedef struct one_place {
@@ -105,9 +128,10 @@ RF_DEVICE void one_read(one_floats *f, const float *row, uint32_t cols, int view
     if (view == 256) f->v[1] = from[1];
 }
 
-/* A part's own groups into integers, as canon.h does it. */
-RF_DEVICE void one_quantise(one_rows *to, const one_floats *f, int view, uint32_t part) {
+/* A part's groups, which become those from number first on, into integers, as canon.h does it. */
+RF_DEVICE void one_quantise(one_x to, const one_floats *f, int view, uint32_t first) {
     const uint32_t lane = rf_tid() % 32, n = view == 256 ? 8 : 4, n_lanes = (uint32_t)view / n;
+    const uint32_t k = first * (uint32_t)view + lane * n; /* the thread's first column */
     uint32_t most = 0, words[2] = {0, 0};
     RF_UNROLL
     for (uint32_t i = 0; i < n; i++) {
@@ -127,15 +151,15 @@ RF_DEVICE void one_quantise(one_rows *to, const one_floats *f, int view, uint32_
         sum += v;
         words[i / 4] |= (v & 255u) << 8 * (i % 4);
     }
-    const uint32_t n_sum = view == 256 ? 2 : 8, groups = part * (32 / n_lanes);
+    const uint32_t n_sum = view == 256 ? 2 : 8;
     RF_UNROLL
     for (uint32_t mask = 1; mask < n_sum; mask *= 2)
         sum += rf_lane_xor(sum, mask);
-    uint32_t *q = (uint32_t *)to->q + (part * 32 + lane) * (n / 4);
+    uint32_t *q = (uint32_t *)to.q + k / 4;
     q[0] = words[0];
     if (view == 256) q[1] = words[1];
-    if (lane % n_sum == 0) ((uint32_t *)to->sum)[(part * 32 + lane) / n_sum] = sum;
-    if (lane % n_lanes == 0) to->d[groups + lane / n_lanes] = amax / 127.0f;
+    if (lane % n_sum == 0) to.sum[k / (n * n_sum)] = (int32_t)sum;
+    if (lane % n_lanes == 0) to.d[k / (uint32_t)view] = amax / 127.0f;
 }
 
 RF_DEVICE void one_dot(const mm_raw *raw, int lo_bits, int hi_bits, const rf_u4 *q, int32_t *first,
@@ -159,39 +183,50 @@ RF_DEVICE void one_put(one_term *out, const one_place *at, uint32_t d, uint32_t 
 }
 
 RF_DEVICE void one_groups_32(one_term *out, const one_place *at, const one_loads *r,
-                             const one_rows *x, int lo_bits, int hi_bits, uint32_t first) {
+                             one_x x, int lo_bits, int hi_bits, uint32_t first) {
     RF_UNROLL
     for (uint32_t i = 0; i < ONE_GROUPS(32); i++) {
-        const uint32_t own = at->part * ONE_GROUPS(32) + i;
         if (first + i >= at->n_groups) break;
-        const int32_t sum = lo_bits == 8 ? 0 : ((const int32_t *)x->sum)[own];
+        const int32_t sum = lo_bits == 8 ? 0 : x.sum[i];
         int32_t p0, p1;
-        one_dot(&r->raw[i], lo_bits, hi_bits, x->q + 2 * own, &p0, &p1);
+        one_dot(&r->raw[i], lo_bits, hi_bits, x.q + 2 * i, &p0, &p1);
         one_put(out + i * at->n_terms * 32, at, r->d[i], r->m[i], p0 + p1 - at->w.off * sum, sum,
-                x->d[own]);
+                x.d[i]);
     }
 }
 
 RF_DEVICE void one_group_256(one_term *out, const one_place *at, const one_loads *r,
-                             const one_rows *x, int lo_bits, int hi_bits) {
+                             one_x x, int lo_bits, int hi_bits) {
     const rf_u4 scale = all_scales(r->scale, at->w.n_scales);
     const rf_u4 other = one_has(at, at->w.min) ? all_scales(r->min, at->w.n_scales) : scale;
     int32_t i = 0, sum = 0;
     RF_UNROLL
     for (uint32_t c = 0; c < 8; c++) {
         int32_t p0, p1;
-        one_dot(&r->raw[c], lo_bits, hi_bits, x->q + 16 * at->part + 2 * c, &p0, &p1);
+        one_dot(&r->raw[c], lo_bits, hi_bits, x.q + 2 * c, &p0, &p1);
         i += rf_times_24(byte_of(&scale, 2 * (int)c), p0) +
              rf_times_24(byte_of(&scale, 2 * (int)c + 1), p1);
         rf_in_turn();
     }
     if (lo_bits != 8) { /* either minima or an offset of the integers need the activations' sums */
         RF_UNROLL
-        for (int j = 0; j < 16; j++)
-            sum += rf_times_24(byte_of(&other, j),
-                               (int32_t)x->sum[4 * at->part + (uint32_t)j / 4].v[j % 4]);
+        for (int j = 0; j < 4; j++) {
+            const rf_u4 four = ((const rf_u4 *)(const void *)x.sum)[j];
+            RF_UNROLL
+            for (int k = 0; k < 4; k++)
+                sum += rf_times_24(byte_of(&other, 4 * j + k), (int32_t)four.v[k]);
+        }
     }
-    one_put(out, at, r->d[0], r->m[0], i - at->w.off * sum, sum, x->d[at->part]);
+    one_put(out, at, r->d[0], r->m[0], i - at->w.off * sum, sum, x.d[0]);
+}
+
+/* The terms of a part's groups from number first on, behind each other; x: theirs. */
+RF_DEVICE void one_terms(one_term *out, const one_place *at, const one_loads *r, one_x x, int view,
+                         int lo_bits, int hi_bits, uint32_t first) {
+    if (view == 32)
+        one_groups_32(out, at, r, x, lo_bits, hi_bits, first);
+    else if (first < at->n_groups)
+        one_group_256(out, at, r, x, lo_bits, hi_bits);
 }
 
 /* The row's sum so far with the terms of n groups. */
@@ -200,4 +235,62 @@ RF_DEVICE float one_fold(const one_term *terms, uint32_t n, float acc) {
     for (uint32_t i = 0; i < n; i++)
         acc = rf_fma(terms[32 * i].i, terms[32 * i].d, acc);
     return acc;
+}
+
+/* Turns to the tile of the share. */
+RF_DEVICE void one_turn(one_place *at, const mm_share *s, uint32_t n_rows) {
+    const uint32_t per_tile = RF_GPU_TILE_ROWS / n_rows;
+    at->tile = (uint64_t)s->plane * rf_div_up(s->p.w.rows, RF_GPU_TILE_ROWS) + s->tile / per_tile;
+    at->row = s->tile % per_tile * n_rows + rf_tid() % n_rows;
+}
+
+/* Where a thread of a block is whose tile has n_rows weight rows of its product, or with a GLU of each. */
+RF_DEVICE one_place one_place_of(const rf_gpu_matmul_args *a, const mm_share *s, int view,
+                                 uint32_t n_rows) {
+    one_place at;
+    at.w = rf_tid() % 32 < n_rows ? s->p.w : a->part[1].w;
+    at.n_groups = s->p.w.cols / (uint32_t)view;
+    at.part = rf_tid() / 32;
+    one_turn(&at, s, n_rows);
+    return at;
+}
+
+/* What is added to the outputs of a tile, fetched long before: nothing would hide that wait at the end. */
+typedef struct one_extra {
+    float bias[32], add[32];
+} one_extra;
+
+/* The thread's output, where it has one: its row; else -1. */
+RF_DEVICE int32_t one_output(const mm_share *s, const one_place *at, uint32_t n_rows) {
+    const uint32_t lane = rf_tid() % 32, r = s->tile * n_rows + lane;
+    return at->part == 0 && lane < n_rows && r < s->p.w.rows ? (int32_t)r : -1;
+}
+
+/* There after rf_copy_wait and rf_sync. */
+RF_DEVICE void one_fetch_extra(one_extra *to, const rf_gpu_matmul_args *a, const mm_share *s,
+                               const one_place *at, uint32_t n_rows, uint32_t dst_row) {
+    const int32_t r = one_output(s, at, n_rows);
+    const uint32_t lane = rf_tid() % 32;
+    if (r < 0 || a->is_glu) return;
+    if (s->p.bias)
+        rf_copy_4(to->bias + lane, s->p.bias + (uint64_t)s->plane * s->p.w.rows + (uint32_t)r);
+    if (s->p.add)
+        rf_copy_4(to->add + lane, s->p.add + (uint64_t)dst_row * s->p.dst_stride + (uint32_t)r);
+}
+
+/* The tile's outputs, whose sums the threads of part 0 have.  extra: fetched, or NULL. */
+RF_DEVICE void one_end(const rf_gpu_matmul_args *a, const mm_share *s, const one_place *at,
+                       const one_extra *extra, uint32_t n_rows, uint32_t dst_row, float acc) {
+    const uint32_t lane = rf_tid() % 32;
+    const int32_t r = one_output(s, at, n_rows);
+    float up = acc;
+    if (a->is_glu) up = rf_float_of(rf_lane_xor(rf_bits_of(acc), 16)); /* the upper half has it */
+    if (r < 0) return;
+    if (a->is_glu || !extra) {
+        put_output(a, s, dst_row, (uint32_t)r, acc, up);
+        return;
+    }
+    if (s->p.bias) acc = acc + extra->bias[lane];
+    s->p.dst[(uint64_t)dst_row * s->p.dst_stride + (uint32_t)r] =
+        s->p.add ? extra->add[lane] + acc : acc;
 }

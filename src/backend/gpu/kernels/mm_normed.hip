@@ -1,0 +1,107 @@
+/* mm_normed.hip - products of integer weights with one activation row that is yet to be RMS-normed.
+ *
+ * As mm_one.hip, but each block norms the row for itself, while its first weights are on their way, and
+ * keeps it in integers in shared memory.  So that this is not done too often blocks stay, where there
+ * are many tiles, and take them in turns; a tile's first weights are on their way before the one in
+ * front has ended. */
+#include "backend/gpu/kernels/norm.h"
+#include "backend/gpu/kernels/one.h"
+
+enum { NORMED_ROOM = RF_GPU_NORMED_COLS + 8 * 256 }; /* and what a round may have too many */
+
+/* The row in integers, and what norming it needs. */
+typedef struct normed_shared {
+    rf_u4 q[NORMED_ROOM / 16];
+    int32_t sum[NORMED_ROOM / 16] __attribute__((aligned(16)));
+    float d[NORMED_ROOM / 32];
+    norm_shared norm;
+    one_extra extra;
+} normed_shared;
+
+/* Times the norm's factor, then times its weights, where there are any. */
+RF_DEVICE void normed_scale(one_floats *f, float factor, const one_floats *w, int has_w) {
+    RF_UNROLL
+    for (int i = 0; i < 8; i++) {
+        float *v = &f->v[i / 4].v[i % 4];
+        *v = *v * factor;
+        if (has_w) *v = *v * w->v[i / 4].v[i % 4];
+    }
+}
+
+/* Each part makes the groups that it multiplies, the first of which is number own.  of_lane: the thread's elements of
+ * its lane in the norm's first piece. */
+RF_DEVICE void normed_row(normed_shared *s, one_x to, const rf_gpu_norm_args *a, int view,
+                          uint32_t n_round, uint32_t own, float of_lane[NORM_OWN]) {
+    const float factor = norm_factor(&s->norm, of_lane, a);
+    RF_NO_UNROLL
+    for (uint32_t first = 0; first < a->n / (uint32_t)view; first += n_round) { /* in step */
+        one_floats f = {{{{0}}}}, w = {{{{0}}}};
+        one_read(&f, a->x, a->n, view, first + own);
+        if (a->w) one_read(&w, a->w, a->n, view, first + own);
+        normed_scale(&f, factor, &w, a->w != 0);
+        one_quantise(to, &f, view, first + own);
+    }
+}
+
+RF_DEVICE void normed_run(const rf_gpu_matmul_args *a, int view, int lo_bits, int hi_bits,
+                          uint32_t n_parts, normed_shared *shared, one_term *terms) {
+    const uint32_t n_own = ONE_GROUPS(view), n_round = n_parts * n_own;
+    const uint32_t n_rows = a->is_glu ? RF_GPU_TILE_ROWS / 2 : RF_GPU_TILE_ROWS;
+    const uint32_t n_tiles = rf_div_up(a->part[0].w.rows, n_rows);
+    const one_x x = {shared->q, shared->sum, shared->d};
+    mm_share s = share_of(a, n_rows, 1);
+    if (s.n == 0) return;
+    one_place at = one_place_of(a, &s, view, n_rows);
+    const uint32_t own = at.part * n_own, lane = rf_tid() % 32;
+    one_loads loads;
+    float of_lane[NORM_OWN];
+    one_know(&at, view, lo_bits, hi_bits);
+    if (!ONE_X_FIRST) one_load(&loads, &at, view, lo_bits, hi_bits, own);
+    rf_await_before();
+    norm_load_lane(of_lane, a->norm.x, 0, a->norm.n);
+    if (ONE_X_FIRST) one_load(&loads, &at, view, lo_bits, hi_bits, own);
+    normed_row(shared, x, &a->norm, view, n_round, own, of_lane);
+    rf_sync();
+    for (int goes_on = 1; goes_on;) {
+        const mm_share now = s;
+        float acc = 0.0f;
+        one_fetch_extra(&shared->extra, a, &now, &at, n_rows, 0);
+        for (uint32_t first = 0; first < at.n_groups; first += n_round) {
+            one_terms(terms + (own * at.n_terms * 32 + lane), &at, &loads,
+                      one_x_at(x, view, first + own), view, lo_bits, hi_bits, first + own);
+            uint32_t next = first + n_round;
+            if (next >= at.n_groups) { /* the next tile, where blocks take them in turns */
+                next = 0;
+                s.tile += a->n_blocks;
+                goes_on = a->n_blocks > 0 && s.tile < n_tiles;
+                if (goes_on) one_turn(&at, &s, n_rows);
+            }
+            if (next > 0 || goes_on) one_load(&loads, &at, view, lo_bits, hi_bits, next + own);
+            rf_sync();
+            if (at.part == 0)
+                acc = one_fold(terms + lane, rf_min_u32(at.n_groups - first, n_round) * at.n_terms,
+                               acc);
+            rf_sync();
+        }
+        rf_copy_wait();
+        one_end(a, &now, &at, &shared->extra, n_rows, 0, acc);
+    }
+}
+
+/* n_blocks: as many as have registers for all loads. */
+#define NORMED_KERNEL(view, lo_bits, hi_bits, n_blocks)                                 \
+    RF_KERNEL_EARLY(normed_##view##_##lo_bits##hi_bits, rf_gpu_matmul_args, n_blocks) { \
+        enum { PARTS = RF_BLOCK_normed_##view##_##lo_bits##hi_bits / 32 };              \
+        RF_SHARED normed_shared shared;                                                 \
+        RF_SHARED one_term terms[2 * PARTS * ONE_GROUPS(view) * 32];                    \
+        normed_run(&a, view, lo_bits, hi_bits, PARTS, &shared, terms);                  \
+    }
+NORMED_KERNEL(32, 4, 0, RF_GPU_NORMED_BLOCKS_32)
+NORMED_KERNEL(32, 4, 1, RF_GPU_NORMED_BLOCKS_32)
+NORMED_KERNEL(32, 8, 0, RF_GPU_NORMED_BLOCKS_32)
+NORMED_KERNEL(256, 2, 0, RF_GPU_NORMED_BLOCKS_256)
+NORMED_KERNEL(256, 2, 1, RF_GPU_NORMED_BLOCKS_256)
+NORMED_KERNEL(256, 4, 0, RF_GPU_NORMED_BLOCKS_256)
+NORMED_KERNEL(256, 4, 1, RF_GPU_NORMED_BLOCKS_256)
+NORMED_KERNEL(256, 4, 2, RF_GPU_NORMED_BLOCKS_256)
+NORMED_KERNEL(256, 8, 0, RF_GPU_NORMED_BLOCKS_256)

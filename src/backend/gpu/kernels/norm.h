@@ -1,0 +1,222 @@
+/* norm.h - a row normed and made integers of by the 256 threads of a block.
+ *
+ * Sixteen threads have a stretch of 256 elements.  Each adds up one lane of it, straight from memory,
+ * and normalises and quantises four times four neighbouring elements: rows do not pass through shared
+ * memory, only the lanes of their stretches do. */
+#pragma once
+#include "backend/gpu/kernels/canon.h"
+
+/* What the sixteen lanes add up. */
+enum { SUM_OF_SQUARES, SUM_OF_VALUES, SUM_OF_DISTANCES };
+
+enum {
+    NORM_OWN = 16,       /* elements of a thread in a piece of the row */
+    NORM_STRETCHES = 16, /* of a piece */
+    NORM_PIECE = NORM_STRETCHES * RF_NORM_STRETCH,
+    NORM_PADDED = NORM_STRETCHES + 4, /* so that no bank is met twice */
+};
+
+typedef struct norm_shared {
+    float lanes[2][16 * NORM_PADDED]; /* [lane][stretch] of a piece; two, taken in turns */
+} norm_shared;
+
+/* Elements of the thread's lane in its stretch of the piece at first, the first of which is k. */
+RF_DEVICE uint32_t norm_count(uint32_t k, uint32_t n) {
+    return k < n ? rf_min_u32((n - k + 15) / 16, NORM_OWN) : 0;
+}
+
+/* The thread's elements of its lane in its stretch of the piece at first; zeros behind the row. */
+RF_DEVICE void norm_load_lane(float v[NORM_OWN], const float *x, uint32_t first, uint32_t n) {
+    const uint32_t k = first + rf_tid() / 16 * RF_NORM_STRETCH + rf_tid() % 16;
+    const uint32_t count = norm_count(k, n);
+    if (count == NORM_OWN) {
+        RF_UNROLL
+        for (uint32_t i = 0; i < NORM_OWN; i++)
+            v[i] = x[k + 16 * i];
+        return;
+    }
+    RF_UNROLL
+    for (uint32_t i = 0; i < NORM_OWN; i++)
+        v[i] = i < count ? x[k + 16 * i] : 0.0f;
+}
+
+/* Where four number i of the thread's own elements start: its threads' fours lie side by side. */
+RF_DEVICE uint32_t norm_four(uint32_t first, uint32_t i) {
+    return first + rf_tid() / 16 * RF_NORM_STRETCH + 64 * i + rf_tid() % 16 * 4;
+}
+
+/* The thread's own elements of the piece at first, zeros behind the row. */
+RF_DEVICE void norm_load(float v[NORM_OWN], const float *x, uint32_t first, uint32_t n) {
+    RF_UNROLL
+    for (uint32_t i = 0; i < NORM_OWN / 4; i++) {
+        const uint32_t k = norm_four(first, i);
+        rf_f4 four = {{0.0f, 0.0f, 0.0f, 0.0f}};
+        if (n % 4 == 0) { /* so that rows, and what has a row's length, start at 16 bytes */
+            if (k < n) four = *(const rf_f4 *)(const void *)(x + k);
+        } else {
+            RF_UNROLL
+            for (uint32_t j = 0; j < 4; j++)
+                if (k + j < n) four.v[j] = x[k + j];
+        }
+        RF_UNROLL
+        for (uint32_t j = 0; j < 4; j++)
+            v[4 * i + j] = four.v[j];
+    }
+}
+
+RF_DEVICE void norm_store(float *dst, const float v[NORM_OWN], uint32_t first, uint32_t n) {
+    RF_UNROLL
+    for (uint32_t i = 0; i < NORM_OWN / 4; i++) {
+        const uint32_t k = norm_four(first, i);
+        if (n % 4 == 0) {
+            const rf_f4 four = {{v[4 * i], v[4 * i + 1], v[4 * i + 2], v[4 * i + 3]}};
+            if (k < n) *(rf_f4 *)(void *)(dst + k) = four;
+        } else {
+            RF_UNROLL
+            for (uint32_t j = 0; j < 4; j++)
+                if (k + j < n) dst[k + j] = v[4 * i + j];
+        }
+    }
+}
+
+/* The thread's lane of its stretch. */
+RF_DEVICE float norm_lane(const float v[NORM_OWN], uint32_t first, uint32_t n, int what,
+                          float mean) {
+    const uint32_t k = first + rf_tid() / 16 * RF_NORM_STRETCH + rf_tid() % 16;
+    const uint32_t count = norm_count(k, n);
+    float sum = 0.0f;
+    RF_UNROLL
+    for (uint32_t i = 0; i < NORM_OWN; i++) {
+        float d = v[i] - mean;
+        if (what == SUM_OF_DISTANCES && i >= count) d = 0.0f;
+        sum = what == SUM_OF_VALUES ? sum + v[i] : rf_fma(d, d, sum);
+    }
+    return sum;
+}
+
+/* The canonical sum of a row, which every thread gets.  v: the thread's elements of its lane in the
+ * first piece; turn: number of the sum in this kernel. */
+RF_DEVICE float norm_sum(norm_shared *s, float v[NORM_OWN], const float *x, uint32_t n, int what,
+                         float mean, uint32_t turn) {
+    const uint32_t stretch = rf_tid() / 16, lane = rf_tid() % 16;
+    float *lanes = s->lanes[turn];
+    float total = 0.0f;
+    for (uint32_t first = 0;;) {
+        lanes[lane * NORM_PADDED + stretch] = norm_lane(v, first, n, what, mean);
+        rf_sync();
+        RF_UNROLL
+        for (uint32_t i = 0; i < NORM_STRETCHES / 4; i++) {
+            const rf_f4 four = ((const rf_f4 *)(const void *)(lanes + lane * NORM_PADDED))[i];
+            RF_UNROLL
+            for (uint32_t j = 0; j < 4; j++)
+                total += four.v[j];
+        }
+        first += NORM_PIECE;
+        if (first >= n) break;
+        norm_load_lane(v, x, first, n);
+        rf_sync();
+    }
+    RF_UNROLL
+    for (uint32_t half = 8; half > 0; half /= 2) /* tree16 */
+        total += rf_float_of(rf_lane_xor(rf_bits_of(total), half));
+    return total;
+}
+
+/* The largest of eight or sixteen neighbouring threads. */
+RF_DEVICE uint32_t quant_most(uint32_t most, uint32_t n_threads) {
+    RF_UNROLL
+    for (uint32_t mask = 1; mask < n_threads; mask *= 2) {
+        const uint32_t other = rf_lane_xor(most, mask);
+        most = other > most ? other : most;
+    }
+    return most;
+}
+
+/* Four elements, whose group's largest |x| is amax, into bytes. */
+RF_DEVICE uint32_t quant_four(const float v[4], float amax) {
+    const float id = amax > 0 ? 127.0f / amax : 0;
+    uint32_t q = 0;
+    RF_UNROLL
+    for (uint32_t b = 0; b < 4; b++)
+        q |= ((uint32_t)rf_quantised(v[b], id) & 255u) << 8 * b;
+    return q;
+}
+
+/* The largest |x| of four, as bits. */
+RF_DEVICE uint32_t quant_size(const float v[4]) {
+    uint32_t most = 0;
+    RF_UNROLL
+    for (uint32_t j = 0; j < 4; j++) {
+        const uint32_t bits = rf_bits_of(v[j]) & 0x7fffffffu;
+        most = bits > most ? bits : most;
+    }
+    return most;
+}
+
+/* The thread's own elements in groups of 32, of eight threads' fours each. */
+RF_DEVICE void quant_32(const float v[NORM_OWN], const rf_gpu_quant *to, uint64_t row,
+                        uint32_t first, uint32_t n) {
+    RF_UNROLL
+    for (uint32_t i = 0; i < NORM_OWN / 4; i++) {
+        const uint64_t at = row * n + norm_four(first, i);
+        const float amax = rf_float_of(quant_most(quant_size(v + 4 * i), 8));
+        const uint32_t q = quant_four(v + 4 * i, amax);
+        uint32_t sum = (uint32_t)rf_dot4(q, 0x01010101u, 0);
+        RF_UNROLL
+        for (uint32_t mask = 1; mask < 8; mask *= 2)
+            sum += rf_lane_xor(sum, mask);
+        if (norm_four(first, i) >= n) continue;
+        *(uint32_t *)(void *)(to->q + at) = q;
+        if (rf_tid() % 8 != 0) continue;
+        to->d[at / 32] = amax / 127.0f;
+        to->sum[at / 32] = (int32_t)sum;
+    }
+}
+
+/* In groups of 256: the stretch. */
+RF_DEVICE void quant_256(const float v[NORM_OWN], const rf_gpu_quant *to, uint64_t row,
+                         uint32_t first, uint32_t n) {
+    uint32_t most = 0, q[NORM_OWN / 4];
+    RF_UNROLL
+    for (uint32_t i = 0; i < NORM_OWN / 4; i++) {
+        const uint32_t of_four = quant_size(v + 4 * i);
+        most = of_four > most ? of_four : most;
+    }
+    const float amax = rf_float_of(quant_most(most, 16));
+    const uint64_t at = row * n + norm_four(first, 0);
+    RF_UNROLL
+    for (uint32_t i = 0; i < NORM_OWN / 4; i++) {
+        q[i] = quant_four(v + 4 * i, amax);
+        uint32_t sum = (uint32_t)rf_dot4(q[i], 0x01010101u, 0);
+        sum += rf_lane_xor(sum, 1);
+        sum += rf_lane_xor(sum, 2);
+        if (norm_four(first, 0) >= n) continue;
+        *(uint32_t *)(void *)(to->q + at + 64 * i) = q[i];
+        if (rf_tid() % 4 == 0) to->sum[at / 16 + 4 * i] = (int32_t)sum;
+    }
+    if (rf_tid() % 16 == 0 && norm_four(first, 0) < n) to->d[at / 256] = amax / 127.0f;
+}
+
+/* A piece of a row in both views, where they are asked for. */
+RF_DEVICE void quant_piece(const float v[NORM_OWN], const rf_gpu_quant *q32,
+                           const rf_gpu_quant *q256, uint32_t row, uint32_t first, uint32_t n) {
+    if (q32->q) quant_32(v, q32, row, first, n);
+    if (q256->q) quant_256(v, q256, row, first, n);
+}
+
+/* What each element is multiplied with or what is added to it, of which w NULL has nothing. */
+RF_DEVICE void norm_weights(float v[NORM_OWN], const float *w, uint32_t first, uint32_t n) {
+    if (w) {
+        norm_load(v, w, first, n);
+        return;
+    }
+    RF_UNROLL
+    for (uint32_t i = 0; i < NORM_OWN; i++)
+        v[i] = 0.0f;
+}
+
+/* What an RMS norm multiplies its row with; lane: the thread's elements of its lane in the first piece. */
+RF_DEVICE float norm_factor(norm_shared *s, float lane[NORM_OWN], const rf_gpu_norm_args *a) {
+    const float ss = norm_sum(s, lane, a->x, a->n, SUM_OF_SQUARES, 0.0f, 0);
+    return 1.0f / __builtin_sqrtf(ss / (float)a->n + a->eps);
+}
