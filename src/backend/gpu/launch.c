@@ -573,10 +573,10 @@ static void quantise_rows(rf_gpu_queue *q, rf_gpu_matmul_args *a) {
     a->x = NULL;
 }
 
-/* Is norming the row again in each block faster than a launch for it?  On NVIDIA groups of 32 want more
- * blocks side by side than there is room for then, where a row is long and tiles are many. */
+/* Is norming the row again in each block faster than a launch for it?  On NVIDIA, which has the next kernel
+ * ready when one ends, not where the row is long and tiles are many. */
 static bool is_norming_cheap(const rf_gpu_queue *q, const rf_gpu_matmul_args *a) {
-    return !is_nvidia(q) || a->part[0].w.form == RF_GPU_INT_256 || a->norm.n <= NORMED_FREE_COLS ||
+    return !is_nvidia(q) || a->norm.n <= NORMED_FREE_COLS ||
            tiles_of(a, one_rows(a)) <= ONE_MAX_TILES;
 }
 
