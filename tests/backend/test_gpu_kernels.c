@@ -311,6 +311,29 @@ static void test_products(void **state) {
     }
 }
 
+/* So few weight rows, and so long, that a block has a part of a tile; in one round or some. */
+static void test_few_products(void **state) {
+    (void)state;
+    uint32_t n_units = queue.info.n_units, k = 0;
+    queue.info.n_units = 20;
+    for (rf_dtype t = 0; t < RF_DT_COUNT; t++) {
+        if (!is_weight_type(t) || rf_dtype_get(t)->view == RF_INT_NONE) continue;
+        uint32_t n_round = rf_dtype_get(t)->view == RF_INT_256 ? 16 : 64; /* groups */
+        for (uint32_t i = 0; i < 4; i++, k++) {
+            product_case c = {.type = t,
+                              .rows = 29 + 5 * (k % 7),
+                              .cols =
+                                  cols_of(t, i == 3 ? 5 * n_round : n_round * i / 2 + 1 + k % 13),
+                              .T = 1,
+                              .bias = k % 2,
+                              .add = k % 3 == 0,
+                              .n_parts = 1 + k % 2};
+            check_product(&c);
+        }
+    }
+    queue.info.n_units = n_units;
+}
+
 /* One row is normed by the products' kernel itself, whose blocks take tiles in turns where they are few. */
 static void test_normed_products(void **state) {
     (void)state;
@@ -1088,6 +1111,7 @@ int main(void) {
         cmocka_unit_test(test_products),
         cmocka_unit_test(test_product_specials),
         cmocka_unit_test(test_normed_products),
+        cmocka_unit_test(test_few_products),
         cmocka_unit_test(test_tall_products),
         cmocka_unit_test(test_wide_products),
         cmocka_unit_test(test_ahead_products),

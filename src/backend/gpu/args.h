@@ -22,10 +22,12 @@ enum {
     RF_GPU_ATTEND_VEC_DIM = 128, /* widest head of attend_vec and attend_rows */
     RF_GPU_BEST_MAX_GROUPS = 4096, /* groups of columns whose best are compared */
     RF_GPU_MIX_MOST = 32,          /* experts of a row of mm_mix.hip */
-    RF_GPU_CONV_ROWS = 16,   /* rows of a stretch of conv, at least what it keeps of a sequence */
-    RF_GPU_NORMED_COLS = 8192,     /* most columns of a row that mm_normed.hip norms */
-    RF_GPU_NORMED_BLOCKS_32 = 3,   /* its blocks of a multiprocessor, of groups of 32 */
-    RF_GPU_NORMED_BLOCKS_256 = 2,  /* and of 256 */
+    RF_GPU_CONV_ROWS = 16,     /* rows of a stretch of conv, at least what it keeps of a sequence */
+    RF_GPU_NORMED_COLS = 8192, /* most columns of a row that mm_normed.hip norms */
+    RF_GPU_NORMED_BLOCKS_32 = 3,  /* its blocks of a multiprocessor, of groups of 32 */
+    RF_GPU_NORMED_BLOCKS_256 = 2, /* and of 256 */
+    RF_GPU_FEW_SPLIT_32 = 4,      /* blocks that few_32_... has for a tile of weight rows */
+    RF_GPU_FEW_SPLIT_256 = 2,     /* and few_256_... */
     RF_GPU_RECUR_KEPT = 128, /* rows of the matrix that delta_128 and scan_128 keep in registers */
 };
 

@@ -19,6 +19,8 @@ enum {
     VEC_MAX_ROWS = 8,        /* activation rows; from more on tiles are faster */
     ROUTER_BLOCKS = 32,      /* of mm_router.hip, an output each, for each unit of the device */
     ONE_MAX_TILES = 256,     /* from more on smaller blocks are faster */
+    ONE_ROUND_32 = 2048,     /* columns of a round of the kernels for one row and not many tiles, */
+    ONE_ROUND_256 = 4096,    /* in groups of 32 and of 256 */
     NORMED_FREE_COLS = 2048, /* so short rows are normed by each block, however many there are */
     BATCH_MIN_ROWS = 3,      /* of mm_batch.hip, */
     BATCH_MIN_TALL = 2,      /* where blocks are tall, */
@@ -289,10 +291,11 @@ size_t rf_gpu_lists_bytes(uint32_t max_rows, uint32_t n_used, uint32_t n_experts
 }
 
 /* The kernels of one layout of integers: for 1, 2, 4 and 8 activation rows, for one row and not many
- * tiles, for one that is yet to be normed, for its experts' mix, and tiles by size. */
+ * tiles, for one and few long weight rows, for one that is yet to be normed, for its experts' mix, and tiles
+ * by size. */
 typedef struct int_kernels {
     uint32_t view, lo_bits, hi_bits;
-    rf_gpu_kernel vec[4], one, normed, mix, tile[RF_TILE_SIZES];
+    rf_gpu_kernel vec[4], one, few, normed, mix, tile[RF_TILE_SIZES];
 } int_kernels;
 
 /* NVIDIA's kernels for formats of one layout and so many scales, with minima or without: for some
@@ -326,20 +329,22 @@ static const matrix_kernels matrix_layouts[] = {
     MATRIX_KERNELS(32, 8, 0, 0, 0, NO_KERNEL, NO_KERNEL, NO_KERNEL, NO_KERNEL),
 };
 
-#define INT_KERNELS(view, lo, hi)                                                           \
+#define INT_KERNELS(view, lo, hi, few)                                                      \
     {                                                                                       \
         view, lo, hi,                                                                       \
             {RF_GPU_vec_##view##_##lo##hi##_1, RF_GPU_vec_##view##_##lo##hi##_2,            \
              RF_GPU_vec_##view##_##lo##hi##_4, RF_GPU_vec_##view##_##lo##hi##_8},           \
-            RF_GPU_one_##view##_##lo##hi, RF_GPU_normed_##view##_##lo##hi,                  \
+            RF_GPU_one_##view##_##lo##hi, few, RF_GPU_normed_##view##_##lo##hi,             \
             RF_GPU_mix_##view##_##lo##hi,                                                   \
             {RF_GPU_tile_##view##_##lo##hi##_large, RF_GPU_tile_##view##_##lo##hi##_middle, \
              RF_GPU_tile_##view##_##lo##hi##_small},                                        \
     }
 static const int_kernels layouts[] = {
-    INT_KERNELS(32, 4, 0),  INT_KERNELS(32, 4, 1),  INT_KERNELS(32, 8, 0),
-    INT_KERNELS(256, 2, 0), INT_KERNELS(256, 2, 1), INT_KERNELS(256, 4, 0),
-    INT_KERNELS(256, 4, 1), INT_KERNELS(256, 4, 2), INT_KERNELS(256, 8, 0),
+    INT_KERNELS(32, 4, 0, RF_GPU_few_32_40),   INT_KERNELS(32, 4, 1, RF_GPU_few_32_41),
+    INT_KERNELS(32, 8, 0, NO_KERNEL),          INT_KERNELS(256, 2, 0, RF_GPU_few_256_20),
+    INT_KERNELS(256, 2, 1, RF_GPU_few_256_21), INT_KERNELS(256, 4, 0, RF_GPU_few_256_40),
+    INT_KERNELS(256, 4, 1, RF_GPU_few_256_41), INT_KERNELS(256, 4, 2, RF_GPU_few_256_42),
+    INT_KERNELS(256, 8, 0, NO_KERNEL),
 };
 
 static const int_kernels *int_kernels_of(const rf_gpu_weight *w) {
@@ -537,6 +542,18 @@ static shape float_shape(const rf_gpu_queue *q, const rf_gpu_matmul_args *a, uin
     return (shape){RF_GPU_mm_float, FLOAT_ROWS, FLOAT_NT, 0, false};
 }
 
+/* Weight rows of a smaller tile, where there are so few that all of these find room at once, and so long
+ * that a whole tile takes some rounds; else 0. */
+static uint32_t few_rows(const rf_gpu_queue *q, const rf_gpu_matmul_args *a) {
+    const int_kernels *k = int_kernels_of(&a->part[0].w);
+    bool is_256 = k->view == 256, is_plain = a->x && a->mode == RF_GPU_MM_PLAIN && !a->is_glu;
+    uint32_t split = is_256 ? RF_GPU_FEW_SPLIT_256 : RF_GPU_FEW_SPLIT_32;
+    uint32_t rows = RF_GPU_TILE_ROWS / split;
+    bool is_long = a->part[0].w.cols > (is_256 ? ONE_ROUND_256 : ONE_ROUND_32);
+    bool fits = is_plain && is_long && tiles_of(a, rows) <= q->info.n_units;
+    return fits && can_run(q, k->few) ? rows : 0;
+}
+
 /* n_rows: activation rows that a matrix meets; y: matrices. */
 static shape shape_of(const rf_gpu_queue *q, const rf_gpu_matmul_args *a, uint32_t n_rows,
                       uint32_t y) {
@@ -550,6 +567,7 @@ static shape shape_of(const rf_gpu_queue *q, const rf_gpu_matmul_args *a, uint32
         return tile_shape(q, a, n_rows, y);
     uint32_t n_tiles = tiles_of(a, one_rows(a)) * y;
     const int_kernels *k = int_kernels_of(w);
+    if (n_rows == 1 && few_rows(q, a)) return (shape){k->few, few_rows(q, a), 1, 0, false};
     if (n_rows == 1 && n_tiles <= ONE_MAX_TILES && !q->left_out[k->one])
         return (shape){k->one, one_rows(a), 1, 0, false};
     uint32_t log2_rows = 0;
@@ -592,12 +610,17 @@ static bool norms_itself(const rf_gpu_queue *q, const rf_gpu_matmul_args *a) {
     return can_run(q, int_kernels_of(w)->normed) && is_norming_cheap(q, a);
 }
 
+static bool takes_floats(const rf_gpu_matmul_args *a, rf_gpu_kernel kernel) {
+    const int_kernels *k = int_kernels_of(&a->part[0].w);
+    return kernel == k->one || kernel == k->few;
+}
+
 /* One launch; usual: how many activation rows a matrix as a rule meets; y: matrices or items. */
 static void launch_product(rf_gpu_queue *q, rf_gpu_matmul_args *a, uint32_t usual, uint32_t y) {
     shape s = a->norm.n ? (shape){int_kernels_of(&a->part[0].w)->normed, one_rows(a), 1, 0, false}
                         : sound_shape(q, a, shape_of(q, a, usual, y));
     bool is_int = a->part[0].w.form >= RF_GPU_INT_32;
-    if (is_int && a->x && s.kernel != int_kernels_of(&a->part[0].w)->one) quantise_rows(q, a);
+    if (is_int && a->x && !takes_floats(a, s.kernel)) quantise_rows(q, a);
     rf_gpu_grid grid = {tiles_of(a, s.rows), y, div_up(usual, s.cols)};
     if (a->lists) {
         uint32_t n = rf_lists_units(a->n_rows * a->n_used, a->part[0].w.planes, s.cols);
@@ -701,7 +724,7 @@ static void launch_group(rf_gpu_queue *q, rf_gpu_matmul_args *a) {
 static bool layout_goes_on(const rf_gpu_queue *q, rf_gpu_kernel k) {
     for (size_t i = 0; i < RF_COUNT(layouts); i++) {
         const int_kernels *l = &layouts[i];
-        bool is_here = l->one == k || l->normed == k,
+        bool is_here = l->one == k || l->few == k || l->normed == k,
              goes_on = !q->left_out[l->tile[RF_TILE_SIZES - 1]];
         for (size_t j = 0; j < RF_COUNT(l->vec); j++) {
             is_here = is_here || l->vec[j] == k;

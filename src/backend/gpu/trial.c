@@ -6,7 +6,7 @@
 
 #include "base/fmath.h"
 
-enum { N_EXPERTS = 16, N_USED = 4, N_ROWS = 40, N_WIDE = 512 };
+enum { N_EXPERTS = 16, N_USED = 4, N_ROWS = 40, N_FEW_ROWS = 7, N_WIDE = 512, MIN_WIDE = 4096 };
 
 uint64_t rf_gpu_trial_random(uint64_t *state) { /* splitmix64 */
     uint64_t z = (*state += 0x9E3779B97F4A7C15u);
@@ -130,7 +130,11 @@ static rf_val build_products(rf_gpu_trial *t, rf_plan *p, rf_val x) {
     rf_val heads = rf_emit_concat(p, x, x, 1, 1);
     heads = rf_emit_head_matmul(p, heads, tensor(t, t->c.type, 2, 24, n));
     y = rf_emit_pick(p, rf_emit_concat(p, y, heads, 1, 1));
-    return rf_emit_concat(p, product(t, p, rf_emit_pick(p, in), tall, false), y, 1, 1);
+    rf_val picked = rf_emit_pick(p, in), wide = rf_emit_scale(p, picked, 0.5f);
+    for (int i = 0; i < 7 && p->vals[wide].cols <= MIN_WIDE; i++) /* more than a block's round */
+        wide = rf_emit_concat(p, wide, wide, 1, 1);
+    y = rf_emit_concat(p, y, product(t, p, wide, N_FEW_ROWS, true), 1, 1);
+    return rf_emit_concat(p, product(t, p, picked, tall, false), y, 1, 1);
 }
 
 static rf_val build_experts(rf_gpu_trial *t, rf_plan *p, rf_val x) {

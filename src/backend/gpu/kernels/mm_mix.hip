@@ -20,7 +20,7 @@ RF_DEVICE float mix_fold(const mix_plan *m, const one_place *at, const one_term 
     const uint32_t first = start > round ? start : round;
     for (uint32_t u = first; u < rf_min_u32(end, round + MIX_PARTS); u++) {
         const uint32_t n = rf_min_u32(at->n_groups - (u - start) * m->n_own, m->n_own);
-        acc = one_fold(terms + (u - round) * m->n_own * at->n_terms * 32 + rf_tid() % 32,
+        acc = one_fold(terms + (u - round) * m->n_own * at->n_terms * 32 + rf_tid() % 32, 32,
                        n * at->n_terms, acc);
     }
     return acc;
@@ -49,6 +49,7 @@ RF_DEVICE void mix_run(const rf_gpu_matmul_args *a, int view, int lo_bits, int h
     at.n_groups = cols / (uint32_t)view;
     at.row = rf_bid_x() % 2 * MIX_ROWS + lane % MIX_ROWS;
     at.part = rf_tid() / 32;
+    at.stride = 32;
     one_know(&at, view, lo_bits, hi_bits);
     mix_plan m;
     m.n_own = ONE_GROUPS(view);

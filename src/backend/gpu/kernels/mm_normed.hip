@@ -51,7 +51,7 @@ RF_DEVICE void normed_run(const rf_gpu_matmul_args *a, int view, int lo_bits, in
     const one_x x = {shared->q, shared->sum, shared->d};
     mm_share s = share_of(a, n_rows, 1);
     if (s.n == 0) return;
-    one_place at = one_place_of(a, &s, view, n_rows);
+    one_place at = one_place_of(a, &s, view, n_rows, n_parts, 1);
     const uint32_t own = at.part * n_own, lane = rf_tid() % 32;
     one_loads loads;
     float of_lane[NORM_OWN];
@@ -79,7 +79,7 @@ RF_DEVICE void normed_run(const rf_gpu_matmul_args *a, int view, int lo_bits, in
             if (next > 0 || goes_on) one_load(&loads, &at, view, lo_bits, hi_bits, next + own);
             rf_sync();
             if (at.part == 0)
-                acc = one_fold(terms + lane, rf_min_u32(at.n_groups - first, n_round) * at.n_terms,
+                acc = one_fold(terms + lane, 32, rf_min_u32(at.n_groups - first, n_round) * at.n_terms,
                                acc);
             rf_sync();
         }

@@ -1,7 +1,8 @@
 /* mm_one.hip - products of integer weights with one activation row, bound by reading the weights.
  *
  * A block has one tile of 32 weight rows, or with a GLU half a tile of either matrix, and 8 or 16 parts
- * of 32 threads, one per row; a part takes a stretch of the columns in each round.  All loads of a round are on their way before the first is
+ * of 32 threads, one per row; a part takes a stretch of the columns in each round.  Where there are too few
+ * rows for all of the device, a block has 8 or 16 of them and as many more parts.  All loads of a round are on their way before the first is
  * used, those of the first round before the kernel in front has ended.  Activations come in integers,
  * or in floats that each part makes integers of for itself.  A part leaves the exact integers of its groups and their scales in shared memory, where one thread per row adds them in
  * order while the next round's loads are on their way. */
@@ -20,7 +21,7 @@ RF_DEVICE one_stretch one_stretch_of(uint32_t n_groups, int view, uint32_t n_rou
 
 /* Activations of the round that starts with group first, on their way, which leads on AMD through
  * registers: there all threads load, so that no branch waits for it. */
-RF_DEVICE void one_stage(one_rows *to, one_floats *carry, const rf_gpu_quant *x, uint64_t row,
+RF_DEVICE void one_stage(one_x to, one_floats *carry, const rf_gpu_quant *x, uint64_t row,
                          uint32_t n_groups, int view, uint32_t n_round, uint32_t first) {
     const one_stretch s = one_stretch_of(n_groups, view, n_round, first);
     const uint32_t sums = view == 256 ? 16 : 1, tid = rf_tid();
@@ -37,24 +38,24 @@ RF_DEVICE void one_stage(one_rows *to, one_floats *carry, const rf_gpu_quant *x,
     rf_in_turn(); /* else made one with the loads of floats, and waited for */
     (void)to;
 #else
-    if (tid < s.n_q) rf_copy_16(to->q + tid, x->q + at * (uint32_t)view + 16 * tid);
-    if (tid < s.n_sum) rf_copy_4((int32_t *)to->sum + tid, x->sum + at * sums + tid);
-    if (tid < s.n_d) rf_copy_4(to->d + tid, x->d + at + tid);
+    if (tid < s.n_q) rf_copy_16(to.q + tid, x->q + at * (uint32_t)view + 16 * tid);
+    if (tid < s.n_sum) rf_copy_4(to.sum + tid, x->sum + at * sums + tid);
+    if (tid < s.n_d) rf_copy_4(to.d + tid, x->d + at + tid);
     (void)carry;
 #endif
 }
 
 /* The way's end. */
-RF_DEVICE void one_land(one_rows *to, const one_floats *carry, one_stretch s) {
+RF_DEVICE void one_land(one_x to, const one_floats *carry, one_stretch s) {
 #if defined(RF_AMD)
     const uint32_t tid = rf_tid();
     if (tid < s.n_q) {
         RF_UNROLL
         for (int i = 0; i < 4; i++)
-            to->q[tid].v[i] = rf_bits_of(carry->v[0].v[i]);
+            to.q[tid].v[i] = rf_bits_of(carry->v[0].v[i]);
     }
-    if (tid < s.n_sum) ((uint32_t *)to->sum)[tid] = rf_bits_of(carry->v[1].v[0]);
-    if (tid < s.n_d) to->d[tid] = carry->v[1].v[1];
+    if (tid < s.n_sum) to.sum[tid] = (int32_t)rf_bits_of(carry->v[1].v[0]);
+    if (tid < s.n_d) to.d[tid] = carry->v[1].v[1];
 #else
     (void)to, (void)carry, (void)s;
 #endif
@@ -65,41 +66,59 @@ typedef struct one_shared {
     one_extra extra;
 } one_shared;
 
-/* takes_floats: the activations may come in floats. */
+/* A warp's floats of a round, for each of its parts; of each so many of the block's the first one's group
+ * tells whether there are any. */
+RF_DEVICE void one_read_all(one_floats *f, const one_place *at, const float *row, int view,
+                            uint32_t n_warps, uint32_t split, uint32_t first) {
+    const uint32_t n = n_warps * ONE_GROUPS(view), own = rf_tid() / 32 * ONE_GROUPS(view);
+    RF_UNROLL
+    for (uint32_t i = 0; i < split; i++)
+        if (i == 0 || first + i * n < at->n_groups)
+            one_read(&f[i], row, at->w.cols, view, first + i * n + own);
+}
+RF_DEVICE void one_quantise_all(one_x to, const one_floats *f, const one_place *at, int view,
+                                uint32_t n_warps, uint32_t split, uint32_t first) {
+    const uint32_t n = n_warps * ONE_GROUPS(view), own = rf_tid() / 32 * ONE_GROUPS(view);
+    RF_UNROLL
+    for (uint32_t i = 0; i < split; i++)
+        if (i == 0 || first + i * n < at->n_groups) one_quantise(to, &f[i], view, i * n + own);
+}
+
+/* takes_floats: the activations may come in floats.  split: parts that a warp is, each with so many fewer
+ * weight rows; where there are more than one, activations do come in floats. */
 RF_DEVICE void one_run(const rf_gpu_matmul_args *a, int view, int lo_bits, int hi_bits,
-                       uint32_t n_parts, int takes_floats, one_shared *shared,
+                       uint32_t n_warps, uint32_t split, int takes_floats, one_shared *shared,
                        one_term *terms) {
-    const uint32_t n_own = ONE_GROUPS(view), n_round = n_parts * n_own;
+    const uint32_t n_own = ONE_GROUPS(view), n_round = n_warps * split * n_own;
     one_rows *const x = shared->x;
     if (a->mode == RF_GPU_MM_EXPERTS) rf_await_before(); /* the route */
-    const uint32_t n_rows = a->is_glu ? RF_GPU_TILE_ROWS / 2 : RF_GPU_TILE_ROWS;
-    const uint32_t lane = rf_tid() % 32;
+    const uint32_t n_rows = RF_GPU_TILE_ROWS / (split == 1 && a->is_glu ? 2 : split);
     const mm_share s = share_of(a, n_rows, 1);
     if (s.n == 0) return;
-    one_place at = one_place_of(a, &s, view, n_rows);
+    one_place at = one_place_of(a, &s, view, n_rows, n_warps, split);
     one_loads loads;
     one_know(&at, view, lo_bits, hi_bits);
     if (!ONE_X_FIRST) one_load(&loads, &at, view, lo_bits, hi_bits, at.part * n_own);
     rf_await_before();
     const uint32_t dst_row = dst_row_of(a, &s, 0), x_row = x_row_of(a, dst_row);
     if (takes_floats) one_fetch_extra(&shared->extra, a, &s, &at, n_rows, dst_row);
-    const int in_floats = takes_floats && a->x;
+    const int in_floats = split > 1 || (takes_floats && a->x);
     const float *row = a->x + (uint64_t)x_row * s.p.w.cols;
-    one_floats floats = {{{{0}}}};
+    one_floats floats[4] = {{{{{0}}}}};
     if (in_floats)
-        one_read(&floats, row, s.p.w.cols, view, at.part * n_own);
+        one_read_all(floats, &at, row, view, n_warps, split, 0);
     else
-        one_stage(x, &floats, &a->xq, x_row, at.n_groups, view, n_round, 0);
+        one_stage(one_x_of(x), floats, &a->xq, x_row, at.n_groups, view, n_round, 0);
     if (ONE_X_FIRST) one_load(&loads, &at, view, lo_bits, hi_bits, at.part * n_own);
     uint32_t buffer = 0;
     float acc = 0.0f;
     for (uint32_t first = 0; first < at.n_groups; first += n_round) {
-        one_term *mine = terms + (at.part * n_own * at.n_terms * 32 + lane);
-        const one_x now = one_x_of(x + buffer);
+        one_term *mine = terms + (at.part * n_own * at.n_terms * at.stride + rf_tid() % at.stride);
+        const one_x now = split == 1 ? one_x_of(x + buffer) : one_x_of_both(x, view);
         if (in_floats)
-            one_quantise(now, &floats, view, at.part * n_own);
+            one_quantise_all(now, floats, &at, view, n_warps, split, first);
         else
-            one_land(x + buffer, &floats, one_stretch_of(at.n_groups, view, n_round, first));
+            one_land(now, floats, one_stretch_of(at.n_groups, view, n_round, first));
         rf_copy_wait();
         rf_sync();
         one_terms(mine, &at, &loads, one_x_at(now, view, at.part * n_own), view, lo_bits, hi_bits,
@@ -110,29 +129,33 @@ RF_DEVICE void one_run(const rf_gpu_matmul_args *a, int view, int lo_bits, int h
                 one_load(&loads, &at, view, lo_bits, hi_bits, next + at.part * n_own);
             buffer ^= 1;
             if (in_floats)
-                one_read(&floats, row, s.p.w.cols, view, next + at.part * n_own);
+                one_read_all(floats, &at, row, view, n_warps, split, next);
             else
-                one_stage(x + buffer, &floats, &a->xq, x_row, at.n_groups, view, n_round, next);
+                one_stage(one_x_of(x + buffer), floats, &a->xq, x_row, at.n_groups, view, n_round,
+                          next);
             if (ONE_X_FIRST)
                 one_load(&loads, &at, view, lo_bits, hi_bits, next + at.part * n_own);
         }
         rf_sync();
-        if (at.part == 0) acc = one_fold(terms + lane, n * at.n_terms, acc);
+        if (at.part == 0)
+            acc = one_fold(terms + rf_tid(), at.stride, n * at.n_terms, acc);
     }
     one_end(a, &s, &at, takes_floats ? &shared->extra : 0, n_rows, dst_row, acc);
 }
 
 /* n_blocks: as many as have registers for all loads. */
-#define ONE_KERNEL(name, view, lo_bits, hi_bits, n_blocks, takes_floats)          \
-    RF_KERNEL_EARLY(name, rf_gpu_matmul_args, n_blocks) {                         \
-        enum { PARTS = RF_BLOCK_##name / 32 };                                    \
-        RF_SHARED one_shared shared;                                              \
-        RF_SHARED one_term terms[2 * PARTS * ONE_GROUPS(view) * 32];              \
-        one_run(&a, view, lo_bits, hi_bits, PARTS, takes_floats, &shared, terms); \
+#define ONE_KERNEL(name, view, lo_bits, hi_bits, n_blocks, split, takes_floats)          \
+    RF_KERNEL_EARLY(name, rf_gpu_matmul_args, n_blocks) {                                \
+        enum { WARPS = RF_BLOCK_##name / 32 };                                           \
+        RF_SHARED one_shared shared;                                                     \
+        RF_SHARED one_term terms[2 * WARPS * ONE_GROUPS(view) * 32];                     \
+        one_run(&a, view, lo_bits, hi_bits, WARPS, split, takes_floats, &shared, terms); \
     }
-#define ONE_KERNELS(view, lo_bits, hi_bits, n_small, n_large)                           \
-    ONE_KERNEL(vec_##view##_##lo_bits##hi_bits##_1, view, lo_bits, hi_bits, n_small, 0) \
-    ONE_KERNEL(one_##view##_##lo_bits##hi_bits, view, lo_bits, hi_bits, n_large, 1)
+#define ONE_KERNELS(view, lo_bits, hi_bits, n_small, n_large)                              \
+    ONE_KERNEL(vec_##view##_##lo_bits##hi_bits##_1, view, lo_bits, hi_bits, n_small, 1, 0) \
+    ONE_KERNEL(one_##view##_##lo_bits##hi_bits, view, lo_bits, hi_bits, n_large, 1, 1)
+#define FEW_KERNEL(view, lo_bits, hi_bits) \
+    ONE_KERNEL(few_##view##_##lo_bits##hi_bits, view, lo_bits, hi_bits, 1, RF_GPU_FEW_SPLIT_##view, 1)
 ONE_KERNELS(32, 4, 0, 4, 2)
 ONE_KERNELS(32, 4, 1, 4, 2)
 ONE_KERNELS(32, 8, 0, 4, 1)
@@ -142,3 +165,10 @@ ONE_KERNELS(256, 4, 0, 3, 1)
 ONE_KERNELS(256, 4, 1, 2, 1)
 ONE_KERNELS(256, 4, 2, 2, 1)
 ONE_KERNELS(256, 8, 0, 2, 1)
+FEW_KERNEL(32, 4, 0)
+FEW_KERNEL(32, 4, 1)
+FEW_KERNEL(256, 2, 0)
+FEW_KERNEL(256, 2, 1)
+FEW_KERNEL(256, 4, 0)
+FEW_KERNEL(256, 4, 1)
+FEW_KERNEL(256, 4, 2)

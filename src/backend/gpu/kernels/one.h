@@ -4,7 +4,7 @@
 #pragma once
 #include "backend/gpu/kernels/mm.h"
 
-enum { ONE_MOST_PARTS = 16 };
+enum { ONE_MOST_WARPS = 16 }; /* of 32 threads each, which are a part, or some */
 
 /* Chunks of 32 columns of a part in a round, groups of a part. */
 #define ONE_CHUNKS(view) ((view) == 256 ? 8u : 4u)
@@ -36,12 +36,19 @@ RF_DEVICE one_x one_x_at(one_x x, int view, uint32_t group) {
 
 /* The activations of a round. */
 typedef struct one_rows {
-    rf_u4 q[ONE_MOST_PARTS * 16];
-    int32_t sum[ONE_MOST_PARTS * 16] __attribute__((aligned(16)));
-    float d[ONE_MOST_PARTS * 4];
+    rf_u4 q[ONE_MOST_WARPS * 16];
+    int32_t sum[ONE_MOST_WARPS * 16] __attribute__((aligned(16)));
+    float d[ONE_MOST_WARPS * 4];
 } one_rows;
 RF_DEVICE one_x one_x_of(one_rows *r) {
     const one_x x = {r->q, r->sum, r->d};
+    return x;
+}
+/* A round of up to 8192 columns in the place of two. */
+RF_DEVICE one_x one_x_of_both(one_rows r[2], int view) {
+    uint8_t *const behind = (uint8_t *)r + 8192;
+    const one_x x = {(rf_u4 *)r, (int32_t *)(void *)behind,
+                     (float *)(void *)(behind + (view == 256 ? 2048 : 1024))};
     return x;
 }
 
@@ -51,6 +58,7 @@ typedef struct one_place {
     uint64_t tile;                /* over planes and tiles */
     uint32_t n_groups, row, part; /* row: of the tile */
     uint32_t n_terms;             /* per group: 2 with minima */
+    uint32_t stride;              /* from a group's terms to the next: threads of a part */
 } one_place;
 
 /* What a part reads of the weights in one round, as it lies in memory. */
@@ -178,8 +186,8 @@ RF_DEVICE void one_put(one_term *out, const one_place *at, uint32_t d, uint32_t 
     out->i = (float)i;
     out->d = scale_of(d, at->w.d_f32) * xd;
     if (at->n_terms == 1) return;
-    out[32].i = (float)sum;
-    out[32].d = scale_of(m, at->w.d_f32) * xd;
+    out[at->stride].i = (float)sum;
+    out[at->stride].d = scale_of(m, at->w.d_f32) * xd;
 }
 
 RF_DEVICE void one_groups_32(one_term *out, const one_place *at, const one_loads *r,
@@ -190,7 +198,7 @@ RF_DEVICE void one_groups_32(one_term *out, const one_place *at, const one_loads
         const int32_t sum = lo_bits == 8 ? 0 : x.sum[i];
         int32_t p0, p1;
         one_dot(&r->raw[i], lo_bits, hi_bits, x.q + 2 * i, &p0, &p1);
-        one_put(out + i * at->n_terms * 32, at, r->d[i], r->m[i], p0 + p1 - at->w.off * sum, sum,
+        one_put(out + i * at->n_terms * at->stride, at, r->d[i], r->m[i], p0 + p1 - at->w.off * sum, sum,
                 x.d[i]);
     }
 }
@@ -230,10 +238,10 @@ RF_DEVICE void one_terms(one_term *out, const one_place *at, const one_loads *r,
 }
 
 /* The row's sum so far with the terms of n groups. */
-RF_DEVICE float one_fold(const one_term *terms, uint32_t n, float acc) {
+RF_DEVICE float one_fold(const one_term *terms, uint32_t stride, uint32_t n, float acc) {
     RF_UNROLL_8
     for (uint32_t i = 0; i < n; i++)
-        acc = rf_fma(terms[32 * i].i, terms[32 * i].d, acc);
+        acc = rf_fma(terms[stride * i].i, terms[stride * i].d, acc);
     return acc;
 }
 
@@ -244,13 +252,16 @@ RF_DEVICE void one_turn(one_place *at, const mm_share *s, uint32_t n_rows) {
     at->row = s->tile % per_tile * n_rows + rf_tid() % n_rows;
 }
 
-/* Where a thread of a block is whose tile has n_rows weight rows of its product, or with a GLU of each. */
+/* Where a thread of a block is whose tile has n_rows weight rows of its product, or with a GLU of each.  A
+ * warp is split parts, one from each so many of the block's. */
 RF_DEVICE one_place one_place_of(const rf_gpu_matmul_args *a, const mm_share *s, int view,
-                                 uint32_t n_rows) {
+                                 uint32_t n_rows, uint32_t n_warps, uint32_t split) {
+    const uint32_t lane = rf_tid() % 32;
     one_place at;
-    at.w = rf_tid() % 32 < n_rows ? s->p.w : a->part[1].w;
+    at.w = split > 1 || lane < n_rows ? s->p.w : a->part[1].w;
     at.n_groups = s->p.w.cols / (uint32_t)view;
-    at.part = rf_tid() / 32;
+    at.stride = 32 / split;
+    at.part = rf_tid() / 32 + lane / at.stride * n_warps;
     one_turn(&at, s, n_rows);
     return at;
 }
