@@ -79,8 +79,8 @@ RF_DEVICE void normed_run(const rf_gpu_matmul_args *a, int view, int lo_bits, in
             if (next > 0 || goes_on) one_load(&loads, &at, view, lo_bits, hi_bits, next + own);
             rf_sync();
             if (at.part == 0)
-                acc = one_fold(terms + lane, 32, rf_min_u32(at.n_groups - first, n_round) * at.n_terms,
-                               acc);
+                acc = one_fold(terms + lane, 32,
+                               rf_min_u32(at.n_groups - first, n_round) * at.n_terms, acc);
             rf_sync();
         }
         rf_copy_wait();

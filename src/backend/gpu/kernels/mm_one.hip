@@ -125,20 +125,17 @@ RF_DEVICE void one_run(const rf_gpu_matmul_args *a, int view, int lo_bits, int h
                   first + at.part * n_own);
         const uint32_t n = rf_min_u32(at.n_groups - first, n_round), next = first + n_round;
         if (next < at.n_groups) {
-            if (!ONE_X_FIRST)
-                one_load(&loads, &at, view, lo_bits, hi_bits, next + at.part * n_own);
+            if (!ONE_X_FIRST) one_load(&loads, &at, view, lo_bits, hi_bits, next + at.part * n_own);
             buffer ^= 1;
             if (in_floats)
                 one_read_all(floats, &at, row, view, n_warps, split, next);
             else
                 one_stage(one_x_of(x + buffer), floats, &a->xq, x_row, at.n_groups, view, n_round,
                           next);
-            if (ONE_X_FIRST)
-                one_load(&loads, &at, view, lo_bits, hi_bits, next + at.part * n_own);
+            if (ONE_X_FIRST) one_load(&loads, &at, view, lo_bits, hi_bits, next + at.part * n_own);
         }
         rf_sync();
-        if (at.part == 0)
-            acc = one_fold(terms + rf_tid(), at.stride, n * at.n_terms, acc);
+        if (at.part == 0) acc = one_fold(terms + rf_tid(), at.stride, n * at.n_terms, acc);
     }
     one_end(a, &s, &at, takes_floats ? &shared->extra : 0, n_rows, dst_row, acc);
 }
@@ -154,8 +151,9 @@ RF_DEVICE void one_run(const rf_gpu_matmul_args *a, int view, int lo_bits, int h
 #define ONE_KERNELS(view, lo_bits, hi_bits, n_small, n_large)                              \
     ONE_KERNEL(vec_##view##_##lo_bits##hi_bits##_1, view, lo_bits, hi_bits, n_small, 1, 0) \
     ONE_KERNEL(one_##view##_##lo_bits##hi_bits, view, lo_bits, hi_bits, n_large, 1, 1)
-#define FEW_KERNEL(view, lo_bits, hi_bits) \
-    ONE_KERNEL(few_##view##_##lo_bits##hi_bits, view, lo_bits, hi_bits, 1, RF_GPU_FEW_SPLIT_##view, 1)
+#define FEW_KERNEL(view, lo_bits, hi_bits)                                 \
+    ONE_KERNEL(few_##view##_##lo_bits##hi_bits, view, lo_bits, hi_bits, 1, \
+               RF_GPU_FEW_SPLIT_##view, 1)
 ONE_KERNELS(32, 4, 0, 4, 2)
 ONE_KERNELS(32, 4, 1, 4, 2)
 ONE_KERNELS(32, 8, 0, 4, 1)

@@ -29,8 +29,8 @@ typedef struct one_x {
     float *d;
 } one_x;
 RF_DEVICE one_x one_x_at(one_x x, int view, uint32_t group) {
-    const one_x at = {x.q + (uint32_t)view / 16 * group,
-                      x.sum + (view == 256 ? 16 : 1) * group, x.d + group};
+    const one_x at = {x.q + (uint32_t)view / 16 * group, x.sum + (view == 256 ? 16 : 1) * group,
+                      x.d + group};
     return at;
 }
 
@@ -190,21 +190,21 @@ RF_DEVICE void one_put(one_term *out, const one_place *at, uint32_t d, uint32_t 
     out[at->stride].d = scale_of(m, at->w.d_f32) * xd;
 }
 
-RF_DEVICE void one_groups_32(one_term *out, const one_place *at, const one_loads *r,
-                             one_x x, int lo_bits, int hi_bits, uint32_t first) {
+RF_DEVICE void one_groups_32(one_term *out, const one_place *at, const one_loads *r, one_x x,
+                             int lo_bits, int hi_bits, uint32_t first) {
     RF_UNROLL
     for (uint32_t i = 0; i < ONE_GROUPS(32); i++) {
         if (first + i >= at->n_groups) break;
         const int32_t sum = lo_bits == 8 ? 0 : x.sum[i];
         int32_t p0, p1;
         one_dot(&r->raw[i], lo_bits, hi_bits, x.q + 2 * i, &p0, &p1);
-        one_put(out + i * at->n_terms * at->stride, at, r->d[i], r->m[i], p0 + p1 - at->w.off * sum, sum,
-                x.d[i]);
+        one_put(out + i * at->n_terms * at->stride, at, r->d[i], r->m[i], p0 + p1 - at->w.off * sum,
+                sum, x.d[i]);
     }
 }
 
-RF_DEVICE void one_group_256(one_term *out, const one_place *at, const one_loads *r,
-                             one_x x, int lo_bits, int hi_bits) {
+RF_DEVICE void one_group_256(one_term *out, const one_place *at, const one_loads *r, one_x x,
+                             int lo_bits, int hi_bits) {
     const rf_u4 scale = all_scales(r->scale, at->w.n_scales);
     const rf_u4 other = one_has(at, at->w.min) ? all_scales(r->min, at->w.n_scales) : scale;
     int32_t i = 0, sum = 0;
