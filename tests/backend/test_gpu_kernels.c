@@ -139,8 +139,9 @@ typedef struct product_case {
     bool bias, add;
     uint32_t n_parts;
     bool glu;
-    size_t ahead; /* bytes of room for digits made ahead */
-    bool normed;  /* the rows are yet to be normed */
+    size_t ahead;  /* bytes of room for digits made ahead */
+    bool normed;   /* the rows are yet to be normed */
+    rf_dtype last; /* not F32: type of the last part */
 } product_case;
 
 /* dst [T][rows] on the CPU for one plane of w, rows of x chosen by the caller. */
@@ -241,7 +242,8 @@ static void check_product(const product_case *c) {
     for (uint32_t p = 0; p < c->n_parts; p++) {
         uint32_t rows = c->glu ? c->rows : c->rows + 3 * p;
         size_t n = (size_t)c->T * rows;
-        w[p] = random_weight(c->type, 1, rows, c->cols, &seed);
+        rf_dtype type = p + 1 == c->n_parts && c->last ? c->last : c->type;
+        w[p] = random_weight(type, 1, rows, c->cols, &seed);
         bias[p] = random_floats(rows, 1);
         add[p] = random_floats(n, 1);
         want[p] = random_floats(n, 1);
@@ -358,6 +360,23 @@ static void test_normed_products(void **state) {
             check_product(&c);
             if (is_alone) assert_false(queue.launched[RF_GPU_norm_rows]);
         }
+    }
+    for (uint32_t i = 0; i < 8; i++) { /* two layouts in one launch, or in none */
+        static const rf_dtype types[][2] = {{RF_DT_Q4_K, RF_DT_Q6_K},
+                                            {RF_DT_Q5_K, RF_DT_Q6_K},
+                                            {RF_DT_Q6_K, RF_DT_Q4_K},
+                                            {RF_DT_Q4_K, RF_DT_Q5_K}};
+        product_case c = {.type = types[i % 4][0],
+                          .rows = rows[i % 3],
+                          .cols = 256 * (1 + 3 * i),
+                          .T = 1,
+                          .bias = i % 2,
+                          .n_parts = 2 + i / 4,
+                          .normed = true,
+                          .last = types[i % 4][1]};
+        queue.launched[RF_GPU_norm_rows] = false;
+        check_product(&c);
+        assert_int_equal(queue.launched[RF_GPU_norm_rows], i % 4 == 3);
     }
     queue.info.n_units = n_units;
 }

@@ -598,6 +598,24 @@ static bool is_norming_cheap(const rf_gpu_queue *q, const rf_gpu_matmul_args *a)
            tiles_of(a, one_rows(a)) <= ONE_MAX_TILES;
 }
 
+/* The kernel for all of the products and a row that is yet to be normed, or NO_KERNEL. */
+static rf_gpu_kernel normed_of(const rf_gpu_matmul_args *a) {
+    const int_kernels *first = int_kernels_of(&a->part[0].w);
+    uint32_t hi_bits = 0; /* bit n: n of them */
+    bool are_alike = true, have_four = true;
+    for (uint32_t i = 0; i < a->n_parts; i++) {
+        const int_kernels *k = int_kernels_of(&a->part[i].w);
+        are_alike = are_alike && k == first;
+        have_four = have_four && k->view == 256 && k->lo_bits == 4;
+        hi_bits |= 1u << k->hi_bits;
+    }
+    if (are_alike) return first->normed;
+    if (!have_four || hi_bits == 7) return NO_KERNEL;
+    return hi_bits == 5   ? RF_GPU_normed_256_40_42
+           : hi_bits == 6 ? RF_GPU_normed_256_41_42
+                          : NO_KERNEL;
+}
+
 /* Is there one row, and one launch whose kernel norms it itself? */
 static bool norms_itself(const rf_gpu_queue *q, const rf_gpu_matmul_args *a) {
     const rf_gpu_norm_args *n = &a->norm;
@@ -605,9 +623,7 @@ static bool norms_itself(const rf_gpu_queue *q, const rf_gpu_matmul_args *a) {
     if (a->n_rows != 1 || a->mode != RF_GPU_MM_PLAIN || n->kind != RF_GPU_RMS_NORM || n->b ||
         n->dst || n->n > RF_GPU_NORMED_COLS || w->form < RF_GPU_INT_32)
         return false;
-    for (uint32_t i = 1; i < a->n_parts; i++)
-        if (!rf_gpu_same_layout(w, &a->part[i].w)) return false;
-    return can_run(q, int_kernels_of(w)->normed) && is_norming_cheap(q, a);
+    return can_run(q, normed_of(a)) && is_norming_cheap(q, a);
 }
 
 static bool takes_floats(const rf_gpu_matmul_args *a, rf_gpu_kernel kernel) {
@@ -617,7 +633,7 @@ static bool takes_floats(const rf_gpu_matmul_args *a, rf_gpu_kernel kernel) {
 
 /* One launch; usual: how many activation rows a matrix as a rule meets; y: matrices or items. */
 static void launch_product(rf_gpu_queue *q, rf_gpu_matmul_args *a, uint32_t usual, uint32_t y) {
-    shape s = a->norm.n ? (shape){int_kernels_of(&a->part[0].w)->normed, one_rows(a), 1, 0, false}
+    shape s = a->norm.n ? (shape){normed_of(a), one_rows(a), 1, 0, false}
                         : sound_shape(q, a, shape_of(q, a, usual, y));
     bool is_int = a->part[0].w.form >= RF_GPU_INT_32;
     if (is_int && a->x && !takes_floats(a, s.kernel)) quantise_rows(q, a);
@@ -767,6 +783,7 @@ bool rf_gpu_has_substitute(const rf_gpu_queue *q, rf_gpu_kernel k) {
     if (k == RF_GPU_scan_128) return !q->left_out[RF_GPU_scan];
     if (k == RF_GPU_best_groups || k == RF_GPU_best_rows) return true; /* the rows themselves */
     if (is_mix(k)) return !q->left_out[RF_GPU_mix];
+    if (k == RF_GPU_normed_256_40_42 || k == RF_GPU_normed_256_41_42) return true; /* one by one */
     return is_besides(k) || k == RF_GPU_lists || k == RF_GPU_attend_fold || layout_goes_on(q, k);
 }
 
@@ -792,11 +809,12 @@ void rf_gpu_op_matmul(rf_gpu_queue *q, const rf_gpu_matmul_args *a) {
         rf_gpu_op_norm(q, &args.norm);
         args.norm.n = 0;
     }
-    /* Neighbours of one layout together. */
+    /* Neighbours of one layout together, or all where they norm their row. */
     for (uint32_t i = 0; i < a->n_parts; i += args.n_parts) {
         for (args.n_parts = 0; i + args.n_parts < a->n_parts; args.n_parts++) {
             const rf_gpu_product *next = &a->part[i + args.n_parts];
-            if (!a->is_glu && !rf_gpu_same_layout(&a->part[i].w, &next->w)) break;
+            bool goes_along = a->is_glu || args.norm.n;
+            if (!goes_along && !rf_gpu_same_layout(&a->part[i].w, &next->w)) break;
             args.part[args.n_parts] = *next;
         }
         launch_group(q, &args);

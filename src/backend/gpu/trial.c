@@ -124,12 +124,20 @@ static rf_val in_groups(rf_plan *p, rf_val x) {
 static rf_val build_products(rf_gpu_trial *t, rf_plan *p, rf_val x) {
     uint32_t n = p->vals[x].cols, tall = t->c.is_tall ? RF_GPU_TRIAL_TALL : 70;
     rf_val y = product(t, p, rf_emit_rms_norm(p, x, vector(t, n), 0), N_ROWS, true);
-    rf_val in = in_groups(p, x);
+    rf_val in = in_groups(p, x), mixed = 0;
+    if (t->c.type == RF_DT_Q4_K || t->c.type == RF_DT_Q5_K) { /* as mixes of formats have them */
+        rf_val h = rf_emit_rms_norm(p, x, vector(t, n), 0);
+        mixed =
+            rf_emit_concat(p, product(t, p, h, N_ROWS, false),
+                           rf_emit_matmul(p, h, tensor(t, RF_DT_Q6_K, 1, N_ROWS, n), NULL), 1, 1);
+    }
     rf_val gate = product(t, p, in, N_ROWS, false), up = product(t, p, in, N_ROWS, false);
     y = rf_emit_add(p, y, rf_emit_glu(p, RF_ACT_SILU, gate, up));
     rf_val heads = rf_emit_concat(p, x, x, 1, 1);
     heads = rf_emit_head_matmul(p, heads, tensor(t, t->c.type, 2, 24, n));
-    y = rf_emit_pick(p, rf_emit_concat(p, y, heads, 1, 1));
+    y = rf_emit_concat(p, y, heads, 1, 1);
+    if (mixed) y = rf_emit_concat(p, y, mixed, 1, 1);
+    y = rf_emit_pick(p, y);
     rf_val picked = rf_emit_pick(p, in), wide = rf_emit_scale(p, picked, 0.5f);
     for (int i = 0; i < 7 && p->vals[wide].cols <= MIN_WIDE; i++) /* more than a block's round */
         wide = rf_emit_concat(p, wide, wide, 1, 1);

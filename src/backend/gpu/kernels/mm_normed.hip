@@ -105,3 +105,17 @@ NORMED_KERNEL(256, 4, 0, RF_GPU_NORMED_BLOCKS_256)
 NORMED_KERNEL(256, 4, 1, RF_GPU_NORMED_BLOCKS_256)
 NORMED_KERNEL(256, 4, 2, RF_GPU_NORMED_BLOCKS_256)
 NORMED_KERNEL(256, 8, 0, RF_GPU_NORMED_BLOCKS_256)
+
+/* Matrices of two layouts of four bits and some, as mixes of formats have them: those of values in more. */
+#define NORMED_PAIR(hi)                                                                    \
+    RF_KERNEL_EARLY(normed_256_4##hi##_42, rf_gpu_matmul_args, RF_GPU_NORMED_BLOCKS_256) { \
+        enum { PARTS = RF_BLOCK_normed_256_4##hi##_42 / 32 };                              \
+        RF_SHARED normed_shared shared;                                                    \
+        RF_SHARED one_term terms[2 * PARTS * ONE_GROUPS(256) * 32];                        \
+        if (share_of(&a, RF_GPU_TILE_ROWS, 1).p.w.hi_bits == 2)                            \
+            normed_run(&a, 256, 4, 2, PARTS, &shared, terms);                              \
+        else                                                                               \
+            normed_run(&a, 256, 4, hi, PARTS, &shared, terms);                             \
+    }
+NORMED_PAIR(0)
+NORMED_PAIR(1)
