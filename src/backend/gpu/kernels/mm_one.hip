@@ -1,11 +1,12 @@
 /* mm_one.hip - products of integer weights with one activation row, bound by reading the weights.
  *
  * A block has one tile of 32 weight rows, or with a GLU half a tile of either matrix, and 8 or 16 parts
- * of 32 threads, one per row; a part takes a stretch of the columns in each round.  Where there are too few
- * rows for all of the device, a block has 8 or 16 of them and as many more parts.  All loads of a round are on their way before the first is
- * used, those of the first round before the kernel in front has ended.  Activations come in integers,
- * or in floats that each part makes integers of for itself.  A part leaves the exact integers of its groups and their scales in shared memory, where one thread per row adds them in
- * order while the next round's loads are on their way. */
+ * of 32 threads, one per row; a part takes a stretch of the columns in each round.  Where there are too
+ * few rows for all of the device, a block has 8 or 16 of them and as many more parts.  All loads of a
+ * round are on their way before the first is used, those of the first round before the kernel in front
+ * has ended.  Activations come in integers, or in floats that each warp makes integers of for its parts.
+ * A part leaves the exact integers of its groups and their scales in shared memory, where one thread per
+ * row adds them in order while the next round's loads are on their way. */
 #include "backend/gpu/kernels/one.h"
 
 /* A round's pieces of 16 columns, sums and factors in integers, of each of which a thread has one. */

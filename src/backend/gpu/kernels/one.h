@@ -44,7 +44,7 @@ RF_DEVICE one_x one_x_of(one_rows *r) {
     const one_x x = {r->q, r->sum, r->d};
     return x;
 }
-/* A round of up to 8192 columns in the place of two. */
+/* A round of up to 8192 columns in the place of two: 10368 bytes at most of 10752. */
 RF_DEVICE one_x one_x_of_both(one_rows r[2], int view) {
     uint8_t *const behind = (uint8_t *)r + 8192;
     const one_x x = {(rf_u4 *)r, (int32_t *)(void *)behind,
