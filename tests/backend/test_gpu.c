@@ -237,6 +237,7 @@ static void test_launches(void **state) {
     rf_free(logits_of(&gpu, &token, 1, 1));
     assert_in_range(gpu.b->queue.n_launches, 1, 5 * m->n_layers + 3);
     close_session(&gpu);
+    rf_model_close(m);
 }
 
 /* A block copied is as good as the one it came from; a run without outputs computes the cache. */
