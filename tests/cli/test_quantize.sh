@@ -197,7 +197,8 @@ p = subprocess.Popen([sys.argv[1], 'quantize', sys.argv[2], sys.argv[3], 'IQ4_XS
                      preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler))
 def is_writing():
     fds = f'/proc/{p.pid}/fd'
-    return any(os.path.dirname(sys.argv[3]) in os.readlink(f'{fds}/{n}') for n in os.listdir(fds))
+    try: return any(os.path.dirname(sys.argv[3]) in os.readlink(f'{fds}/{n}') for n in os.listdir(fds))
+    except FileNotFoundError: return False # closed meanwhile
 while p.poll() is None and not is_writing(): time.sleep(0.01)
 p.send_signal(signal.SIGINT)
 sys.exit(p.wait())
@@ -211,8 +212,10 @@ PY
 import os, subprocess, sys, time
 p = subprocess.Popen([sys.argv[1], 'quantize', sys.argv[2], sys.argv[3], 'IQ4_XS'])
 fds, folder = f'/proc/{p.pid}/fd', os.path.dirname(sys.argv[3])
-while p.poll() is None and not any(folder in os.readlink(f'{fds}/{n}') for n in os.listdir(fds)):
-    time.sleep(0.01)
+def is_writing():
+    try: return any(folder in os.readlink(f'{fds}/{n}') for n in os.listdir(fds))
+    except FileNotFoundError: return False # closed meanwhile
+while p.poll() is None and not is_writing(): time.sleep(0.01)
 p.kill()
 sys.exit(p.wait() != -9)
 PY
