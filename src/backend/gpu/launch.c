@@ -19,8 +19,6 @@ enum {
     VEC_MAX_ROWS = 8,        /* activation rows; from more on tiles are faster */
     ROUTER_BLOCKS = 32,      /* of mm_router.hip, an output each, for each unit of the device */
     ONE_MAX_TILES = 256,     /* from more on smaller blocks are faster */
-    ONE_ROUND_32 = 2048,     /* columns of a round of the kernels for one row and not many tiles, */
-    ONE_ROUND_256 = 4096,    /* in groups of 32 and of 256 */
     NORMED_FREE_COLS = 2048, /* so short rows are normed by each block, however many there are */
     BATCH_MIN_ROWS = 3,      /* of mm_batch.hip, */
     BATCH_MIN_TALL = 2,      /* where blocks are tall, */
@@ -549,7 +547,7 @@ static uint32_t few_rows(const rf_gpu_queue *q, const rf_gpu_matmul_args *a) {
     bool is_256 = k->view == 256, is_plain = a->x && a->mode == RF_GPU_MM_PLAIN && !a->is_glu;
     uint32_t split = is_256 ? RF_GPU_FEW_SPLIT_256 : RF_GPU_FEW_SPLIT_32;
     uint32_t rows = RF_GPU_TILE_ROWS / split;
-    bool is_long = a->part[0].w.cols > (is_256 ? ONE_ROUND_256 : ONE_ROUND_32);
+    bool is_long = a->part[0].w.cols > blocks[k->one] * (is_256 ? 8 : 4); /* columns of a thread */
     bool fits = is_plain && is_long && tiles_of(a, rows) <= q->info.n_units;
     return fits && can_run(q, k->few) ? rows : 0;
 }
@@ -567,7 +565,8 @@ static shape shape_of(const rf_gpu_queue *q, const rf_gpu_matmul_args *a, uint32
         return tile_shape(q, a, n_rows, y);
     uint32_t n_tiles = tiles_of(a, one_rows(a)) * y;
     const int_kernels *k = int_kernels_of(w);
-    if (n_rows == 1 && few_rows(q, a)) return (shape){k->few, few_rows(q, a), 1, 0, false};
+    uint32_t few = n_rows == 1 ? few_rows(q, a) : 0;
+    if (few) return (shape){k->few, few, 1, 0, false};
     if (n_rows == 1 && n_tiles <= ONE_MAX_TILES && !q->left_out[k->one])
         return (shape){k->one, one_rows(a), 1, 0, false};
     uint32_t log2_rows = 0;
@@ -610,7 +609,7 @@ static rf_gpu_kernel normed_of(const rf_gpu_matmul_args *a) {
         hi_bits |= 1u << k->hi_bits;
     }
     if (are_alike) return first->normed;
-    if (!have_four || hi_bits == 7) return NO_KERNEL;
+    if (!have_four) return NO_KERNEL;
     return hi_bits == 5   ? RF_GPU_normed_256_40_42
            : hi_bits == 6 ? RF_GPU_normed_256_41_42
                           : NO_KERNEL;

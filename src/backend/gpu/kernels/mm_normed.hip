@@ -28,8 +28,8 @@ RF_DEVICE void normed_scale(one_floats *f, float factor, const one_floats *w, in
     }
 }
 
-/* Each part makes the groups that it multiplies, the first of which is number own.  of_lane: the thread's elements of
- * its lane in the norm's first piece. */
+/* Each part makes the groups that it multiplies, the first of which is number own.  of_lane: the
+ * thread's elements of its lane in the norm's first piece. */
 RF_DEVICE void normed_row(normed_shared *s, one_x to, const rf_gpu_norm_args *a, int view,
                           uint32_t n_round, uint32_t own, float of_lane[NORM_OWN]) {
     const float factor = norm_factor(&s->norm, of_lane, a);
