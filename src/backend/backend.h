@@ -29,7 +29,8 @@ typedef struct rf_batch {
     const uint32_t *out_row;   /* [n_outputs] rows whose result is wanted, ascending */
     const float *mask; /* RF_ATTN_CUSTOM: [n_tokens][mask_stride], column j = key position j */
     uint32_t mask_stride;
-    const bool *by_best; /* [n_outputs] is the best of the result's row enough?  NULL: of none */
+    const rf_by_best
+        *by_best; /* [n_outputs] what of the result's row is wanted; NULL: all of all */
     const uint32_t
         *n_prefix;         /* RF_ATTN_PREFIX: [n_seqs] keys that every row of the sequence sees, all
                                  in the KV cache after this step; NULL: none */
@@ -84,10 +85,10 @@ typedef struct rf_backend_ops {
     size_t (*exec_bytes)(const rf_exec *x); /* memory taken: activations, KV, scratch */
     /* Checks the batch against plan and limits (ids, positions, blocks: RF_EARG names the row). */
     rf_status (*run)(rf_exec *x, const rf_batch *batch, rf_error *e);
-    /* The plan's result, [n_outputs][n_result], valid until the next run; rows that the batch's by_best
-     * names may be missing in it. */
+    /* The plan's result, [n_outputs][n_result], valid until the next run; rows that the batch
+     * does not want whole may be missing in it. */
     rf_status (*wait)(rf_exec *x, const float **result);
-    /* After wait, of an output that by_best names: its best, or NULL where only the row can tell.
+    /* After wait, of an output that is not wanted whole: its best, or NULL where only the row can tell.
      * And the row, fetched if it is missing.  Both NULL: no row ever is, and none has a best. */
     const rf_best *(*best)(const rf_exec *x, uint32_t output);
     rf_status (*row)(rf_exec *x, uint32_t output, const float **row);

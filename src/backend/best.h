@@ -1,5 +1,5 @@
-/* best.h - the few columns of a row of logits that can be chosen, as a device with a memory of its own
- * hands them over in place of the row.
+/* best.h - the few columns of a row of logits that can be chosen, or the first of them alone, as a device
+ * with a memory of its own hands them over in place of the row.
  *
  * Groups of neighbouring columns, whole: whoever looks for the k best of the row finds them here if k
  * of them reach the bound, for whatever is elsewhere does not. */
@@ -15,10 +15,19 @@ enum {
     RF_BEST_GROUPS = 64, /* groups at most */
     RF_BEST_SURE = 48,   /* groups, and so numbers, that reach the bound at least */
 };
+#define RF_BEST_NONE UINT32_MAX /* as first: no number is finite */
+
+/* What of a row whoever chooses needs. */
+typedef enum rf_by_best {
+    RF_BY_ROW,
+    RF_BY_BEST,
+    RF_BY_FIRST, /* the largest number's column */
+} rf_by_best;
 
 typedef struct rf_best {
-    uint32_t n_groups; /* above RF_BEST_GROUPS: too many are alike, and nothing else here counts */
+    uint32_t n_groups; /* above RF_BEST_GROUPS: too many are alike; 0: first alone is told */
     float bound;       /* every finite number of the row that is at least this is in a group here */
+    uint32_t first;    /* column of the largest finite number, the lowest of equals */
     uint32_t
         group[RF_BEST_GROUPS]; /* [n_groups] ascending; columns from group * RF_BEST_GROUP on */
     float x[RF_BEST_GROUPS][RF_BEST_GROUP]; /* -inf behind the row's end */

@@ -31,7 +31,7 @@ typedef struct rf_engine_arrays { /* what a batch points to, sized once for the 
     rf_sched_seq *sched;
     rf_request **running; /* [max_seqs] in order of their start */
     rf_request **output;  /* [max_outputs] whose logits row i is */
-    bool *by_best;        /* [max_outputs] that request takes the best of the row */
+    rf_by_best *by_best;  /* [max_outputs] what of the row that request does with */
 } rf_engine_arrays;
 
 struct rf_engine {

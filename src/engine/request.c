@@ -261,8 +261,10 @@ static rf_status choose(rf_request *r, rf_matcher *m, uint32_t n_generated, rf_l
     return is_decided ? RF_OK : RF_EUNSUPPORTED;
 }
 
-bool rf_request_takes_best(const rf_request *r) {
-    return !r->matcher && r->o.n_logprobs < 0 && rf_sampler_takes_best(r->sampler);
+rf_by_best rf_request_by_best(const rf_request *r) {
+    if (r->matcher || r->o.n_logprobs >= 0) return RF_BY_ROW;
+    rf_by_best by = rf_sampler_by_best(r->sampler);
+    return by == RF_BY_FIRST && r->o.min_tokens > 0 ? RF_BY_BEST : by; /* the first may be banned */
 }
 
 /* The token's place in the text, and what is told of it; the event's text stays to be decided. */

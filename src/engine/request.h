@@ -82,8 +82,8 @@ RF_CHECKED rf_status rf_request_create(rf_request **out, const rf_request_opts *
 void rf_request_free(
     rf_request *r); /* KV blocks and copies must be given back before; NULL is fine */
 
-/* Does it usually do with the best of a row? */
-bool rf_request_takes_best(const rf_request *r);
+/* What of a row it usually does with. */
+rf_by_best rf_request_by_best(const rf_request *r);
 /* Chooses the next token from a row of logits [n_vocab], appends it and tells the callback.  RF_EARG:
  * no token can be chosen; RF_EFULL: the grammar's matcher met a limit; RF_EUNSUPPORTED: only the whole
  * row can tell, nothing has changed.

@@ -582,9 +582,10 @@ rf_status rf_sampler_pick(rf_sampler *s, const float *logits, const int32_t *ban
     return status;
 }
 
-bool rf_sampler_takes_best(const rf_sampler *s) {
+rf_by_best rf_sampler_by_best(const rf_sampler *s) {
     size_t k = n_deciding(&s->o);
-    return !is_changing(&s->o) && k > 0 && k <= RF_BEST_SURE;
+    if (is_changing(&s->o) || k == 0 || k > RF_BEST_SURE) return RF_BY_ROW;
+    return k == 1 ? RF_BY_FIRST : RF_BY_BEST;
 }
 
 bool rf_sampler_pick_best(rf_sampler *s, const rf_best *best, const int32_t *banned,
@@ -592,6 +593,10 @@ bool rf_sampler_pick_best(rf_sampler *s, const rf_best *best, const int32_t *ban
     const view v = {.s = s, .banned = banned, .n_banned = n_banned};
     size_t k = n_deciding(&s->o);
     if (is_changing(&s->o) || k == 0 || k > s->n_vocab) return false;
+    if (k == 1 && best->first != RF_BEST_NONE && may_choose(&v, best->first, 0)) {
+        *token = (int32_t)best->first;
+        return true;
+    }
     candidates l = collect_best_of(&v, k, best);
     if (l.n < k || l.c[l.n - 1].logit < (double)best->bound) return false;
     *token = decide(s, &s->o, &l, counter);

@@ -37,9 +37,9 @@ void rf_sampler_go_back(rf_sampler *s, rf_sampler_mark mark);
  * counter: the index of this draw. */
 RF_CHECKED rf_status rf_sampler_pick(rf_sampler *s, const float *logits, const int32_t *banned,
                                      size_t n_banned, uint64_t counter, int32_t *token);
-/* Can the best of a row do, with these options?  And the same choice from them; false: only the whole
- * row can tell, nothing has changed. */
-bool rf_sampler_takes_best(const rf_sampler *s);
+/* What of a row does, with these options; and the same choice from that; false: only the whole row can
+ * tell, nothing has changed. */
+rf_by_best rf_sampler_by_best(const rf_sampler *s);
 bool rf_sampler_pick_best(rf_sampler *s, const rf_best *best, const int32_t *banned,
                           size_t n_banned, uint64_t counter, int32_t *token);
 /* ln softmax(logits)[token], and the n likeliest tokens (ties: lowest id first). */

@@ -210,7 +210,7 @@ static void add_rows(rf_engine *en, rf_batch *b, rf_request *r, uint32_t chunk) 
         a->pos[b->n_tokens] = pos;
         if (pos + 1 >= n_tokens) {
             a->out_row[b->n_outputs] = b->n_tokens;
-            a->by_best[b->n_outputs] = rf_request_takes_best(r);
+            a->by_best[b->n_outputs] = rf_request_by_best(r);
             a->output[b->n_outputs++] = r;
         }
         b->n_tokens++;
@@ -277,7 +277,7 @@ static rf_status take_token(rf_engine *en, rf_request *r, const float *result, u
     uint32_t n_vocab = en->model->n_vocab;
     rf_logits logits = {.row = result + (size_t)output * n_vocab};
     const rf_ids *ends = &en->end_tokens;
-    if (en->ops->best && en->a.by_best[output]) {
+    if (en->ops->best && en->a.by_best[output] != RF_BY_ROW) {
         logits = (rf_logits){.best = en->ops->best(en->exec, output)};
         rf_status s = rf_request_advance(r, logits, n_vocab, ends->p, ends->len, why);
         if (s != RF_EUNSUPPORTED) return s;

@@ -1056,7 +1056,9 @@ static void best_on_cpu(const float *x, uint32_t n, rf_best *out) {
         for (uint32_t k = g * RF_BEST_GROUP; k < n && k < (g + 1) * RF_BEST_GROUP; k++)
             if (isfinite(x[k]) && x[k] > most[g]) most[g] = x[k];
     }
-    *out = (rf_best){.bound = -INFINITY};
+    *out = (rf_best){.bound = -INFINITY, .first = RF_BEST_NONE};
+    for (uint32_t i = 0; i < n; i++)
+        if (isfinite(x[i]) && (out->first == RF_BEST_NONE || x[i] > x[out->first])) out->first = i;
     for (uint32_t g = 0; g < n_groups; g++) {
         uint32_t n_reach = 0;
         for (uint32_t other = 0; other < n_groups; other++)
@@ -1074,7 +1076,7 @@ static void best_on_cpu(const float *x, uint32_t n, rf_best *out) {
     rf_free(most);
 }
 
-enum { BEST_MANY, BEST_TIES, BEST_ALIKE, BEST_BROKEN, BEST_KINDS };
+enum { BEST_MANY, BEST_TIES, BEST_ALIKE, BEST_BROKEN, BEST_NONE, BEST_KINDS };
 
 static void fill_best(float *x, uint32_t n, int kind) {
     for (uint32_t i = 0; i < n; i++) {
@@ -1082,6 +1084,7 @@ static void fill_best(float *x, uint32_t n, int kind) {
         if (kind == BEST_ALIKE) x[i] = -0.5f;
         if (kind == BEST_BROKEN && i % 3 == 0) x[i] = i % 2 ? NAN : i % 4 ? INFINITY : -INFINITY;
         if (kind == BEST_BROKEN && i > n / 2) x[i] = -INFINITY;
+        if (kind == BEST_NONE) x[i] = i % 2 ? NAN : i % 4 ? INFINITY : -INFINITY;
     }
 }
 
@@ -1095,7 +1098,9 @@ static void test_best(void **state) {
             float *x = random_floats((size_t)ROWS * n, 1);
             rf_best *got = rf_alloc(ROWS, sizeof *got), *want = rf_alloc(1, sizeof *want);
             fill_best(x, ROWS * n, kind);
+            uint32_t first[ROWS];
             rf_gpu_best_args args = {.dst = take(ROWS * sizeof *got),
+                                     .first = take(sizeof first),
                                      .most = take((size_t)ROWS * n_groups * sizeof(float)),
                                      .x = up(x, (size_t)ROWS * n * sizeof *x),
                                      .n_rows = ROWS,
@@ -1103,11 +1108,14 @@ static void test_best(void **state) {
                                      .n_groups = n_groups};
             rf_gpu_op_best(&queue, &args);
             rf_gpu_download(&queue, got, args.dst, ROWS * sizeof *got);
+            rf_gpu_download(&queue, first, args.first, sizeof first);
             rf_gpu_wait(&queue);
             for (uint32_t r = 0; r < ROWS; r++) {
                 best_on_cpu(x + (size_t)r * n, n, want);
                 assert_int_equal(got[r].n_groups, want->n_groups);
                 assert_true(got[r].bound == want->bound);
+                assert_int_equal(got[r].first, want->first);
+                assert_int_equal(first[r], want->first);
                 if (want->n_groups > RF_BEST_GROUPS) continue;
                 assert_true(kind != BEST_ALIKE || n_groups == RF_BEST_GROUPS);
                 assert_memory_equal(got[r].group, want->group,

@@ -262,9 +262,10 @@ typedef struct rf_gpu_route_args {
 /* The best of rows of results (rf_best in backend.h), by two kernels: the best number of every group of
  * 64 columns, then the groups that reach the 48th best of these. */
 typedef struct rf_gpu_best_args {
-    rf_best *dst;   /* [n_rows] */
-    float *most;    /* [n_rows][n_groups] scratch */
-    const float *x; /* [n_rows][cols] */
+    rf_best *dst;    /* [n_rows] */
+    uint32_t *first; /* [n_rows] the same as in dst */
+    float *most;     /* [n_rows][n_groups] scratch */
+    const float *x;  /* [n_rows][cols] */
     uint32_t n_rows, cols, n_groups;
 } rf_gpu_best_args;
 

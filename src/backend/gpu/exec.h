@@ -176,10 +176,12 @@ struct rf_exec {
     size_t state_at, state_bytes; /* [n_states][plan->state_floats] f32 */
     uint8_t *staging;             /* [input_cap] pinned */
     float *result;                /* [max_outputs][n_result] pinned */
-    size_t best_at, most_at;      /* [max_outputs] rf_best, [max_outputs][n_groups] f32 */
-    uint32_t n_groups;            /* of a row of the result; 0: its best is not told */
-    rf_best *best;                /* [max_outputs] pinned; NULL where n_groups is 0 */
-    bool *is_missing;             /* [max_outputs] rows of the result that are on the device only */
+    /* [max_outputs] rf_best, [max_outputs] u32, [max_outputs][n_groups] f32 */
+    size_t best_at, first_at, most_at;
+    uint32_t n_groups; /* of a row of the result; 0: its best is not told */
+    rf_best *best;     /* [max_outputs] pinned; NULL where n_groups is 0 */
+    uint32_t *first;   /* [max_outputs] likewise */
+    rf_by_best *told;  /* [max_outputs] RF_BY_ROW: the result's row is here */
 
     rf_gpu_recording recording[RF_GPU_MAX_GRAPHS];
     bool graphs_off; /* this driver cannot record, or the plan keeps its values */

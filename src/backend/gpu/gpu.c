@@ -9,6 +9,7 @@
 #include "backend/gpu/compile.h"
 #include "backend/gpu/exec.h"
 #include "backend/gpu/quarantine.h"
+#include "base/os.h"
 
 static void gpu_close(rf_backend *b) {
     if (!b) return;
@@ -138,6 +139,11 @@ static rf_status make_ready(rf_exec *x, rf_error *e) {
     RF_TRY(rf_gpu_take(x, e));
     RF_TRY(rf_gpu_weights_load(&x->weights, &b->weights, &b->queue, b->pool, e));
     rf_gpu_link_weights(x);
+    for (uint32_t i = 0; i < x->n_embeds;
+         i++) { /* else each new token costs a step some page faults */
+        const rf_tensor *w = x->embeds[i].table;
+        if (w) rf_want_pages(w->data, w->row_bytes * w->rows);
+    }
     return RF_OK;
 }
 
@@ -148,9 +154,9 @@ static rf_status new_exec(rf_exec **out, rf_backend *b, const rf_plan *p, const 
     rf_arena *arena = NULL;
     if (rf_arena_create(&arena) != RF_OK) return rf_fail_nomem(e, sizeof(rf_exec));
     rf_exec *x = rf_arena_alloc(arena, 1, sizeof *x);
-    bool *is_missing = rf_arena_alloc(arena, (size_t)l->max_outputs + 1, sizeof *is_missing);
+    rf_by_best *told = rf_arena_alloc(arena, (size_t)l->max_outputs + 1, sizeof *told);
     uint64_t *written = rf_arena_alloc(arena, l->n_kv_blocks, sizeof *written);
-    if (!x || !is_missing || !written) {
+    if (!x || !told || !written) {
         rf_arena_free(arena);
         return rf_fail_nomem(e, l->n_kv_blocks * sizeof *written);
     }
@@ -159,7 +165,7 @@ static rf_status new_exec(rf_exec **out, rf_backend *b, const rf_plan *p, const 
     x->limits = *l;
     x->arena = arena;
     x->n_positions = positions_of(p, l);
-    x->is_missing = is_missing;
+    x->told = told;
     x->written = written;
     x->graphs_off = p->opts.keep_values;
     *out = x;
@@ -263,14 +269,17 @@ static rf_status gpu_wait(rf_exec *x, const float **result) {
 }
 
 static const rf_best *gpu_best(const rf_exec *x, uint32_t output) {
-    bool is_told = x->waited && x->shape.wants_best && output < x->shape.n_outputs;
-    return is_told && x->best[output].n_groups <= RF_BEST_GROUPS ? &x->best[output] : NULL;
+    if (!x->waited || output >= x->shape.n_outputs || x->told[output] == RF_BY_ROW) return NULL;
+    rf_best *best = &x->best[output];
+    if (x->told[output] == RF_BY_FIRST) best->n_groups = 0;
+    best->first = x->first[output];
+    return best->n_groups <= RF_BEST_GROUPS ? best : NULL;
 }
 
 static rf_status gpu_row(rf_exec *x, uint32_t output, const float **row) {
     *row = NULL;
     if (!x->ran || !x->waited || output >= x->shape.n_outputs) return RF_EARG;
-    if (x->is_missing[output]) {
+    if (x->told[output] != RF_BY_ROW) {
         enter(x);
         rf_gpu_fetch_rows(x, output, 1);
         RF_TRY(leave_when_done(x));

@@ -206,6 +206,10 @@ static size_t best_bytes(const rf_exec *x) {
     return x->n_groups ? x->limits.max_outputs * sizeof(rf_best) : 0;
 }
 
+static size_t first_bytes(const rf_exec *x) {
+    return x->n_groups ? x->limits.max_outputs * sizeof *x->first : 0;
+}
+
 /* All of it --------------------------------------------------------------------------------------*/
 
 rf_status rf_gpu_check_fits(rf_exec *x, rf_error *e) {
@@ -239,11 +243,12 @@ rf_status rf_gpu_place_all(rf_exec *x, rf_error *e) {
     x->room_at = at += rf_gpu_align(x->lists_bytes);
     x->ready_at = at += rf_gpu_align(x->room_bytes);
     x->best_at = at += rf_gpu_align(x->ready_bytes);
-    x->most_at = at += rf_gpu_align(best_bytes(x));
+    x->first_at = at += rf_gpu_align(best_bytes(x));
+    x->most_at = at += rf_gpu_align(first_bytes(x));
     x->input_at = at += rf_gpu_align((size_t)x->limits.max_outputs * x->n_groups * sizeof(float));
     x->input_cap = largest_input(x);
     x->device_bytes = at + x->input_cap;
-    x->host_bytes = x->input_cap + result_bytes(x) + best_bytes(x);
+    x->host_bytes = x->input_cap + result_bytes(x) + best_bytes(x) + first_bytes(x);
     return RF_OK;
 }
 
@@ -253,6 +258,7 @@ rf_status rf_gpu_take(rf_exec *x, rf_error *e) {
     x->staging = rf_gpu_host_alloc(q, x->input_cap, "the batch");
     x->result = rf_gpu_host_alloc(q, result_bytes(x), "the result");
     if (x->n_groups) x->best = rf_gpu_host_alloc(q, best_bytes(x), "the best of the result");
+    if (x->n_groups) x->first = rf_gpu_host_alloc(q, first_bytes(x), "the first of the result");
     RF_TRY(rf_gpu_status(q, e));
     rf_gpu_fill(q, x->memory + x->kv_at, 0, x->kv_bytes);
     return upload_angles(x, e);
@@ -269,9 +275,11 @@ void rf_gpu_release(rf_exec *x) {
     rf_gpu_host_free(q, x->staging);
     rf_gpu_host_free(q, x->result);
     rf_gpu_host_free(q, x->best);
+    rf_gpu_host_free(q, x->first);
     x->memory = x->staging = NULL;
     x->result = NULL;
     x->best = NULL;
+    x->first = NULL;
     x->ran = x->waited = false;
 }
 

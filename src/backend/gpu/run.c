@@ -24,7 +24,7 @@ static bool wants_best(const rf_exec *x, const rf_batch *b) {
     const bool *left_out = x->backend->queue.left_out;
     bool any = false;
     for (uint32_t i = 0; b->by_best && i < b->n_outputs; i++)
-        any = any || b->by_best[i];
+        any = any || b->by_best[i] != RF_BY_ROW;
     return any && x->n_groups && !left_out[RF_GPU_best_groups] && !left_out[RF_GPU_best_rows];
 }
 
@@ -232,6 +232,7 @@ static void run_task(const rf_exec *x, rf_gpu_queue *q, const rf_gpu_task *t) {
 static void run_best(const rf_exec *x, rf_gpu_queue *q) {
     const rf_gpu_best_args a = {
         .dst = (rf_best *)(void *)(x->memory + x->best_at),
+        .first = (uint32_t *)(void *)(x->memory + x->first_at),
         .most = (float *)(void *)(x->memory + x->most_at),
         .x = (const float *)(const void *)rf_gpu_address(x, x->plan->result),
         .n_rows = x->shape.n_outputs,
@@ -296,23 +297,26 @@ void rf_gpu_fetch_rows(rf_exec *x, uint32_t first, uint32_t n) {
     size_t at = (size_t)first * x->plan->n_result, count = (size_t)n * x->plan->n_result;
     const uint8_t *from = rf_gpu_address(x, x->plan->result) + at * sizeof(float);
     rf_gpu_download(&x->backend->queue, x->result + at, from, count * sizeof(float));
-    memset(x->is_missing + first, 0, n * sizeof *x->is_missing);
+    for (uint32_t i = first; i < first + n; i++)
+        x->told[i] = RF_BY_ROW;
 }
 
-/* The best of all rows, and the rows of which more is wanted: neighbours together. */
+/* What is wanted of each row, neighbours of one kind together, and the first of all. */
 static void download_result(rf_exec *x, const rf_batch *b) {
+    rf_gpu_queue *q = &x->backend->queue;
     uint32_t n_outputs = x->shape.n_outputs, n;
     for (uint32_t i = 0; i < n_outputs; i++)
-        x->is_missing[i] = x->shape.wants_best && b->by_best[i];
+        x->told[i] = x->shape.wants_best ? b->by_best[i] : RF_BY_ROW;
     for (uint32_t i = 0; i < n_outputs; i += n) {
-        bool is_missing = x->is_missing[i];
-        for (n = 1; i + n < n_outputs && x->is_missing[i + n] == is_missing;)
+        for (n = 1; i + n < n_outputs && x->told[i + n] == x->told[i];)
             n++;
-        if (!is_missing) rf_gpu_fetch_rows(x, i, n);
+        if (x->told[i] == RF_BY_ROW) rf_gpu_fetch_rows(x, i, n);
+        if (x->told[i] == RF_BY_BEST)
+            rf_gpu_download(q, x->best + i, x->memory + x->best_at + i * sizeof *x->best,
+                            n * sizeof *x->best);
     }
     if (x->shape.wants_best)
-        rf_gpu_download(&x->backend->queue, x->best, x->memory + x->best_at,
-                        n_outputs * sizeof *x->best);
+        rf_gpu_download(q, x->first, x->memory + x->first_at, n_outputs * sizeof *x->first);
 }
 
 void rf_gpu_forward(rf_exec *x, const rf_batch *b) {

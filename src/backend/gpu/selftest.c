@@ -310,21 +310,24 @@ static void note_launched(tester *t, const rf_exec *x) {
 
 /* Is what the device calls the best of a row right?  want: the row. */
 static bool is_best(const rf_best *b, const float *want, uint32_t n) {
-    uint32_t next = 0; /* of the groups */
+    uint32_t next = 0 /* of the groups */, first = RF_BEST_NONE;
     bool right = b->n_groups >= RF_BEST_SURE;
+    for (uint32_t k = 0; k < n; k++)
+        if (isfinite(want[k]) && (first == RF_BEST_NONE || want[k] > want[first])) first = k;
+    if (b->n_groups == 0) return b->first == first;
     for (uint32_t k = 0; k < n && right; k++) {
         if (next < b->n_groups && b->group[next] < k / RF_BEST_GROUP) next++;
         bool is_here = next < b->n_groups && b->group[next] == k / RF_BEST_GROUP;
         right = is_here ? first_difference(&b->x[next][k % RF_BEST_GROUP], &want[k], 1) == 1
                         : !(want[k] >= b->bound) || isinf(want[k]);
     }
-    return right;
+    return right && b->first == first;
 }
 
 /* The batch again for the best of its rows, where the device tells it. */
 static rf_status compare_best(tester *t, const pair *p, const rf_batch *b, const float *want,
                               rf_error *e) {
-    static const bool by_best[RF_GPU_TRIAL_POSITIONS] = {[0] = true};
+    static const rf_by_best by_best[RF_GPU_TRIAL_POSITIONS] = {RF_BY_BEST, RF_BY_FIRST};
     static const rf_gpu_kernels makers = {
         .launched = {[RF_GPU_best_groups] = true, [RF_GPU_best_rows] = true}};
     uint32_t n = p->plan->n_result;
@@ -338,9 +341,11 @@ static rf_status compare_best(tester *t, const pair *p, const rf_batch *b, const
     note_launched(t, p->gpu);
     count_case(t);
     if (s != RF_OK) return rf_gpu_status(&t->gpu->queue, e);
-    const rf_best *got = rf_gpu_ops.best(p->gpu, 0);
-    bool may_tell = t->n_blamed == 0; /* the row itself is right */
-    if (may_tell && got && !is_best(got, want, n)) blame(t, &makers, "the best of a row is not");
+    for (uint32_t i = 0; i < b->n_outputs && i < 2 && t->n_blamed == 0; i++) { /* rows are right */
+        const rf_best *got = rf_gpu_ops.best(p->gpu, i);
+        if (got && !is_best(got, want + (size_t)i * n, n))
+            blame(t, &makers, "the best of a row is not");
+    }
     return RF_OK;
 }
 

@@ -1,5 +1,6 @@
 /* best.hip - which of a row's logits can be chosen (rf_best): the best of each group of columns, then
- * the groups whose best is among the first.  What is not a finite number counts as -inf. */
+ * the groups whose best is among the first, and the best of all.  What is not a finite number counts as
+ * -inf. */
 #include "backend/gpu/kernels/canon.h"
 
 enum {
@@ -46,6 +47,8 @@ RF_KERNEL(best_groups, rf_gpu_best_args) {
 typedef struct best_shared {
     uint32_t count[RF_BLOCK_best_rows], sum[BEST_SUMS];
     uint32_t group[RF_BEST_GROUPS];
+    float most[RF_BLOCK_best_rows / 32];
+    uint32_t at[RF_BLOCK_best_rows / 32];
 } best_shared;
 
 /* The counts of all threads, added; also leaves them in s. */
@@ -100,6 +103,52 @@ RF_DEVICE uint32_t find_bound(best_shared *s, const uint32_t *key) {
     return bound;
 }
 
+RF_DEVICE int comes_before(float x, uint32_t at, float other, uint32_t other_at) {
+    return x > other || (x == other && at < other_at);
+}
+
+/* The largest number of all threads and its place, the lowest of equals; left in s by each 32 threads. */
+RF_DEVICE void find_first(best_shared *s, float most, uint32_t at) {
+    RF_UNROLL
+    for (uint32_t half = 16; half > 0; half /= 2) {
+        const float other = rf_float_of(rf_lane_xor(rf_bits_of(most), half));
+        const uint32_t other_at = rf_lane_xor(at, half);
+        const int is_before = comes_before(other, other_at, most, at);
+        most = is_before ? other : most;
+        at = is_before ? other_at : at;
+    }
+    if (rf_tid() % 32 == 0) {
+        s->most[rf_tid() / 32] = most;
+        s->at[rf_tid() / 32] = at;
+    }
+    rf_sync();
+}
+
+/* Of what n times 32 threads left, the place. */
+RF_DEVICE uint32_t first_of(const best_shared *s, uint32_t n) {
+    float most = s->most[0];
+    uint32_t at = s->at[0];
+    for (uint32_t i = 1; i < n; i++) {
+        const int is_before = comes_before(s->most[i], s->at[i], most, at);
+        most = is_before ? s->most[i] : most;
+        at = is_before ? s->at[i] : at;
+    }
+    return most == -__builtin_inff() ? RF_BEST_NONE : at;
+}
+
+/* The column of the row's largest number; most: of this thread's groups, the first of which is at. */
+RF_DEVICE uint32_t first_column(best_shared *s, const float *x, uint32_t cols, float most,
+                                uint32_t at) {
+    find_first(s, most, at);
+    const uint32_t group = first_of(s, RF_BLOCK_best_rows / 32);
+    const uint32_t column = group * RF_BEST_GROUP + rf_tid() % RF_BEST_GROUP;
+    rf_sync();
+    find_first(
+        s, group < RF_BEST_NONE && column < cols ? finite_or_least(x[column]) : -__builtin_inff(),
+        column);
+    return first_of(s, RF_BEST_GROUP / 32);
+}
+
 /* One block per row.  Thread t owns neighbouring groups, so that their order is that of the threads. */
 RF_KERNEL(best_rows, rf_gpu_best_args) {
     RF_SHARED best_shared shared;
@@ -108,13 +157,21 @@ RF_KERNEL(best_rows, rf_gpu_best_args) {
     const uint32_t own = (a.n_groups + RF_BLOCK_best_rows - 1) / RF_BLOCK_best_rows;
     const float *x = a.x + (uint64_t)row * a.cols;
     rf_best *dst = a.dst + row;
-    uint32_t key[BEST_OWN], n = 0;
+    uint32_t key[BEST_OWN], n = 0, at = 0;
+    float top = -__builtin_inff();
     RF_UNROLL
     for (uint32_t j = 0; j < BEST_OWN; j++) {
         const uint32_t group = tid * own + j;
-        key[j] = j < own && group < a.n_groups ? key_of(a.most[(uint64_t)row * a.n_groups + group])
-                                               : 0; /* below -inf's */
+        key[j] = 0; /* below -inf's */
+        if (j < own && group < a.n_groups) {
+            const float most = a.most[(uint64_t)row * a.n_groups + group];
+            key[j] = key_of(most);
+            at = most > top ? group : at;
+            top = most > top ? most : top;
+        }
     }
+    const uint32_t first = first_column(s, x, a.cols, top, at);
+    if (tid == 0) dst->first = a.first[row] = first;
     const uint32_t bound = find_bound(s, key);
     RF_UNROLL
     for (uint32_t j = 0; j < BEST_OWN; j++)
@@ -125,7 +182,7 @@ RF_KERNEL(best_rows, rf_gpu_best_args) {
         dst->bound = float_of_key(bound);
     }
     if (n_all > RF_BEST_GROUPS) return;
-    uint32_t at = count_before(s);
+    at = count_before(s);
     RF_UNROLL
     for (uint32_t j = 0; j < BEST_OWN; j++)
         if (key[j] >= bound) s->group[at++] = tid * own + j;
