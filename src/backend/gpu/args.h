@@ -240,6 +240,24 @@ typedef struct rf_gpu_each_args {
     float scale;
 } rf_gpu_each_args;
 
+/* Groups of a row of embeddings, taken apart: rf_int_group in quant/dtype.h, which says what they are. */
+typedef struct rf_gpu_group_32 {
+    int8_t q[32];
+    float d, m;
+} rf_gpu_group_32;
+typedef struct rf_gpu_group_256 {
+    int8_t q[256];
+    int16_t scale[16], min[16];
+    float d, m;
+} rf_gpu_group_256;
+
+typedef struct rf_gpu_embed_args {
+    float *dst;         /* [n_rows][cols] */
+    const void *groups; /* [n_rows][cols / view] */
+    uint32_t n_rows, cols;
+    uint32_t view, has_min; /* of the table's format; view: 32 or 256 */
+} rf_gpu_embed_args;
+
 /* dst[r][h][0..n) = src[rows ? rows[r] : r][h][0..n): SLICE (src is its first column), PICK, and each
  * half of CONCAT.  Strides in floats; src_head 0 repeats one head for all. */
 typedef struct rf_gpu_copy_args {

@@ -42,6 +42,7 @@ typedef enum rf_gpu_task_kind {
     RF_GPU_TASK_CONV,
     RF_GPU_TASK_RECUR,
     RF_GPU_TASK_EACH,
+    RF_GPU_TASK_EMBED,
     RF_GPU_TASK_COPY,
     RF_GPU_TASK_ROUTE,
     RF_GPU_TASK_LISTS,
@@ -57,6 +58,7 @@ typedef union rf_gpu_args {
     rf_gpu_conv_args conv;
     rf_gpu_recur_args recur;
     rf_gpu_each_args each;
+    rf_gpu_embed_args embed;
     rf_gpu_copy_args copy;
     rf_gpu_route_args route;
     rf_gpu_lists_args lists;
@@ -64,7 +66,8 @@ typedef union rf_gpu_args {
 } rf_gpu_args;
 
 /* Whatever has an address.  Plan value v is item v; behind the values come their rows in integers
- * (two views each), keys and values of the layers, tables of angles, and scratch. */
+ * (two views each), keys and values of the layers, tables of angles, scratch, and embeddings as they come
+ * with the batch. */
 typedef uint32_t rf_gpu_item;
 static inline rf_gpu_item rf_gpu_quant_item(const rf_plan *p, rf_val v, rf_int_view view) {
     return p->n_vals + 2 * v + (view == RF_INT_256);
@@ -81,6 +84,9 @@ static inline rf_gpu_item rf_gpu_lists_item(const rf_plan *p) {
 static inline rf_gpu_item rf_gpu_room_item(const rf_plan *p) { return rf_gpu_lists_item(p) + 1; }
 static inline rf_gpu_item rf_gpu_ready_item(const rf_plan *p) { return rf_gpu_lists_item(p) + 2; }
 static inline rf_gpu_item rf_gpu_state_item(const rf_plan *p) { return rf_gpu_lists_item(p) + 3; }
+static inline rf_gpu_item rf_gpu_embed_item(const rf_plan *p, uint32_t i) {
+    return rf_gpu_lists_item(p) + 4 + i;
+}
 
 typedef struct rf_gpu_slot {
     rf_gpu_item item;
@@ -108,13 +114,23 @@ typedef struct rf_gpu_task {
 typedef struct rf_gpu_place {
     uint32_t first, last; /* tasks */
     bool used, is_input;  /* is_input: comes with the batch, lies in the input block */
-    size_t at;            /* bytes from x->memory; input: floats per row from its start */
+    size_t at;            /* bytes from x->memory; input: bytes per row from its start */
 } rf_gpu_place;
 
+/* Rows of embeddings come with the batch: as floats, or as groups of integers that a task makes floats of. */
 typedef struct rf_gpu_embed {
     const rf_step *step;
     const rf_tensor *table; /* NULL: the batch brings the rows */
+    rf_int_view view;       /* of the groups; RF_INT_NONE: floats */
+    size_t at;              /* bytes per row from the start of the batch's embeddings */
 } rf_gpu_embed;
+
+/* Bytes of a row of such groups, or of floats. */
+static inline size_t rf_gpu_embed_row(rf_int_view view, uint32_t cols) {
+    if (view == RF_INT_256) return cols / 256 * sizeof(rf_gpu_group_256);
+    if (view == RF_INT_32) return cols / 32 * sizeof(rf_gpu_group_32);
+    return cols * sizeof(float);
+}
 
 /* Where a layer's keys and values lie, in bytes; a block has 0 where there are none. */
 typedef struct rf_gpu_kv {
@@ -160,7 +176,7 @@ struct rf_exec {
     rf_gpu_kernels *by_task; /* [n_tasks] in the latest run; NULL: nobody asked */
     rf_gpu_embed *embeds;    /* [n_embeds] */
     uint32_t n_embeds;
-    size_t embed_floats;  /* of a row of all embeds, each a multiple of 16 */
+    size_t embed_bytes;   /* of a row of all embeds, each a multiple of 64 */
     rf_gpu_place *places; /* [3 * n_vals] values, and their rows in integers */
     rf_gpu_kv *kv;        /* [n_layers] */
     rf_gpu_rope *ropes;   /* [n_ropes] */

@@ -247,6 +247,11 @@ void rf_gpu_op_each(rf_gpu_queue *q, const rf_gpu_each_args *a) {
         sizeof *a);
 }
 
+void rf_gpu_op_embed(rf_gpu_queue *q, const rf_gpu_embed_args *a) {
+    put(q, RF_GPU_embed, div_up(a->cols, blocks[RF_GPU_embed]), min_u32(a->n_rows, MAX_GRID_Y), 1,
+        a, sizeof *a);
+}
+
 void rf_gpu_op_copy(rf_gpu_queue *q, const rf_gpu_copy_args *a) {
     put(q, RF_GPU_copy, div_up(a->n_heads * a->n, blocks[RF_GPU_copy]),
         min_u32(a->n_rows, MAX_GRID_Y), 1, a, sizeof *a);
@@ -781,6 +786,7 @@ bool rf_gpu_has_substitute(const rf_gpu_queue *q, rf_gpu_kernel k) {
     if (k == RF_GPU_delta_128) return !q->left_out[RF_GPU_delta];
     if (k == RF_GPU_scan_128) return !q->left_out[RF_GPU_scan];
     if (k == RF_GPU_best_groups || k == RF_GPU_best_rows) return true; /* the rows themselves */
+    if (k == RF_GPU_embed) return true;                                /* the host */
     if (is_mix(k)) return !q->left_out[RF_GPU_mix];
     if (k == RF_GPU_normed_256_40_42 || k == RF_GPU_normed_256_41_42) return true; /* one by one */
     return is_besides(k) || k == RF_GPU_lists || k == RF_GPU_attend_fold || layout_goes_on(q, k);

@@ -24,6 +24,7 @@ void rf_gpu_op_attend(rf_gpu_queue *q, const rf_gpu_attend_args *a);
 void rf_gpu_op_conv(rf_gpu_queue *q, const rf_gpu_conv_args *a);
 void rf_gpu_op_recur(rf_gpu_queue *q, const rf_gpu_recur_args *a);
 void rf_gpu_op_each(rf_gpu_queue *q, const rf_gpu_each_args *a);
+void rf_gpu_op_embed(rf_gpu_queue *q, const rf_gpu_embed_args *a);
 void rf_gpu_op_copy(rf_gpu_queue *q, const rf_gpu_copy_args *a);
 void rf_gpu_op_route(rf_gpu_queue *q, const rf_gpu_route_args *a);
 void rf_gpu_op_mix(rf_gpu_queue *q, const rf_gpu_mix_args *a);

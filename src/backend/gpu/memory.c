@@ -139,7 +139,7 @@ rf_gpu_input rf_gpu_input_of(const rf_exec *x, const rf_gpu_shape *s) {
     in.table_at = at += x->state_bytes ? rf_gpu_align((size_t)s->n_seqs * WORD) : 0;
     in.mask_at = at += rf_gpu_align((size_t)s->n_seqs * s->table_stride * WORD);
     in.embed_at = at += rf_gpu_align((size_t)s->n_tokens * s->mask_stride * WORD);
-    in.bytes = at + rf_gpu_align((size_t)s->n_tokens * x->embed_floats * WORD);
+    in.bytes = at + rf_gpu_align((size_t)s->n_tokens * x->embed_bytes);
     return in;
 }
 
@@ -288,8 +288,11 @@ uint8_t *rf_gpu_address(const rf_exec *x, rf_gpu_item item) {
     if (is_placed(x, item)) {
         const rf_gpu_place *at = &x->places[item];
         if (!at->is_input) return x->memory + at->at;
-        return x->memory + x->input_at + x->input.embed_at +
-               at->at * x->shape.n_tokens * sizeof(float);
+        return x->memory + x->input_at + x->input.embed_at + at->at * x->shape.n_tokens;
+    }
+    if (item >= rf_gpu_embed_item(p, 0)) {
+        size_t per_row = x->embeds[item - rf_gpu_embed_item(p, 0)].at;
+        return x->memory + x->input_at + x->input.embed_at + per_row * x->shape.n_tokens;
     }
     if (item == rf_gpu_lists_item(p)) return x->memory + x->lists_at;
     if (item == rf_gpu_room_item(p)) return x->memory + x->room_at;

@@ -3,6 +3,7 @@
  * A batch of few rows is recorded as a graph when its shape comes for the second time, and replayed
  * from then on: addresses and launches depend on nothing but the shape, in which lengths are rounded
  * up so that it changes seldom. */
+#include <assert.h>
 #include <string.h>
 
 #include "backend/gpu/exec.h"
@@ -79,25 +80,47 @@ typedef struct embedding {
     const rf_batch *b;
 } embedding;
 
+static_assert(sizeof(rf_int_group) == sizeof(rf_gpu_group_256), "one is unpacked into the other");
+
+static void take_apart(uint8_t *dst, const rf_tensor *w, size_t row, rf_int_view view) {
+    const rf_dtype_info *info = rf_dtype_get(w->type);
+    const uint8_t *src = (const uint8_t *)w->data + row * w->row_bytes;
+    rf_int_group *groups = (rf_int_group *)(void *)dst, g;
+    for (size_t i = 0; view == RF_INT_256 && i < w->cols / 256; i++)
+        info->unpack(src, i, &groups[i]);
+    for (size_t i = 0; view == RF_INT_32 && i < w->cols / 32; i++) {
+        rf_gpu_group_32 *to = (rf_gpu_group_32 *)(void *)dst + i;
+        info->unpack(src, i, &g);
+        memcpy(to->q, g.q, sizeof to->q);
+        to->d = g.d;
+        to->m = g.m;
+    }
+}
+
 static void embed_rows(void *user, int ith, int n_threads) {
     const embedding *m = user;
     const rf_exec *x = m->x;
     for (uint32_t i = 0; i < x->n_embeds; i++) {
-        const rf_step *s = x->embeds[i].step;
-        const rf_tensor *w = x->embeds[i].table;
+        const rf_gpu_embed *embed = &x->embeds[i];
+        const rf_step *s = embed->step;
+        const rf_tensor *w = embed->table;
         size_t cols = x->plan->vals[s->dst].cols;
-        size_t at = x->places[s->dst].at * x->shape.n_tokens * sizeof(float);
-        float *dst = (float *)(void *)(x->staging + x->input.embed_at + at);
+        size_t row_bytes = rf_gpu_embed_row(embed->view, x->plan->vals[s->dst].cols);
+        uint8_t *all = x->staging + x->input.embed_at + embed->at * x->shape.n_tokens;
         for (uint32_t t = (uint32_t)ith; t < m->b->n_tokens; t += (uint32_t)n_threads) {
+            uint8_t *dst = all + t * row_bytes;
             if (s->source == RF_EMBED_ROWS) {
-                memcpy(dst + t * cols, m->b->rows + t * cols, cols * sizeof *dst);
+                memcpy(dst, m->b->rows + t * cols, row_bytes);
                 continue;
             }
             uint32_t from = s->source == RF_EMBED_TOKEN      ? (uint32_t)m->b->token[t]
                             : s->source == RF_EMBED_POSITION ? m->b->pos[t]
                                                              : 0;
-            rf_dtype_get(w->type)->decode((const uint8_t *)w->data + from * w->row_bytes,
-                                          dst + t * cols, cols);
+            if (embed->view != RF_INT_NONE)
+                take_apart(dst, w, from, embed->view);
+            else
+                rf_dtype_get(w->type)->decode((const uint8_t *)w->data + from * w->row_bytes,
+                                              (float *)(void *)dst, cols);
         }
     }
 }
@@ -210,6 +233,10 @@ static void run_task(const rf_exec *x, rf_gpu_queue *q, const rf_gpu_task *t) {
     case RF_GPU_TASK_EACH:
         a.each.n_rows = n_rows;
         rf_gpu_op_each(q, &a.each);
+        return;
+    case RF_GPU_TASK_EMBED:
+        a.embed.n_rows = n_rows;
+        rf_gpu_op_embed(q, &a.embed);
         return;
     case RF_GPU_TASK_COPY:
         run_copy(x, q, t, &a.copy, n_rows);

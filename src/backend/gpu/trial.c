@@ -112,6 +112,11 @@ static rf_val build_rows(rf_gpu_trial *t, rf_plan *p, rf_val x) {
         const rf_tensor *w = tensor(t, i % 2 ? RF_DT_Q6_K : RF_DT_Q8_0, 1, N_ROWS, n);
         y = rf_emit_concat(p, y, rf_emit_matmul(p, i < 2 ? h : x, w, NULL), 1, 1);
     }
+    for (int i = 0; i < 2; i++) { /* embeddings from integers of both kinds */
+        const rf_tensor *table =
+            tensor(t, i ? RF_DT_Q4_K : RF_DT_Q4_1, 1, RF_GPU_TRIAL_POSITIONS, n);
+        y = rf_emit_concat(p, y, rf_emit_embed(p, table, RF_EMBED_POSITION), 1, 1);
+    }
     return rf_emit_pick(p, y);
 }
 

@@ -1,4 +1,5 @@
-/* each.hip - element-wise ops, copies and the mix of experts: one element per thread and step. */
+/* each.hip - element-wise ops, copies, embeddings from their table's integers and the mix of experts: one
+ * element per thread and step. */
 #include "backend/gpu/kernels/canon.h"
 
 RF_DEVICE float each_of(const rf_gpu_each_args *a, float x, float y) {
@@ -21,6 +22,33 @@ RF_KERNEL(each, rf_gpu_each_args) {
         else if (a.b)
             y = a.b[at];
         a.dst[at] = each_of(&a, a.a[at], y);
+    }
+}
+
+/* As decode() of the table's format. */
+RF_DEVICE float embedded(const rf_gpu_embed_args *a, uint64_t i) {
+    float d, m;
+    int32_t q;
+    if (a->view == 256) {
+        const rf_gpu_group_256 *g = (const rf_gpu_group_256 *)a->groups + i / 256;
+        d = g->d * (float)g->scale[i % 256 / 16];
+        m = g->m * (float)g->min[i % 256 / 16];
+        q = g->q[i % 256];
+    } else {
+        const rf_gpu_group_32 *g = (const rf_gpu_group_32 *)a->groups + i / 32;
+        d = g->d;
+        m = g->m;
+        q = g->q[i % 32];
+    }
+    return a->has_min ? d * (float)q + m : d * (float)q;
+}
+
+RF_KERNEL(embed, rf_gpu_embed_args) {
+    const uint32_t k = rf_bid_x() * RF_BLOCK_embed + rf_tid();
+    if (k >= a.cols) return;
+    for (uint32_t row = rf_bid_y(); row < a.n_rows; row += 65535) {
+        const uint64_t at = (uint64_t)row * a.cols + k;
+        a.dst[at] = embedded(&a, at);
     }
 }
 
