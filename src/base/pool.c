@@ -65,7 +65,7 @@ typedef struct worker {
     int ith;
 } worker;
 
-static void cpu_pause(void) {
+void rf_cpu_pause(void) {
 #if defined(__x86_64__)
     __builtin_ia32_pause();
 #elif defined(__aarch64__)
@@ -107,7 +107,7 @@ static void wait_change(rf_pool *p, gate *g, uint32_t value) {
         do {
             for (int i = 0; i < SPIN_BATCH; i++) {
                 if (atomic_load_explicit(&g->word, memory_order_acquire) != value) return;
-                cpu_pause();
+                rf_cpu_pause();
             }
         } while (rf_time_us() - start < SPIN_US);
     }

@@ -16,6 +16,8 @@ void rf_pool_free(rf_pool *p);
 int rf_pool_size(const rf_pool *p);
 void rf_pool_run(rf_pool *p, rf_pool_fn fn, void *ctx); /* returns when all threads left fn */
 void rf_pool_barrier(rf_pool *p);                       /* only inside fn, by all threads */
+/* Between two looks at what another thread or a device writes: some tens of cycles. */
+void rf_cpu_pause(void);
 
 #ifdef __cplusplus
 }

@@ -85,6 +85,7 @@ static const rf_gpu_driver *driver(const char *vendor, const char *arch, const c
                                  .stream_create = stream,
                                  .stream_destroy = no_stream,
                                  .stream_sync = no_stream,
+                                 .stream_query = no_stream,
                                  .module_load = load,
                                  .module_unload = unload,
                                  .module_function = function,

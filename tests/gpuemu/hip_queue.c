@@ -214,6 +214,10 @@ HIP_API int hipStreamSynchronize(hip_stream *s) {
     return hip_leave(code ? code : hip_drain(s));
 }
 
+/* Whoever asks gives the device the time to finish. */
+HIP_API int hipStreamQuery(hip_stream *s);
+HIP_API int hipStreamQuery(hip_stream *s) { return hipStreamSynchronize(s); }
+
 HIP_API int hipDeviceSynchronize(void);
 HIP_API int hipDeviceSynchronize(void) {
     int code = hip_enter();

@@ -211,6 +211,7 @@ static const char *look_up_shared(rf_gpu_driver *d, void *library, bool is_cuda)
         {&d->stream_create, "cuStreamCreate", "hipStreamCreateWithFlags"},
         {&d->stream_destroy, "cuStreamDestroy_v2", "hipStreamDestroy"},
         {&d->stream_sync, "cuStreamSynchronize", "hipStreamSynchronize"},
+        {&d->stream_query, "cuStreamQuery", "hipStreamQuery"},
         {&d->event_create, "cuEventCreate", "hipEventCreateWithFlags"},
         {&d->event_destroy, "cuEventDestroy_v2", "hipEventDestroy"},
         {&d->event_record, "cuEventRecord", "hipEventRecord"},
@@ -465,6 +466,12 @@ void rf_gpu_fill(rf_gpu_queue *q, void *dst, uint8_t value, size_t n) {
 
 void rf_gpu_wait(rf_gpu_queue *q) {
     if (is_sound(q)) ok(q, q->driver->stream_sync(q->stream), "a kernel or copy that was queued");
+}
+
+bool rf_gpu_is_done(rf_gpu_queue *q) {
+    if (!is_sound(q)) return true;
+    int code = q->driver->stream_query(q->stream);
+    return code != RF_GPU_NOT_READY && (ok(q, code, "a kernel or copy that was queued") || true);
 }
 
 /* Memory -----------------------------------------------------------------------------------------*/

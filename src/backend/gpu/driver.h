@@ -36,6 +36,8 @@ typedef void *rf_gpu_stream, *rf_gpu_event, *rf_gpu_module, *rf_gpu_function, *r
     *rf_gpu_graph_exec;
 
 /* Every function gives 0 or the driver's error code.  Pointers of the device are plain void *. */
+enum { RF_GPU_NOT_READY = 600 }; /* in both interfaces */
+
 typedef struct rf_gpu_driver {
     const char *name; /* "hip", "cuda" */
     char library[64]; /* "libamdhip64.so.6" */
@@ -56,6 +58,7 @@ typedef struct rf_gpu_driver {
     int (*stream_create)(rf_gpu_stream *out, unsigned flags);
     int (*stream_destroy)(rf_gpu_stream s);
     int (*stream_sync)(rf_gpu_stream s);
+    int (*stream_query)(rf_gpu_stream s); /* RF_GPU_NOT_READY: not all of it is done */
     int (*event_create)(rf_gpu_event *out, unsigned flags);
     int (*event_destroy)(rf_gpu_event ev);
     int (*event_record)(rf_gpu_event ev, rf_gpu_stream s);
@@ -127,11 +130,14 @@ void rf_gpu_download(rf_gpu_queue *q, void *dst, const void *src, size_t n);
 void rf_gpu_copy(rf_gpu_queue *q, void *dst, const void *src, size_t n);
 void rf_gpu_fill(rf_gpu_queue *q, void *dst, uint8_t value, size_t n);
 void rf_gpu_wait(rf_gpu_queue *q); /* until everything queued is done */
+/* Is everything queued done, or has something failed?  Returns at once. */
+bool rf_gpu_is_done(rf_gpu_queue *q);
 
 /* Memory.  NULL and a failed queue on lack of it; what: for the text. */
 void *rf_gpu_alloc(rf_gpu_queue *q, size_t n, const char *what);
 void rf_gpu_free(rf_gpu_queue *q, void *p);
-void *rf_gpu_host_alloc(rf_gpu_queue *q, size_t n, const char *what); /* pinned */
+/* Pinned: copied from and to at once, and kernels reach it at the same address, by way of the bus. */
+void *rf_gpu_host_alloc(rf_gpu_queue *q, size_t n, const char *what);
 void rf_gpu_host_free(rf_gpu_queue *q, void *p);
 /* Free and total bytes as the driver tells. */
 RF_CHECKED rf_status rf_gpu_memory(rf_gpu_queue *q, size_t *n_free, size_t *n_total, rf_error *e);

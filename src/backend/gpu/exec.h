@@ -192,12 +192,11 @@ struct rf_exec {
     size_t state_at, state_bytes; /* [n_states][plan->state_floats] f32 */
     uint8_t *staging;             /* [input_cap] pinned */
     float *result;                /* [max_outputs][n_result] pinned */
-    /* [max_outputs] rf_best, [max_outputs] u32, [max_outputs][n_groups] f32 */
-    size_t best_at, first_at, most_at;
-    uint32_t n_groups; /* of a row of the result; 0: its best is not told */
-    rf_best *best;     /* [max_outputs] pinned; NULL where n_groups is 0 */
-    uint32_t *first;   /* [max_outputs] likewise */
-    rf_by_best *told;  /* [max_outputs] RF_BY_ROW: the result's row is here */
+    size_t best_at, most_at;      /* [max_outputs] rf_best, [max_outputs][n_groups] f32 */
+    uint32_t n_groups;            /* of a row of the result; 0: its best is not told */
+    rf_best *best;                /* [max_outputs] pinned; NULL where n_groups is 0 */
+    uint32_t *first;  /* [max_outputs] likewise; the device's last kernel writes it where it is */
+    rf_by_best *told; /* [max_outputs] RF_BY_ROW: the result's row is here */
 
     rf_gpu_recording recording[RF_GPU_MAX_GRAPHS];
     bool graphs_off; /* this driver cannot record, or the plan keeps its values */
@@ -228,6 +227,8 @@ RF_CHECKED rf_status rf_gpu_revive(rf_backend *b, rf_error *fault);
 rf_gpu_input rf_gpu_input_of(const rf_exec *x, const rf_gpu_shape *s);
 /* Queues one forward pass over a checked batch, and the download of its result. */
 void rf_gpu_forward(rf_exec *x, const rf_batch *b);
+/* Waits for what the batch wants of the result. */
+void rf_gpu_await_result(rf_exec *x);
 /* Queues the download of n rows of the result from output `first` on. */
 void rf_gpu_fetch_rows(rf_exec *x, uint32_t first, uint32_t n);
 /* The address of an item's row 0 for the batch of x->shape. */

@@ -260,8 +260,8 @@ static rf_status gpu_run(rf_exec *x, const rf_batch *batch, rf_error *e) {
 static rf_status gpu_wait(rf_exec *x, const float **result) {
     *result = NULL;
     if (!x->ran) return RF_EARG;
-    rf_gpu_queue *q = enter(x);
-    if (!x->waited) rf_gpu_wait(q);
+    enter(x);
+    if (!x->waited) rf_gpu_await_result(x);
     x->waited = true;
     rf_status s = leave(x, NULL);
     if (s == RF_OK) *result = x->result;

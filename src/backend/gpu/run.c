@@ -10,6 +10,8 @@
 #include "backend/gpu/launch.h"
 #include "base/log.h"
 
+static const uint32_t FIRST_TO_COME = RF_BEST_NONE - 1; /* no column has that number */
+
 /* The batch's block ------------------------------------------------------------------------------*/
 
 /* Lengths grow in steps of an eighth of themselves, at least 256. */
@@ -259,7 +261,7 @@ static void run_task(const rf_exec *x, rf_gpu_queue *q, const rf_gpu_task *t) {
 static void run_best(const rf_exec *x, rf_gpu_queue *q) {
     const rf_gpu_best_args a = {
         .dst = (rf_best *)(void *)(x->memory + x->best_at),
-        .first = (uint32_t *)(void *)(x->memory + x->first_at),
+        .first = x->first,
         .most = (float *)(void *)(x->memory + x->most_at),
         .x = (const float *)(const void *)rf_gpu_address(x, x->plan->result),
         .n_rows = x->shape.n_outputs,
@@ -269,8 +271,25 @@ static void run_best(const rf_exec *x, rf_gpu_queue *q) {
     rf_gpu_op_best(q, &a);
 }
 
+/* The batch's block to the device.  A small one a kernel fetches: to wait for a copy takes longer. */
+static void bring_input(const rf_exec *x) {
+    enum { MOST_BY_KERNEL = 1 << 20 };
+    rf_gpu_queue *q = &x->backend->queue;
+    uint8_t *to = x->memory + x->input_at;
+    const rf_gpu_copy_args a = {.dst = (float *)(void *)to,
+                                .src = (const float *)(const void *)x->staging,
+                                .n_rows = 1,
+                                .n_heads = 1,
+                                .n = (uint32_t)(x->input.bytes / sizeof(float))};
+    if (x->input.bytes > MOST_BY_KERNEL)
+        rf_gpu_upload(q, to, x->staging, x->input.bytes);
+    else
+        rf_gpu_op_copy(q, &a);
+}
+
 static void run_tasks(const rf_exec *x) {
     rf_gpu_queue *q = &x->backend->queue;
+    bring_input(x);
     for (uint32_t i = 0; i < x->n_tasks; i++) {
         if (x->by_task) memset(q->launched, 0, sizeof q->launched);
         run_task(x, q, &x->tasks[i]);
@@ -328,12 +347,18 @@ void rf_gpu_fetch_rows(rf_exec *x, uint32_t first, uint32_t n) {
         x->told[i] = RF_BY_ROW;
 }
 
-/* What is wanted of each row, neighbours of one kind together, and the first of all. */
-static void download_result(rf_exec *x, const rf_batch *b) {
+/* What is to come of each row. */
+static void expect_result(rf_exec *x, const rf_batch *b) {
+    for (uint32_t i = 0; i < x->shape.n_outputs; i++) {
+        x->told[i] = x->shape.wants_best ? b->by_best[i] : RF_BY_ROW;
+        if (x->shape.wants_best) x->first[i] = FIRST_TO_COME;
+    }
+}
+
+/* Neighbours of one kind together; the first of each row comes by itself. */
+static void download_result(rf_exec *x) {
     rf_gpu_queue *q = &x->backend->queue;
     uint32_t n_outputs = x->shape.n_outputs, n;
-    for (uint32_t i = 0; i < n_outputs; i++)
-        x->told[i] = x->shape.wants_best ? b->by_best[i] : RF_BY_ROW;
     for (uint32_t i = 0; i < n_outputs; i += n) {
         for (n = 1; i + n < n_outputs && x->told[i + n] == x->told[i];)
             n++;
@@ -342,17 +367,42 @@ static void download_result(rf_exec *x, const rf_batch *b) {
             rf_gpu_download(q, x->best + i, x->memory + x->best_at + i * sizeof *x->best,
                             n * sizeof *x->best);
     }
-    if (x->shape.wants_best)
-        rf_gpu_download(q, x->first, x->memory + x->first_at, n_outputs * sizeof *x->first);
+}
+
+static bool has_come(const rf_exec *x) {
+    for (uint32_t i = 0; i < x->shape.n_outputs; i++)
+        if (__atomic_load_n(&x->first[i], __ATOMIC_ACQUIRE) == FIRST_TO_COME) return false;
+    return true;
+}
+
+/* Where no more is wanted than the first of each row, these words are all that is waited for: a stream's
+ * end is told 10 us later.  False: there is more, or the device has failed. */
+static bool see_first(rf_exec *x) {
+    enum { LOOKS = 1000 };
+    rf_gpu_queue *q = &x->backend->queue;
+    bool all = x->shape.wants_best, is_done = false;
+    for (uint32_t i = 0; i < x->shape.n_outputs; i++)
+        all = all && x->told[i] == RF_BY_FIRST;
+    while (all && !is_done) {
+        is_done = rf_gpu_is_done(q);
+        for (int i = 0; i < LOOKS; i++) {
+            if (has_come(x)) return rf_gpu_status(q, NULL) == RF_OK;
+            rf_cpu_pause();
+        }
+    }
+    return false;
+}
+
+void rf_gpu_await_result(rf_exec *x) {
+    if (!see_first(x)) rf_gpu_wait(&x->backend->queue);
 }
 
 void rf_gpu_forward(rf_exec *x, const rf_batch *b) {
-    rf_gpu_queue *q = &x->backend->queue;
     x->n_runs++;
     x->shape = shape_of(x, b);
     x->input = rf_gpu_input_of(x, &x->shape);
     fill_input(x, b);
-    rf_gpu_upload(q, x->memory + x->input_at, x->staging, x->input.bytes);
+    expect_result(x, b);
     run_or_replay(x);
-    download_result(x, b);
+    download_result(x);
 }

@@ -250,6 +250,7 @@ const rf_gpu_driver *rf_host_gpu(void) {
         .stream_create = stream_create,
         .stream_destroy = give,
         .stream_sync = stream_sync,
+        .stream_query = stream_sync,
         .event_create = event_create,
         .event_destroy = give,
         .event_record = event_record,

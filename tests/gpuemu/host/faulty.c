@@ -66,6 +66,11 @@ static int stream_sync(rf_gpu_stream s) {
     return code ? code : under->stream_sync(s);
 }
 
+static int stream_query(rf_gpu_stream s) {
+    int code = count(&waits, TIMED_OUT);
+    return code ? code : under->stream_query(s);
+}
+
 static int module_load(rf_gpu_module *out, const void *image) {
     return sticky ? sticky : under->module_load(out, image);
 }
@@ -114,6 +119,7 @@ const rf_gpu_driver *rf_faulty_gpu(const rf_gpu_driver *d) {
     table.fill = fill;
     table.stream_create = stream_create;
     table.stream_sync = stream_sync;
+    table.stream_query = stream_query;
     table.module_load = module_load;
     table.module_function = module_function;
     table.launch = launch;
