@@ -435,13 +435,14 @@ static bool may_choose(const view *v, uint32_t id, double logit) {
            (!mask || mask[id / 32] >> id % 32 & 1);
 }
 
-/* The columns of a group whose first is column `first`, at x; none is above `most`. */
-static void offer_group(rf_best_heap *h, const view *v, uint32_t first, const float *x,
+/* The columns of a group whose first is column `first`, at x, but those below `least`; none is above
+ * `most`. */
+static void offer_group(rf_best_heap *h, const view *v, uint32_t first, const float *x, float least,
                         float most) {
     uint32_t n = v->s->n_vocab - first < RF_BEST_GROUP ? v->s->n_vocab - first : RF_BEST_GROUP;
     if (!rf_best_needs(h, most)) return;
     for (uint32_t i = 0; i < n; i++) {
-        if (!rf_best_needs(h, x[i])) continue;
+        if (x[i] < least || !rf_best_needs(h, x[i])) continue;
         if (v->s->place[first + i] || !may_choose(v, first + i, (double)x[i])) continue;
         rf_best_offer(h, (candidate){.id = (int32_t)(first + i), .logit = (double)x[i]});
     }
@@ -469,15 +470,16 @@ static candidates collect_best(const view *v, size_t k) {
     for (int pass = 0; pass < 2 && (h.n < k || h.c[0].logit < (double)bound); pass++)
         for (uint32_t g = 0; g * RF_BEST_GROUP < v->s->n_vocab; g++)
             if ((row->most[g] >= bound) == (pass == 0))
-                offer_group(&h, v, g * RF_BEST_GROUP, v->logits + g * RF_BEST_GROUP, row->most[g]);
+                offer_group(&h, v, g * RF_BEST_GROUP, v->logits + g * RF_BEST_GROUP, -INFINITY,
+                            row->most[g]);
     return best_of(&h, v);
 }
 
+/* Numbers below the bound would not do: others that are not here may be above them. */
 static candidates collect_best_of(const view *v, size_t k, const rf_best *best) {
     rf_best_heap h = {.c = v->s->scratch, .k = k};
     for (uint32_t g = 0; g < best->n_groups; g++)
-        offer_group(&h, v, best->group[g] * RF_BEST_GROUP, best->x[g],
-                    rf_largest(best->x[g], RF_BEST_GROUP));
+        offer_group(&h, v, best->group[g] * RF_BEST_GROUP, best->x[g], best->bound, INFINITY);
     return best_of(&h, v);
 }
 
