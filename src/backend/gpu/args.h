@@ -285,6 +285,7 @@ typedef struct rf_gpu_best_args {
     float *most;     /* [n_rows][n_groups] scratch */
     const float *x;  /* [n_rows][cols] */
     uint32_t n_rows, cols, n_groups;
+    uint32_t first_only; /* 1: dst is left as it is */
 } rf_gpu_best_args;
 
 /* dst[t] = sum over i of route[t][i] * a[t][i] (+ add[t]) */

@@ -145,7 +145,7 @@ typedef struct rf_gpu_rope {
 /* What a batch looks like to the kernels: with the same shape a recorded graph is right again. */
 typedef struct rf_gpu_shape {
     uint32_t n_tokens, n_seqs, n_outputs, table_stride, mask_stride, max_kv_len;
-    uint32_t wants_best; /* 1: the best of each row of the result too */
+    rf_by_best by_best;  /* what else than the rows of the result is told of each */
     uint32_t rows_alone; /* 1: rf_batch_rows_alone */
 } rf_gpu_shape;
 

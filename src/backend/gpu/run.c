@@ -23,12 +23,14 @@ static uint32_t round_length(uint32_t n, uint32_t most) {
     return up < most ? (uint32_t)up : most;
 }
 
-static bool wants_best(const rf_exec *x, const rf_batch *b) {
+/* What the kernels tell of all rows of the result: as much as is wanted of one, but the row itself. */
+static rf_by_best by_best_of(const rf_exec *x, const rf_batch *b) {
     const bool *left_out = x->backend->queue.left_out;
-    bool any = false;
-    for (uint32_t i = 0; b->by_best && i < b->n_outputs; i++)
-        any = any || b->by_best[i] != RF_BY_ROW;
-    return any && x->n_groups && !left_out[RF_GPU_best_groups] && !left_out[RF_GPU_best_rows];
+    rf_by_best by = RF_BY_ROW;
+    if (!x->n_groups || left_out[RF_GPU_best_groups] || left_out[RF_GPU_best_rows]) return by;
+    for (uint32_t i = 0; b->by_best && i < b->n_outputs && by != RF_BY_BEST; i++)
+        if (b->by_best[i] != RF_BY_ROW) by = b->by_best[i];
+    return by;
 }
 
 static rf_gpu_shape shape_of(const rf_exec *x, const rf_batch *b) {
@@ -42,7 +44,7 @@ static rf_gpu_shape shape_of(const rf_exec *x, const rf_batch *b) {
                           .table_stride = (keys + RF_KV_BLOCK - 1) / RF_KV_BLOCK,
                           .mask_stride = x->has_mask ? keys : 0,
                           .max_kv_len = keys,
-                          .wants_best = wants_best(x, b),
+                          .by_best = by_best_of(x, b),
                           .rows_alone = rf_batch_rows_alone(b, x->written, x->n_runs)};
 }
 
@@ -267,6 +269,7 @@ static void run_best(const rf_exec *x, rf_gpu_queue *q) {
         .n_rows = x->shape.n_outputs,
         .cols = x->plan->n_result,
         .n_groups = x->n_groups,
+        .first_only = x->shape.by_best == RF_BY_FIRST,
     };
     rf_gpu_op_best(q, &a);
 }
@@ -295,7 +298,7 @@ static void run_tasks(const rf_exec *x) {
         run_task(x, q, &x->tasks[i]);
         if (x->by_task) memcpy(x->by_task[i].launched, q->launched, sizeof q->launched);
     }
-    if (x->shape.wants_best) run_best(x, q);
+    if (x->shape.by_best != RF_BY_ROW) run_best(x, q);
 }
 
 /* Graphs -----------------------------------------------------------------------------------------*/
@@ -349,9 +352,10 @@ void rf_gpu_fetch_rows(rf_exec *x, uint32_t first, uint32_t n) {
 
 /* What is to come of each row. */
 static void expect_result(rf_exec *x, const rf_batch *b) {
+    bool is_told = x->shape.by_best != RF_BY_ROW;
     for (uint32_t i = 0; i < x->shape.n_outputs; i++) {
-        x->told[i] = x->shape.wants_best ? b->by_best[i] : RF_BY_ROW;
-        if (x->shape.wants_best) x->first[i] = FIRST_TO_COME;
+        x->told[i] = is_told ? b->by_best[i] : RF_BY_ROW;
+        if (is_told) x->first[i] = FIRST_TO_COME;
     }
 }
 
@@ -380,7 +384,7 @@ static bool has_come(const rf_exec *x) {
 static bool see_first(rf_exec *x) {
     enum { LOOKS = 1000 };
     rf_gpu_queue *q = &x->backend->queue;
-    bool all = x->shape.wants_best, is_done = false;
+    bool all = x->shape.by_best == RF_BY_FIRST, is_done = false;
     for (uint32_t i = 0; i < x->shape.n_outputs; i++)
         all = all && x->told[i] == RF_BY_FIRST;
     while (all && !is_done) {

@@ -171,13 +171,15 @@ RF_KERNEL(best_rows, rf_gpu_best_args) {
         }
     }
     const uint32_t first = first_column(s, x, a.cols, top, at);
-    if (tid == 0) dst->first = a.first[row] = first;
+    if (tid == 0) a.first[row] = first;
+    if (a.first_only) return;
     const uint32_t bound = find_bound(s, key);
     RF_UNROLL
     for (uint32_t j = 0; j < BEST_OWN; j++)
         n += key[j] >= bound;
     const uint32_t n_all = count_all(s, n);
     if (tid == 0) {
+        dst->first = first;
         dst->n_groups = n_all;
         dst->bound = float_of_key(bound);
     }
