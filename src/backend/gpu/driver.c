@@ -431,9 +431,11 @@ void rf_gpu_launch(rf_gpu_queue *q, rf_gpu_kernel kernel, rf_gpu_grid grid, uint
     if (!is_sound(q) || grid.x == 0 || grid.y == 0 || grid.z == 0) return;
     memcpy(copy, args, args_bytes);
     void *params[] = {copy};
-    int code = (q->overlaps ? q->driver->launch_early
-                            : q->driver->launch)(q->function[kernel], grid.x, grid.y, grid.z, block,
-                                                 1, 1, shared_bytes, q->stream, params, NULL);
+    bool is_early = q->overlaps && !q->is_apart;
+    int code = (is_early ? q->driver->launch_early
+                         : q->driver->launch)(q->function[kernel], grid.x, grid.y, grid.z, block, 1,
+                                              1, shared_bytes, q->stream, params, NULL);
+    q->is_apart = false;
     q->n_launches++;
     q->launched[kernel] = true;
     if (code) {
@@ -443,6 +445,8 @@ void rf_gpu_launch(rf_gpu_queue *q, rf_gpu_kernel kernel, rf_gpu_grid grid, uint
         ok(q, code, what);
     }
 }
+
+void rf_gpu_part(rf_gpu_queue *q) { q->is_apart = true; }
 
 void rf_gpu_upload(rf_gpu_queue *q, void *dst, const void *src, size_t n) {
     if (is_sound(q) && n) ok(q, q->driver->upload(dst, src, n, q->stream), "a copy to the device");

@@ -105,6 +105,7 @@ typedef struct rf_gpu_queue { /* a device, its one stream and its kernels */
     void *image;     /* of the module, NULL: it lies in the program; stays as long as the module */
     rf_gpu_function function[RF_GPU_KERNEL_COUNT]; /* NULL: the code for this device lacks it */
     bool overlaps;                      /* kernels start before those in front have ended */
+    bool is_apart;                      /* but not the next one */
     bool left_out[RF_GPU_KERNEL_COUNT]; /* failed the self-test: not to be launched */
     bool launched[RF_GPU_KERNEL_COUNT]; /* so far */
     char code_digest[65];               /* of the kernels and this program's version, in hex */
@@ -124,6 +125,9 @@ RF_CHECKED rf_status rf_gpu_status(const rf_gpu_queue *q, rf_error *e);
 /* block: threads of a block.  args: the kernel's only parameter, args_bytes long, copied. */
 void rf_gpu_launch(rf_gpu_queue *q, rf_gpu_kernel kernel, rf_gpu_grid grid, uint32_t block,
                    uint32_t shared_bytes, const void *args, size_t args_bytes);
+/* No later kernel starts before those so far have ended: what they write may be read at once, which kernels
+ * otherwise do only with what the batch brought. */
+void rf_gpu_part(rf_gpu_queue *q);
 void rf_gpu_upload(rf_gpu_queue *q, void *dst, const void *src,
                    size_t n); /* src stays until done */
 void rf_gpu_download(rf_gpu_queue *q, void *dst, const void *src, size_t n);

@@ -288,6 +288,7 @@ static void bring_input(const rf_exec *x) {
         rf_gpu_upload(q, to, x->staging, x->input.bytes);
     else
         rf_gpu_op_copy(q, &a);
+    rf_gpu_part(q);
 }
 
 static void run_tasks(const rf_exec *x) {
