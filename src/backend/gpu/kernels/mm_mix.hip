@@ -67,7 +67,7 @@ RF_DEVICE void mix_run(const rf_gpu_matmul_args *a, int view, int lo_bits, int h
         one_loads loads;
         one_floats floats[2];
         at.tile = (uint64_t)expert * rf_div_up(at.w.rows, RF_GPU_TILE_ROWS) + rf_bid_x() / 2;
-        one_load(&loads, &at, view, lo_bits, hi_bits, first);
+        one_load(&loads, &at, view, lo_bits, hi_bits, first, 0);
         RF_UNROLL
         for (uint32_t k = 0; k < 2; k++)
             one_read(&floats[k], rows + (uint64_t)rf_min_u32(2 * pair + k, last) * cols, cols, view,

@@ -56,10 +56,10 @@ RF_DEVICE void normed_run(const rf_gpu_matmul_args *a, int view, int lo_bits, in
     one_loads loads;
     float of_lane[NORM_OWN];
     one_know(&at, view, lo_bits, hi_bits);
-    if (!ONE_X_FIRST) one_load(&loads, &at, view, lo_bits, hi_bits, own);
+    if (!ONE_X_FIRST) one_load(&loads, &at, view, lo_bits, hi_bits, own, 0);
     rf_await_before();
     norm_load_lane(of_lane, a->norm.x, 0, a->norm.n);
-    if (ONE_X_FIRST) one_load(&loads, &at, view, lo_bits, hi_bits, own);
+    if (ONE_X_FIRST) one_load(&loads, &at, view, lo_bits, hi_bits, own, 0);
     normed_row(shared, x, &a->norm, view, n_round, own, of_lane);
     rf_sync();
     for (int goes_on = 1; goes_on;) {
@@ -76,7 +76,7 @@ RF_DEVICE void normed_run(const rf_gpu_matmul_args *a, int view, int lo_bits, in
                 goes_on = a->n_blocks > 0 && s.tile < n_tiles;
                 if (goes_on) one_turn(&at, &s, n_rows);
             }
-            if (next > 0 || goes_on) one_load(&loads, &at, view, lo_bits, hi_bits, next + own);
+            if (next > 0 || goes_on) one_load(&loads, &at, view, lo_bits, hi_bits, next + own, 0);
             rf_sync();
             if (at.part == 0)
                 acc = one_fold(terms + lane, 32,

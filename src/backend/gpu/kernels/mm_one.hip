@@ -97,9 +97,11 @@ RF_DEVICE void one_run(const rf_gpu_matmul_args *a, int view, int lo_bits, int h
     const mm_share s = share_of(a, n_rows, 1);
     if (s.n == 0) return;
     one_place at = one_place_of(a, &s, view, n_rows, n_warps, split);
+    /* Where parts are many; others only lose by the branch, and on AMD it would wait for loads. */
+    const int skips = split > 1 && !ONE_X_FIRST;
     one_loads loads;
     one_know(&at, view, lo_bits, hi_bits);
-    if (!ONE_X_FIRST) one_load(&loads, &at, view, lo_bits, hi_bits, at.part * n_own);
+    if (!ONE_X_FIRST) one_load(&loads, &at, view, lo_bits, hi_bits, at.part * n_own, skips);
     rf_await_before();
     const uint32_t dst_row = dst_row_of(a, &s, 0), x_row = x_row_of(a, dst_row);
     if (takes_floats) one_fetch_extra(&shared->extra, a, &s, &at, n_rows, dst_row);
@@ -110,7 +112,7 @@ RF_DEVICE void one_run(const rf_gpu_matmul_args *a, int view, int lo_bits, int h
         one_read_all(floats, &at, row, view, n_warps, split, 0);
     else
         one_stage(one_x_of(x), floats, &a->xq, x_row, at.n_groups, view, n_round, 0);
-    if (ONE_X_FIRST) one_load(&loads, &at, view, lo_bits, hi_bits, at.part * n_own);
+    if (ONE_X_FIRST) one_load(&loads, &at, view, lo_bits, hi_bits, at.part * n_own, skips);
     uint32_t buffer = 0;
     float acc = 0.0f;
     for (uint32_t first = 0; first < at.n_groups; first += n_round) {
@@ -126,14 +128,16 @@ RF_DEVICE void one_run(const rf_gpu_matmul_args *a, int view, int lo_bits, int h
                   first + at.part * n_own);
         const uint32_t n = rf_min_u32(at.n_groups - first, n_round), next = first + n_round;
         if (next < at.n_groups) {
-            if (!ONE_X_FIRST) one_load(&loads, &at, view, lo_bits, hi_bits, next + at.part * n_own);
+            if (!ONE_X_FIRST)
+                one_load(&loads, &at, view, lo_bits, hi_bits, next + at.part * n_own, skips);
             buffer ^= 1;
             if (in_floats)
                 one_read_all(floats, &at, row, view, n_warps, split, next);
             else
                 one_stage(one_x_of(x + buffer), floats, &a->xq, x_row, at.n_groups, view, n_round,
                           next);
-            if (ONE_X_FIRST) one_load(&loads, &at, view, lo_bits, hi_bits, next + at.part * n_own);
+            if (ONE_X_FIRST)
+                one_load(&loads, &at, view, lo_bits, hi_bits, next + at.part * n_own, skips);
         }
         rf_sync();
         if (at.part == 0) acc = one_fold(terms + rf_tid(), at.stride, n * at.n_terms, acc);

@@ -101,10 +101,12 @@ RF_DEVICE float scale_of(uint32_t bits, uint32_t is_f32) {
     return is_f32 ? rf_float_of(bits) : rf_f16_at((uint16_t)bits);
 }
 
-/* Groups from number first on; those behind the last are the last. */
+/* Groups from number first on; those behind the last are the last.  skips: a part that has no others does
+ * without, where what it reads would be in the way of what others read. */
 RF_DEVICE void one_load(one_loads *r, const one_place *at, int view, int lo_bits, int hi_bits,
-                        uint32_t first) {
+                        uint32_t first, int skips) {
     const uint32_t last = at->n_groups - 1;
+    if (skips && first > last) return;
     RF_UNROLL
     for (uint32_t i = 0; i < ONE_GROUPS(view); i++) {
         const uint64_t group = at->tile * at->n_groups + rf_min_u32(first + i, last);
