@@ -97,8 +97,7 @@ RF_DEVICE void one_run(const rf_gpu_matmul_args *a, int view, int lo_bits, int h
     const mm_share s = share_of(a, n_rows, 1);
     if (s.n == 0) return;
     one_place at = one_place_of(a, &s, view, n_rows, n_warps, split);
-    /* Where parts are many; others only lose by the branch, and on AMD it would wait for loads. */
-    const int skips = split > 1 && !ONE_X_FIRST;
+    const int skips = ONE_SKIPS && split > 1; /* fewer parts only lose by the branch */
     one_loads loads;
     one_know(&at, view, lo_bits, hi_bits);
     if (!ONE_X_FIRST) one_load(&loads, &at, view, lo_bits, hi_bits, at.part * n_own, skips);

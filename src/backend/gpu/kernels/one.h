@@ -17,6 +17,14 @@ enum { ONE_MOST_WARPS = 16 }; /* of 32 threads each, which are a part, or some *
 #define ONE_X_FIRST 0
 #endif
 
+/* Do parts without groups of their own read nothing, where parts are many?  On AMD all that was loaded would
+ * be waited for behind the branch. */
+#if defined(RF_NVIDIA)
+#define ONE_SKIPS 1
+#else
+#define ONE_SKIPS 0
+#endif
+
 /* A term of a sum: i * d. */
 typedef struct one_term {
     float i, d;
