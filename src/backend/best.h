@@ -15,7 +15,7 @@ enum {
     RF_BEST_GROUPS = 64, /* groups at most */
     RF_BEST_SURE = 48,   /* groups, and so numbers, that reach the bound at least */
 };
-#define RF_BEST_NONE UINT32_MAX /* as first: no number is finite */
+#define RF_BEST_NONE 0xffffffffu /* as first: no number is finite */
 
 /* What of a row whoever chooses needs. */
 typedef enum rf_by_best {
