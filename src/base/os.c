@@ -44,24 +44,12 @@ static rf_status open_input(int *out, struct stat *st, const char *path, int fla
     return RF_OK;
 }
 
-/* A wish, which systems that do not know of it refuse. */
-static void advise(const void *p, size_t size, int advice) {
-    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
-    uintptr_t first = ((uintptr_t)p + page - 1) / page * page, end = (uintptr_t)p + size;
-    if (first < end) (void)madvise((void *)first, end - first, advice);
-}
-
 void rf_want_huge_pages(const void *p, size_t size) {
 #if defined(MADV_HUGEPAGE)
-    advise(p, size, MADV_HUGEPAGE);
-#else
-    (void)p, (void)size;
-#endif
-}
-
-void rf_want_pages(const void *p, size_t size) {
-#if defined(MADV_POPULATE_READ)
-    advise(p, size, MADV_POPULATE_READ);
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    uintptr_t first = ((uintptr_t)p + page - 1) / page * page, end = (uintptr_t)p + size;
+    if (first < end) /* a wish, which systems without huge pages refuse */
+        (void)madvise((void *)first, end - first, MADV_HUGEPAGE);
 #else
     (void)p, (void)size;
 #endif

@@ -18,8 +18,6 @@ void rf_filemap_close(rf_filemap *m);
 /* Asks that memory which is read from end to end again and again lie in huge pages, where the system has
  * them: a page's address is looked up for each page, and what a processor fetches ahead ends with it. */
 void rf_want_huge_pages(const void *p, size_t size);
-/* Reads mapped memory in, so that whoever touches a part of it later need not wait for its page. */
-void rf_want_pages(const void *p, size_t size);
 
 /* A whole small file (or "-": stdin) read into memory, at most max_bytes; free with rf_free. */
 RF_CHECKED rf_status rf_file_read(const char *path, size_t max_bytes, uint8_t **out,

@@ -9,7 +9,6 @@
 #include "backend/gpu/compile.h"
 #include "backend/gpu/exec.h"
 #include "backend/gpu/quarantine.h"
-#include "base/os.h"
 
 static void gpu_close(rf_backend *b) {
     if (!b) return;
@@ -139,11 +138,6 @@ static rf_status make_ready(rf_exec *x, rf_error *e) {
     RF_TRY(rf_gpu_take(x, e));
     RF_TRY(rf_gpu_weights_load(&x->weights, &b->weights, &b->queue, b->pool, e));
     rf_gpu_link_weights(x);
-    for (uint32_t i = 0; i < x->n_embeds;
-         i++) { /* else each new token costs a step some page faults */
-        const rf_tensor *w = x->embeds[i].table;
-        if (w) rf_want_pages(w->data, w->row_bytes * w->rows);
-    }
     return RF_OK;
 }
 
