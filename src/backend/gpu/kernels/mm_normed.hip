@@ -9,6 +9,14 @@
 
 enum { NORMED_ROOM = RF_GPU_NORMED_COLS + 8 * 256 }; /* and what a round may have too many */
 
+/* Most columns whose norm's weights are fetched before the kernel in front has ended; AMD would wait for
+ * them. */
+#if defined(RF_NVIDIA)
+enum { NORMED_W = 4096 };
+#else
+enum { NORMED_W = 0 };
+#endif
+
 /* The row in integers, and what norming it needs. */
 typedef struct normed_shared {
     rf_u4 q[NORMED_ROOM / 16];
@@ -29,22 +37,28 @@ RF_DEVICE void normed_scale(one_floats *f, float factor, const one_floats *w, in
 }
 
 /* Each part makes the groups that it multiplies, the first of which is number own.  of_lane: the
- * thread's elements of its lane in the norm's first piece. */
+ * thread's elements of its lane in the norm's first piece; weights: the norm's, where they were fetched. */
 RF_DEVICE void normed_row(normed_shared *s, one_x to, const rf_gpu_norm_args *a, int view,
-                          uint32_t n_round, uint32_t own, float of_lane[NORM_OWN]) {
+                          uint32_t n_round, uint32_t own, float of_lane[NORM_OWN],
+                          const rf_f4 *weights) {
+    if (NORMED_W > 0) rf_copy_wait(); /* the others' come with the sum */
     const float factor = norm_factor(&s->norm, of_lane, a);
     RF_NO_UNROLL
     for (uint32_t first = 0; first < a->n / (uint32_t)view; first += n_round) { /* in step */
         one_floats f = {{{{0}}}}, w = {{{{0}}}};
         one_read(&f, a->x, a->n, view, first + own);
-        if (a->w) one_read(&w, a->w, a->n, view, first + own);
+        if (a->w && a->n <= NORMED_W)
+            one_read(&w, (const float *)(const void *)weights, a->n, view, first + own);
+        else if (a->w)
+            one_read(&w, a->w, a->n, view, first + own);
         normed_scale(&f, factor, &w, a->w != 0);
         one_quantise(to, &f, view, first + own);
     }
 }
 
 RF_DEVICE void normed_run(const rf_gpu_matmul_args *a, int view, int lo_bits, int hi_bits,
-                          uint32_t n_parts, normed_shared *shared, one_term *terms) {
+                          uint32_t n_parts, normed_shared *shared, one_term *terms,
+                          rf_f4 *weights) {
     const uint32_t n_own = ONE_GROUPS(view), n_round = n_parts * n_own;
     const uint32_t n_rows = a->is_glu ? RF_GPU_TILE_ROWS / 2 : RF_GPU_TILE_ROWS;
     const uint32_t n_tiles = rf_div_up(a->part[0].w.rows, n_rows);
@@ -57,10 +71,13 @@ RF_DEVICE void normed_run(const rf_gpu_matmul_args *a, int view, int lo_bits, in
     float of_lane[NORM_OWN];
     one_know(&at, view, lo_bits, hi_bits);
     if (!ONE_X_FIRST) one_load(&loads, &at, view, lo_bits, hi_bits, own, 0);
+    if (a->norm.w && a->norm.n <= NORMED_W)
+        for (uint32_t i = rf_tid(); i < a->norm.n / 4; i += 32 * n_parts)
+            rf_copy_16(weights + i, a->norm.w + 4 * i);
     rf_await_before();
     norm_load_lane(of_lane, a->norm.x, 0, a->norm.n);
     if (ONE_X_FIRST) one_load(&loads, &at, view, lo_bits, hi_bits, own, 0);
-    normed_row(shared, x, &a->norm, view, n_round, own, of_lane);
+    normed_row(shared, x, &a->norm, view, n_round, own, of_lane, weights);
     rf_sync();
     for (int goes_on = 1; goes_on;) {
         const mm_share now = s;
@@ -88,13 +105,18 @@ RF_DEVICE void normed_run(const rf_gpu_matmul_args *a, int view, int lo_bits, in
     }
 }
 
+/* Room for the norm's weights; in groups of 32 they lie where the terms, which come later, do. */
+#define NORMED_ROOM_W(view) ((view) == 256 && NORMED_W > 0 ? NORMED_W / 4 : 1)
+
 /* n_blocks: as many as have registers for all loads. */
 #define NORMED_KERNEL(view, lo_bits, hi_bits, n_blocks)                                 \
     RF_KERNEL_EARLY(normed_##view##_##lo_bits##hi_bits, rf_gpu_matmul_args, n_blocks) { \
         enum { PARTS = RF_BLOCK_normed_##view##_##lo_bits##hi_bits / 32 };              \
         RF_SHARED normed_shared shared;                                                 \
         RF_SHARED one_term terms[2 * PARTS * ONE_GROUPS(view) * 32];                    \
-        normed_run(&a, view, lo_bits, hi_bits, PARTS, &shared, terms);                  \
+        RF_SHARED rf_f4 room[NORMED_ROOM_W(view)];                                      \
+        rf_f4 *weights = view == 256 ? room : (rf_f4 *)(void *)terms;                   \
+        normed_run(&a, view, lo_bits, hi_bits, PARTS, &shared, terms, weights);         \
     }
 NORMED_KERNEL(32, 4, 0, RF_GPU_NORMED_BLOCKS_32)
 NORMED_KERNEL(32, 4, 1, RF_GPU_NORMED_BLOCKS_32)
@@ -112,10 +134,11 @@ NORMED_KERNEL(256, 8, 0, RF_GPU_NORMED_BLOCKS_256)
         enum { PARTS = RF_BLOCK_normed_256_4##hi##_42 / 32 };                              \
         RF_SHARED normed_shared shared;                                                    \
         RF_SHARED one_term terms[2 * PARTS * ONE_GROUPS(256) * 32];                        \
+        RF_SHARED rf_f4 weights[NORMED_ROOM_W(256)];                                       \
         if (share_of(&a, RF_GPU_TILE_ROWS, 1).p.w.hi_bits == 2)                            \
-            normed_run(&a, 256, 4, 2, PARTS, &shared, terms);                              \
+            normed_run(&a, 256, 4, 2, PARTS, &shared, terms, weights);                     \
         else                                                                               \
-            normed_run(&a, 256, 4, hi, PARTS, &shared, terms);                             \
+            normed_run(&a, 256, 4, hi, PARTS, &shared, terms, weights);                    \
     }
 NORMED_PAIR(0)
 NORMED_PAIR(1)

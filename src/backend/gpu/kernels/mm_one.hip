@@ -122,22 +122,20 @@ RF_DEVICE void one_run(const rf_gpu_matmul_args *a, int view, int lo_bits, int h
         else
             one_land(now, floats, one_stretch_of(at.n_groups, view, n_round, first));
         rf_copy_wait();
-        rf_sync();
-        one_terms(mine, &at, &loads, one_x_at(now, view, at.part * n_own), view, lo_bits, hi_bits,
-                  first + at.part * n_own);
         const uint32_t n = rf_min_u32(at.n_groups - first, n_round), next = first + n_round;
-        if (next < at.n_groups) {
-            if (!ONE_X_FIRST)
-                one_load(&loads, &at, view, lo_bits, hi_bits, next + at.part * n_own, skips);
-            buffer ^= 1;
+        buffer ^= 1;
+        if (next < at.n_groups) { /* not behind the weights on their way */
             if (in_floats)
                 one_read_all(floats, &at, row, view, n_warps, split, next);
             else
                 one_stage(one_x_of(x + buffer), floats, &a->xq, x_row, at.n_groups, view, n_round,
                           next);
-            if (ONE_X_FIRST)
-                one_load(&loads, &at, view, lo_bits, hi_bits, next + at.part * n_own, skips);
         }
+        rf_sync();
+        one_terms(mine, &at, &loads, one_x_at(now, view, at.part * n_own), view, lo_bits, hi_bits,
+                  first + at.part * n_own);
+        if (next < at.n_groups)
+            one_load(&loads, &at, view, lo_bits, hi_bits, next + at.part * n_own, skips);
         rf_sync();
         if (at.part == 0) acc = one_fold(terms + rf_tid(), at.stride, n * at.n_terms, acc);
     }
