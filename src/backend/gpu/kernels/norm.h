@@ -122,14 +122,26 @@ RF_DEVICE float norm_sum(norm_shared *s, float v[NORM_OWN], const float *x, uint
     return total;
 }
 
-/* The largest of eight or sixteen neighbouring threads. */
-RF_DEVICE uint32_t quant_most(uint32_t most, uint32_t n_threads) {
+/* The largest of eight or sixteen neighbouring threads, of n groups. */
+RF_DEVICE void quant_most(uint32_t *most, uint32_t n, uint32_t n_threads) {
     RF_UNROLL
     for (uint32_t mask = 1; mask < n_threads; mask *= 2) {
-        const uint32_t other = rf_lane_xor(most, mask);
-        most = other > most ? other : most;
+        RF_UNROLL
+        for (uint32_t i = 0; i < n; i++) {
+            const uint32_t other = rf_lane_xor(most[i], mask);
+            most[i] = other > most[i] ? other : most[i];
+        }
     }
-    return most;
+}
+
+/* The sum of four or eight neighbouring threads, of each of the thread's fours. */
+RF_DEVICE void quant_sum(uint32_t sum[NORM_OWN / 4], uint32_t n_threads) {
+    RF_UNROLL
+    for (uint32_t mask = 1; mask < n_threads; mask *= 2) {
+        RF_UNROLL
+        for (uint32_t i = 0; i < NORM_OWN / 4; i++)
+            sum[i] += rf_lane_xor(sum[i], mask);
+    }
 }
 
 /* Four elements, whose group's largest |x| is amax, into bytes. */
@@ -153,48 +165,56 @@ RF_DEVICE uint32_t quant_size(const float v[4]) {
     return most;
 }
 
-/* The thread's own elements in groups of 32, of eight threads' fours each. */
+/* The thread's own elements in groups of 32, of eight threads' fours each.  All four side by side, so that
+ * one hides what another waits for. */
 RF_DEVICE void quant_32(const float v[NORM_OWN], const rf_gpu_quant *to, uint64_t row,
                         uint32_t first, uint32_t n) {
+    uint32_t most[NORM_OWN / 4], q[NORM_OWN / 4], sum[NORM_OWN / 4];
+    RF_UNROLL
+    for (uint32_t i = 0; i < NORM_OWN / 4; i++)
+        most[i] = quant_size(v + 4 * i);
+    quant_most(most, NORM_OWN / 4, 8);
+    RF_UNROLL
+    for (uint32_t i = 0; i < NORM_OWN / 4; i++) {
+        q[i] = quant_four(v + 4 * i, rf_float_of(most[i]));
+        sum[i] = (uint32_t)rf_dot4(q[i], 0x01010101u, 0);
+    }
+    quant_sum(sum, 8);
     RF_UNROLL
     for (uint32_t i = 0; i < NORM_OWN / 4; i++) {
         const uint64_t at = row * n + norm_four(first, i);
-        const float amax = rf_float_of(quant_most(quant_size(v + 4 * i), 8));
-        const uint32_t q = quant_four(v + 4 * i, amax);
-        uint32_t sum = (uint32_t)rf_dot4(q, 0x01010101u, 0);
-        RF_UNROLL
-        for (uint32_t mask = 1; mask < 8; mask *= 2)
-            sum += rf_lane_xor(sum, mask);
-        if (norm_four(first, i) >= n) continue;
-        *(uint32_t *)(void *)(to->q + at) = q;
+        if (norm_four(first, i) >= n) break;
+        *(uint32_t *)(void *)(to->q + at) = q[i];
         if (rf_tid() % 8 != 0) continue;
-        to->d[at / 32] = amax / 127.0f;
-        to->sum[at / 32] = (int32_t)sum;
+        to->d[at / 32] = rf_float_of(most[i]) / 127.0f;
+        to->sum[at / 32] = (int32_t)sum[i];
     }
 }
 
 /* In groups of 256: the stretch. */
 RF_DEVICE void quant_256(const float v[NORM_OWN], const rf_gpu_quant *to, uint64_t row,
                          uint32_t first, uint32_t n) {
-    uint32_t most = 0, q[NORM_OWN / 4];
+    uint32_t most = 0, q[NORM_OWN / 4], sum[NORM_OWN / 4];
     RF_UNROLL
     for (uint32_t i = 0; i < NORM_OWN / 4; i++) {
         const uint32_t of_four = quant_size(v + 4 * i);
         most = of_four > most ? of_four : most;
     }
-    const float amax = rf_float_of(quant_most(most, 16));
+    quant_most(&most, 1, 16);
+    RF_UNROLL
+    for (uint32_t i = 0; i < NORM_OWN / 4; i++) {
+        q[i] = quant_four(v + 4 * i, rf_float_of(most));
+        sum[i] = (uint32_t)rf_dot4(q[i], 0x01010101u, 0);
+    }
+    quant_sum(sum, 4);
+    if (norm_four(first, 0) >= n) return;
     const uint64_t at = row * n + norm_four(first, 0);
     RF_UNROLL
     for (uint32_t i = 0; i < NORM_OWN / 4; i++) {
-        q[i] = quant_four(v + 4 * i, amax);
-        uint32_t sum = (uint32_t)rf_dot4(q[i], 0x01010101u, 0);
-        sum += rf_lane_xor(sum, 1);
-        sum += rf_lane_xor(sum, 2);
-        if (norm_four(first, 0) >= n) continue;
         *(uint32_t *)(void *)(to->q + at + 64 * i) = q[i];
-        if (rf_tid() % 4 == 0) to->sum[at / 16 + 4 * i] = (int32_t)sum;
+        if (rf_tid() % 4 == 0) to->sum[at / 16 + 4 * i] = (int32_t)sum[i];
     }
-    if (rf_tid() % 16 == 0 && norm_four(first, 0) < n) to->d[at / 256] = amax / 127.0f;
+    if (rf_tid() % 16 == 0) to->d[at / 256] = rf_float_of(most) / 127.0f;
 }
 
 /* A piece of a row in both views, where they are asked for. */
