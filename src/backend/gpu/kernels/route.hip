@@ -3,16 +3,17 @@
 #include "backend/gpu/kernels/canon.h"
 #include "backend/gpu/lists.h"
 
+/* Arrays of floats, which are read four at a time. */
 typedef struct route_shared {
-    float p[RF_MAX_EXPERTS], choice[RF_MAX_EXPERTS];
-    float claim[RF_MAX_EXPERTS];
-    uint32_t is_open[RF_MAX_EXPERTS];  /* groups */
-    float weight[RF_MAX_EXPERTS_USED]; /* by rank */
+    rf_f4 p[RF_MAX_EXPERTS / 4], choice[RF_MAX_EXPERTS / 4], claim[RF_MAX_EXPERTS / 4];
+    uint32_t is_open[RF_MAX_EXPERTS];      /* groups */
+    rf_f4 weight[RF_MAX_EXPERTS_USED / 4]; /* by rank */
     uint32_t expert[RF_MAX_EXPERTS_USED];
 } route_shared;
 
 /* In place: exp(x[i] - most) / sum of them. */
-RF_DEVICE void softmax(float *x, uint32_t n) {
+RF_DEVICE void softmax(rf_f4 *fours, uint32_t n) {
+    float *x = (float *)fours;
     float most = x[0], sum = 0.0f;
     for (uint32_t i = rf_tid() % 32; i < n; i += 32) /* all of them in every 32 threads */
         most = x[i] > most ? x[i] : most;
@@ -25,8 +26,10 @@ RF_DEVICE void softmax(float *x, uint32_t n) {
     for (uint32_t i = rf_tid(); i < n; i += RF_BLOCK_route)
         x[i] = rf_exp32(x[i] - most);
     rf_sync();
-    RF_UNROLL_16
-    for (uint32_t i = 0; i < n; i++)
+    RF_UNROLL_4
+    for (uint32_t i = 0; i < n / 4; i++)
+        sum = sum + fours[i].v[0] + fours[i].v[1] + fours[i].v[2] + fours[i].v[3];
+    for (uint32_t i = n / 4 * 4; i < n; i++)
         sum += x[i];
     rf_sync();
     for (uint32_t i = rf_tid(); i < n; i += RF_BLOCK_route)
@@ -35,14 +38,22 @@ RF_DEVICE void softmax(float *x, uint32_t n) {
 }
 
 /* How many of x come before x[i]: the higher ones, and equal ones of lower index.  A NaN comes before
- * none. */
-RF_DEVICE uint32_t rank_of(const float *x, uint32_t n, uint32_t i) {
+ * none.  Two neighbouring threads count for one i. */
+RF_DEVICE uint32_t rank_of(const rf_f4 *fours, uint32_t n, uint32_t i) {
+    const float *x = (const float *)fours;
     const float own = x[i];
+    const uint32_t half = rf_tid() % 2;
     uint32_t rank = 0;
-    RF_UNROLL_16
-    for (uint32_t k = 0; k < n; k++)
+    RF_UNROLL_4
+    for (uint32_t f = half; f < n / 4; f += 2) {
+        const rf_f4 four = fours[f];
+        RF_UNROLL
+        for (uint32_t k = 0; k < 4; k++)
+            rank += 4 * f + k < i ? four.v[k] >= own : four.v[k] > own;
+    }
+    for (uint32_t k = n / 4 * 4 + half; k < n; k += 2)
         rank += k < i ? x[k] >= own : x[k] > own;
-    return rank;
+    return rank + rf_lane_xor(rank, 1);
 }
 
 /* A group's claim: its best choice, or the sum of its two best. */
@@ -57,30 +68,35 @@ RF_DEVICE float claim_of(const float *choice, uint32_t n, int two) {
 
 /* Takes the experts of all but the strongest groups out of the contest. */
 RF_DEVICE void close_groups(route_shared *s, const rf_gpu_route_args *a) {
-    const uint32_t tid = rf_tid(), n = a->n_experts / a->n_groups;
+    const uint32_t tid = rf_tid(), n = a->n_experts / a->n_groups, last = a->n_groups - 1;
+    float *choice = (float *)s->choice, *claim = (float *)s->claim;
     for (uint32_t g = tid; g < a->n_groups; g += RF_BLOCK_route)
-        s->claim[g] = claim_of(s->choice + g * n, n, a->select_bias != 0);
+        claim[g] = claim_of(choice + g * n, n, a->select_bias != 0);
     rf_sync();
-    for (uint32_t g = tid; g < a->n_groups; g += RF_BLOCK_route)
-        s->is_open[g] = rank_of(s->claim, a->n_groups, g) < a->n_groups_used;
+    for (uint32_t first = 0; first <= last; first += RF_BLOCK_route / 2) { /* in step */
+        const uint32_t g = first + tid / 2, rank = rank_of(s->claim, last + 1, rf_min_u32(g, last));
+        if (g <= last && tid % 2 == 0) s->is_open[g] = rank < a->n_groups_used;
+    }
     rf_sync();
     for (uint32_t i = tid; i < a->n_experts; i += RF_BLOCK_route)
-        if (!s->is_open[i / n]) s->choice[i] = rf_float_of(0x7fc00000);
+        if (!s->is_open[i / n]) choice[i] = rf_float_of(0x7fc00000);
     rf_sync();
 }
 
 /* The experts of the first ranks, and their values; where NaNs leave ranks open, those of such numbers. */
 RF_DEVICE void choose(route_shared *s, const rf_gpu_route_args *a) {
-    const uint32_t tid = rf_tid();
+    const uint32_t tid = rf_tid(), last = a->n_experts - 1;
+    const float *p = (const float *)s->p, *choice = (const float *)s->choice;
+    float *weight = (float *)s->weight;
     for (uint32_t i = tid; i < a->n_used; i += RF_BLOCK_route) {
-        s->weight[i] = s->p[i];
+        weight[i] = p[i];
         s->expert[i] = i;
     }
     rf_sync();
-    for (uint32_t i = tid; i < a->n_experts; i += RF_BLOCK_route) {
-        const uint32_t rank = rank_of(s->choice, a->n_experts, i);
-        if (rank >= a->n_used || s->choice[i] != s->choice[i]) continue;
-        s->weight[rank] = s->p[i];
+    for (uint32_t first = 0; first <= last; first += RF_BLOCK_route / 2) { /* in step */
+        const uint32_t i = first + tid / 2, rank = rank_of(s->choice, last + 1, rf_min_u32(i, last));
+        if (i > last || tid % 2 || rank >= a->n_used || choice[i] != choice[i]) continue;
+        weight[rank] = p[i];
         s->expert[rank] = i;
     }
     rf_sync();
@@ -91,22 +107,23 @@ RF_KERNEL(route, rf_gpu_route_args) {
     const uint32_t tid = rf_tid(), row = rf_bid_x(), n = a.n_experts;
     const float *scores = a.scores + (uint64_t)row * n;
     float *dst = a.dst + (uint64_t)row * 2 * a.n_used;
+    float *p = (float *)s.p, *choice = (float *)s.choice, *weight = (float *)s.weight;
     for (uint32_t i = tid; i < n; i += RF_BLOCK_route)
-        s.p[i] = a.kind == RF_ROUTER_SIGMOID ? rf_gated(1.0f, scores[i]) : scores[i];
+        p[i] = a.kind == RF_ROUTER_SIGMOID ? rf_gated(1.0f, scores[i]) : scores[i];
     rf_sync();
     if (a.kind == RF_ROUTER_SOFTMAX) softmax(s.p, n);
     for (uint32_t i = tid; i < n; i += RF_BLOCK_route)
-        s.choice[i] = a.select_bias ? s.p[i] + a.select_bias[i] : s.p[i];
+        choice[i] = a.select_bias ? p[i] + a.select_bias[i] : p[i];
     rf_sync();
     if (a.n_groups > 1) close_groups(&s, &a);
     choose(&s, &a);
     if (a.kind == RF_ROUTER_SOFTMAX_TOPK) softmax(s.weight, a.n_used);
     float sum = 0.0f;
     for (uint32_t i = 0; i < a.n_used; i++)
-        sum += s.weight[i];
+        sum += weight[i];
     sum = sum < 0x1p-14f ? 0x1p-14f : sum;
     for (uint32_t i = tid; i < a.n_used; i += RF_BLOCK_route) {
-        float w = s.weight[i];
+        float w = weight[i];
         if (a.normalise) w /= sum;
         dst[i] = w * a.scale;
         dst[a.n_used + i] = (float)s.expert[i];
