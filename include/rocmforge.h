@@ -323,7 +323,8 @@ RF_API int rf_engine_check(rf_engine *e, const rf_request_opts *opts, rf_text *w
 /* The request ends at the next step with RF_FINISH_CANCELLED; unknown ids are ignored. */
 RF_API void rf_engine_cancel(rf_engine *e, uint64_t id);
 /* One batch.  1: worked; 0: nothing to do; below 0: the negated status of a failure that ended all
- * running requests (each got its event). */
+ * running requests (each got its event).  On a GPU the events of a step come during the next one, while that is
+ * computed; all have come when no request is left. */
 RF_API int rf_engine_step(rf_engine *e);
 /* For the stepping thread when a step returned 0: sleeps until there is a request, or until
  * rf_engine_wake is or was called (each wake ends one wait). */

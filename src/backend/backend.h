@@ -83,6 +83,7 @@ typedef struct rf_backend_ops {
                          const rf_backend_opts *o, rf_error *e);
     void (*exec_free)(rf_exec *x);
     size_t (*exec_bytes)(const rf_exec *x); /* memory taken: activations, KV, scratch */
+    bool runs_ahead;                        /* run returns while the device still computes */
     /* Checks the batch against plan and limits (ids, positions, blocks: RF_EARG names the row). */
     rf_status (*run)(rf_exec *x, const rf_batch *batch, rf_error *e);
     /* The plan's result, [n_outputs][n_result], valid until the next run; rows that the batch

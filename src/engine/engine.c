@@ -357,6 +357,7 @@ void rf_engine_close(rf_engine *en) {
         rf_spec_forget(en->spec, r);
         rf_request_free(r);
     }
+    rf_events_free(&en->events);
     rf_spec_free(en->spec);
     rf_fair_free(&en->fair);
     rf_embedder_free(en->embedder);
@@ -682,6 +683,7 @@ static rf_status create_request(rf_engine *en, const rf_request_opts *o, rf_requ
     if (o->grammar && rf_grammar_index(o->grammar) != en->token_index)
         return rf_fail(e, RF_EARG, "the grammar was opened for another engine");
     RF_TRY(rf_request_create(out, o, en->tokenizer, en->n_ctx, e));
+    (*out)->events = &en->events;
     rf_status s = give_prefix(en, *out, e);
     if (s == RF_OK) return RF_OK;
     rf_request_free(*out);

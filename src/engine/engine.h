@@ -56,6 +56,7 @@ struct rf_engine {
     atomic_uint kv_free; /* for rf_engine_get_info on any thread */
     bool stepping;
     rf_engine_arrays a;
+    rf_events events; /* of the latest step */
     rf_ids end_tokens;
     rf_prompter prompter;
     rf_buf name, arch, chat_template;

@@ -6,7 +6,7 @@
 #include "base/os.h"
 #include "base/utf8.h"
 
-enum { MAX_STOPS = 64, MAX_STOP_BYTES = 4096, MAX_LOGPROBS = 20 };
+enum { MAX_STOPS = 64, MAX_STOP_BYTES = 4096, MAX_LOGPROBS = RF_EVENT_TOP };
 
 static rf_status check(const rf_request_opts *o, uint32_t n_vocab, uint32_t n_ctx, rf_error *e) {
     if (o->n_tokens == 0) return rf_fail(e, RF_EARG, "the prompt has no tokens; give at least one");
@@ -193,8 +193,16 @@ static rf_event event_of(const rf_request *r) {
     };
 }
 
+static void tell(const rf_request *r, const rf_event *event) {
+    if (!r->o.on_event) return;
+    if (r->events)
+        rf_events_add(r->events, r->o.on_event, r->o.user, event);
+    else
+        r->o.on_event(r->o.user, event);
+}
+
 static void emit(rf_request *r, rf_event *event) {
-    if (r->o.on_event) r->o.on_event(r->o.user, event);
+    tell(r, event);
     r->held.len -= event->text_len;
     if (r->held.len) memmove(r->held.p, r->held.p + event->text_len, r->held.len);
 }
@@ -207,7 +215,7 @@ void rf_request_end(rf_request *r, rf_finish finish, const char *error) {
     event.finish = finish;
     if (finish == RF_FINISH_STOP) event.stop = stop_at(r, event.text_len);
     event.error = error;
-    if (r->o.on_event) r->o.on_event(r->o.user, &event);
+    tell(r, &event);
     rf_buf_clear(&r->held);
 }
 

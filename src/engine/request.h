@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 
 #include "base/buf.h"
+#include "engine/events.h"
 #include "engine/fair.h"
 #include "engine/kv.h"
 #include "engine/ngram.h"
@@ -52,6 +53,7 @@ typedef struct rf_request {
     const rf_tokenizer *tokenizer;
     rf_sampler *sampler;
     rf_request_opts o;   /* tokens, stop and logit_bias are not valid in here: copied below */
+    rf_events *events;   /* where its events wait; NULL: they are told at once */
     rf_matcher *matcher; /* NULL: no grammar */
     uint32_t *mask;      /* [(n_vocab + 31) / 32] with a grammar */
     rf_buf fed;          /* the bytes of the latest token, for the matcher */
@@ -84,7 +86,7 @@ void rf_request_free(
 
 /* What of a row it usually does with. */
 rf_by_best rf_request_by_best(const rf_request *r);
-/* Chooses the next token from a row of logits [n_vocab], appends it and tells the callback.  RF_EARG:
+/* Chooses the next token from a row of logits [n_vocab], appends it and tells of it.  RF_EARG:
  * no token can be chosen; RF_EFULL: the grammar's matcher met a limit; RF_EUNSUPPORTED: only the whole
  * row can tell, nothing has changed.
  * end_tokens: [n_end].  *finish says whether and why the request is over. */

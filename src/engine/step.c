@@ -370,6 +370,7 @@ static int step(rf_engine *en) {
     rf_batch b = make_batch(en);
     uint64_t began_us = rf_time_us();
     rf_status s = en->ops->run(en->exec, &b, &e);
+    if (s == RF_OK && en->ops->runs_ahead) rf_events_tell(&en->events); /* of the step before */
     if (s == RF_OK) s = en->ops->wait(en->exec, &result);
     if (s != RF_OK) return after_failure(en, s, &e);
     en->n_faults = 0;
@@ -378,11 +379,21 @@ static int step(rf_engine *en) {
     return 1;
 }
 
+static bool has_requests(rf_engine *en) {
+    pthread_mutex_lock(&en->lock);
+    bool any = en->first != NULL;
+    pthread_mutex_unlock(&en->lock);
+    return any;
+}
+
 int rf_engine_step(rf_engine *en) {
     if (!en->exec) return 0;
     if (en->stepping) return -(int)RF_EARG; /* from a callback: its batch is still being read */
     en->stepping = true;
     int worked = step(en);
+    /* A device that computes by itself is given the next step first. */
+    bool may_wait = en->ops->runs_ahead && worked > 0 && has_requests(en);
+    if (!may_wait) rf_events_tell(&en->events);
     en->stepping = false;
     return worked;
 }

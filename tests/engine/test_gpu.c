@@ -104,6 +104,28 @@ static void test_best(void **state) {
         assert_same_answer(&crowd[i], &alone[i]);
 }
 
+/* The events of a step come while the device computes the next one, and all when nothing is left to do. */
+static void test_late_events(void **state) {
+    (void)state;
+    enum { N = 4 };
+    int32_t prompt[3] = {1, 2, 3};
+    rf_gpu_driver_set(rf_host_gpu());
+    for (int on_gpu = 0; on_gpu < 2; on_gpu++) {
+        rf_engine *en = open_engine((rf_engine_opts){
+            .model_path = rf_test_data("models/qwen3.gguf"), .backend = on_gpu ? "gpu" : "cpu"});
+        record r = {0};
+        rf_request_opts o = request_of(prompt, 3, N, &r);
+        o.ignore_eos = true;
+        submit(en, &o);
+        for (uint32_t i = 0; i < N; i++) {
+            assert_int_equal(rf_engine_step(en), 1);
+            assert_int_equal(r.n_tokens, on_gpu && i + 1 < N ? i : i + 1);
+        }
+        assert_int_equal(rf_engine_step(en), 0);
+        rf_engine_close(en);
+    }
+}
+
 /* What one kind of device computed serves the other. */
 static void test_states(void **state) {
     (void)state;
@@ -349,11 +371,17 @@ int main(void) {
     rf_error e = {0};
     assert_int_equal(rf_log_configure("error", &e), RF_OK); /* the fall-backs warn */
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_requests), cmocka_unit_test(test_best),
-        cmocka_unit_test(test_states),   cmocka_unit_test(test_swap),
-        cmocka_unit_test(test_choice),   cmocka_unit_test(test_find),
-        cmocka_unit_test(test_fault),    cmocka_unit_test(test_fault_again),
-        cmocka_unit_test(test_lost),     cmocka_unit_test(test_fault_elsewhere),
+        cmocka_unit_test(test_requests),
+        cmocka_unit_test(test_best),
+        cmocka_unit_test(test_late_events),
+        cmocka_unit_test(test_states),
+        cmocka_unit_test(test_swap),
+        cmocka_unit_test(test_choice),
+        cmocka_unit_test(test_find),
+        cmocka_unit_test(test_fault),
+        cmocka_unit_test(test_fault_again),
+        cmocka_unit_test(test_lost),
+        cmocka_unit_test(test_fault_elsewhere),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -383,6 +383,7 @@ static rf_status gpu_peek(rf_exec *x, rf_val v, float *out, size_t n) {
 
 const rf_backend_ops rf_gpu_ops = {
     .name = "gpu",
+    .runs_ahead = true,
     .open = gpu_open,
     .close = gpu_close,
     .describe = gpu_describe,
