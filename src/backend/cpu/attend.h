@@ -5,9 +5,12 @@
  * its own, the vector instruction sets share attend_lanes.h. */
 #pragma once
 #include <math.h>
+#include <string.h>
 
 #include "backend/backend.h"
 #include "backend/cpu/kernels.h"
+#include "quant/bits.h"
+#include "quant/blocks.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -91,6 +94,37 @@ static inline size_t rf_attend_scratch_bytes(uint32_t head_dim, uint32_t value_d
     size_t n = rf_attend_queries(head_dim, value_dim);
     return (n * per_query + RF_KV_BLOCK * per_key) * sizeof(float);
 }
+
+/* Keys and values that are integers with a scale per group of 32 are multiplied as such: queries are
+ * integers of up to RF_ATTEND_Q_MOST, with one scale for a head, and what values count of up to
+ * RF_ATTEND_P_MOST. */
+enum { RF_ATTEND_Q_MOST = 16256, RF_ATTEND_P_MOST = 16383 };
+#define RF_ATTEND_MAGIC 12582912.0f /* 1.5 * 2^23: a sum with it has its integer in the low bits */
+
+static inline bool rf_attend_is_int(rf_dtype type) {
+    return type == RF_DT_Q8_0 || type == RF_DT_Q4_0;
+}
+
+static inline uint32_t rf_attend_bits_of(float f) {
+    uint32_t bits;
+    memcpy(&bits, &f, sizeof bits);
+    return bits;
+}
+
+/* The larger of |a|, which is one, and |b|; a NaN wins. */
+static inline float rf_attend_larger(float a, float b) {
+    float x = fabsf(b);
+    return rf_attend_bits_of(x) > rf_attend_bits_of(a) ? x : a;
+}
+
+/* The scale of group g of a row of the cache. */
+static inline float rf_attend_scale(const uint8_t *row, uint32_t g, rf_dtype type) {
+    size_t bytes = type == RF_DT_Q8_0 ? sizeof(rf_block_q8_0) : sizeof(rf_block_q4_0);
+    return rf_load_half(row + g * bytes);
+}
+
+/* What the integers of a block's weighted values are multiples of; a NaN where most is not finite. */
+static inline float rf_attend_unit(float most) { return fmaf(most, 0.0f, most / RF_ATTEND_P_MOST); }
 
 /* Where a query head's total starts: at its sink, which then counts 1. */
 static inline float rf_attend_sink(const rf_attend *a, uint32_t h) {

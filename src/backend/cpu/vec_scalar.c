@@ -31,15 +31,6 @@ static void f32_to_f16_scalar(uint16_t *dst, const float *x, size_t n) {
 static float kv_at(const uint8_t *row, uint32_t i, rf_dtype type) {
     if (type == RF_DT_F16) return rf_load_half(row + 2 * (size_t)i);
     if (type == RF_DT_BF16) return rf_bf16_to_f32(rf_load_u16(row + 2 * (size_t)i));
-    if (type == RF_DT_Q8_0) {
-        const rf_block_q8_0 *b = (const rf_block_q8_0 *)(const void *)row + i / 32;
-        return (float)b->qs[i % 32] * rf_load_half(b->d);
-    }
-    if (type == RF_DT_Q4_0) {
-        const rf_block_q4_0 *b = (const rf_block_q4_0 *)(const void *)row + i / 32;
-        int q = b->qs[i % 16] >> (i % 32 < 16 ? 0 : 4) & 15;
-        return (float)(q - 8) * rf_load_half(b->d);
-    }
     float f;
     memcpy(&f, row + 4 * (size_t)i, sizeof f);
     return f;
@@ -53,6 +44,70 @@ static float score(const float *q, const uint8_t *k, uint32_t n, rf_dtype type) 
     return s;
 }
 
+/* The integers of a group of 32 of a row of the cache. */
+static void kv_ints(int32_t out[32], const uint8_t *row, uint32_t g, rf_dtype type) {
+    const rf_block_q8_0 *b8 = (const rf_block_q8_0 *)(const void *)row + g;
+    const rf_block_q4_0 *b4 = (const rf_block_q4_0 *)(const void *)row + g;
+    for (int i = 0; i < 32; i++)
+        out[i] = type == RF_DT_Q8_0 ? b8->qs[i] : (b4->qs[i % 16] >> (i < 16 ? 0 : 4) & 15) - 8;
+}
+
+/* A query head as integers of one scale, zeros behind it. */
+typedef struct int_query {
+    float d;
+    int32_t n[RF_MAX_HEAD_DIM + 31];
+} int_query;
+
+static void make_int_query(int_query *t, const float *q, uint32_t n) {
+    const float top = RF_ATTEND_Q_MOST;
+    float most = 0;
+    for (uint32_t i = 0; i < n; i++)
+        most = rf_attend_larger(most, q[i]);
+    float id = most > 0 ? top / most : 0;
+    t->d = most / top;
+    memset(t->n, 0, sizeof t->n);
+    for (uint32_t i = 0; i < n; i++) {
+        float x = q[i] * id;
+        x = x > -top ? x : -top; /* a NaN too */
+        t->n[i] = (int32_t)rintf(x < top ? x : top);
+    }
+}
+
+/* q . k in multiples of the query's scale, the groups one after the other. */
+static float int_score(const int_query *q, const uint8_t *k, uint32_t n, rf_dtype type) {
+    float s = 0.0f;
+    for (uint32_t g = 0; g < (n + 31) / 32; g++) {
+        int32_t ints[32], sum = 0;
+        kv_ints(ints, k, g, type);
+        for (uint32_t i = 0; i < 32; i++)
+            sum += q->n[32 * g + i] * ints[i];
+        s = fmaf((float)sum, rf_attend_scale(k, g, type), s);
+    }
+    return s;
+}
+
+/* A group's columns of the visible keys' values, weighted by p: acc: [n], n <= 32 */
+static void int_values(float *acc, const float *p, const uint8_t *v, size_t row, uint32_t bits,
+                       uint32_t g, uint32_t n, rf_dtype type) {
+    float most = 0;
+    int32_t sum[32] = {0};
+    for (uint32_t left = bits; left; left &= left - 1)
+        most =
+            rf_attend_larger(most, rf_attend_scale(v + (size_t)__builtin_ctz(left) * row, g, type));
+    float id = most > 0 ? RF_ATTEND_P_MOST / most : 0;
+    for (uint32_t left = bits; left; left &= left - 1) {
+        size_t j = (size_t)__builtin_ctz(left);
+        int32_t ints[32];
+        float x = fmaf(p[j], rf_attend_scale(v + j * row, g, type) * id, RF_ATTEND_MAGIC);
+        int16_t weight = (int16_t)rf_attend_bits_of(x); /* anything for a NaN */
+        kv_ints(ints, v + j * row, g, type);
+        for (uint32_t d = 0; d < n; d++)
+            sum[d] += weight * ints[d];
+    }
+    for (uint32_t d = 0; d < n; d++)
+        acc[d] = (float)sum[d] * rf_attend_unit(most);
+}
+
 static float tree32(const float p[32]) {
     return lanes_tree16(lanes_add(lanes_load_n(p, 16), lanes_load_n(p + 16, 16)));
 }
@@ -63,17 +118,40 @@ typedef struct head_part {
     float acc[RF_MAX_HEAD_DIM];
 } head_part;
 
+/* A query head: as it is, and as integers where the keys are such. */
+typedef struct head_query {
+    const float *x;
+    int_query ints;
+} head_query;
+
+static void weigh_values(const rf_attend *a, float *acc, const float p[RF_KV_BLOCK],
+                         const uint8_t *v, uint32_t bits) {
+    bool is_int = rf_attend_is_int(a->v_type);
+    memset(acc, 0, a->value_dim * sizeof *acc);
+    for (uint32_t d = 0; is_int && d < a->value_dim; d += 32)
+        int_values(acc + d, p, v, a->v_row, bits, d / 32,
+                   a->value_dim - d < 32 ? a->value_dim - d : 32, a->v_type);
+    for (uint32_t left = is_int ? 0 : bits; left; left &= left - 1) {
+        uint32_t j = (uint32_t)__builtin_ctz(left);
+        for (uint32_t d = 0; d < a->value_dim; d++)
+            acc[d] = fmaf(p[j], kv_at(v + j * a->v_row, d, a->v_type), acc[d]);
+    }
+}
+
 /* One block by itself. */
-static void attend_block(const rf_attend *a, uint32_t row, const float *q, head_part *part,
+static void attend_block(const rf_attend *a, uint32_t row, const head_query *q, head_part *part,
                          uint32_t block, uint32_t bits) {
     const uint8_t *k = a->k + a->table[block] * a->k_block;
     const uint8_t *v = a->v + a->table[block] * a->v_block;
     float s[RF_KV_BLOCK] = {0}, p[RF_KV_BLOCK] = {0};
+    bool is_int = rf_attend_is_int(a->k_type);
+    float scale = is_int ? q->ints.d * a->scale : a->scale;
     part->m = -INFINITY;
-    memset(part->acc, 0, a->value_dim * sizeof part->acc[0]);
     for (uint32_t left = bits; left; left &= left - 1) {
         uint32_t j = (uint32_t)__builtin_ctz(left);
-        s[j] = score(q, k + j * a->k_row, a->head_dim, a->k_type) * a->scale;
+        const uint8_t *key = k + j * a->k_row;
+        s[j] = scale * (is_int ? int_score(&q->ints, key, a->head_dim, a->k_type)
+                               : score(q->x, key, a->head_dim, a->k_type));
         if (a->softcap > 0) s[j] = a->softcap * rf_tanhf(s[j] / a->softcap);
         if (a->mask) s[j] += a->mask[row * a->mask_stride + block * RF_KV_BLOCK + j];
         if (s[j] > part->m) part->m = s[j];
@@ -81,10 +159,9 @@ static void attend_block(const rf_attend *a, uint32_t row, const float *q, head_
     for (uint32_t left = bits; left; left &= left - 1) {
         uint32_t j = (uint32_t)__builtin_ctz(left);
         p[j] = rf_expf(s[j] - part->m);
-        for (uint32_t d = 0; d < a->value_dim; d++)
-            part->acc[d] = fmaf(p[j], kv_at(v + j * a->v_row, d, a->v_type), part->acc[d]);
     }
     part->l = tree32(p);
+    weigh_values(a, part->acc, p, v, bits);
 }
 
 static void fold(head_part *t, const head_part *part, uint32_t n) {
@@ -109,7 +186,7 @@ static void start(head_part *t, float m, uint32_t n) {
 
 /* One segment's blocks [b, end) onto the total. */
 static void attend_segment(const rf_attend *a, uint32_t row, const rf_attend_span *span,
-                           const float *q, head_part *total, uint32_t b, uint32_t end) {
+                           const head_query *q, head_part *total, uint32_t b, uint32_t end) {
     head_part segment, part;
     bool is_seen = false;
     start(&segment, -INFINITY, a->value_dim);
@@ -127,13 +204,15 @@ static void attend_row(const rf_attend *a, uint32_t row) {
     rf_attend_span span = rf_attend_span_of(a, row);
     uint32_t end = rf_attend_end_block(&span), next;
     head_part t;
+    head_query q;
     for (uint32_t h = 0; h < a->n_q; h++) {
-        const float *q = a->q + row * a->q_stride + (size_t)h * a->head_dim;
+        q.x = a->q + row * a->q_stride + (size_t)h * a->head_dim;
+        if (rf_attend_is_int(a->k_type)) make_int_query(&q.ints, q.x, a->head_dim);
         float *dst = a->dst + row * a->dst_stride + (size_t)h * a->value_dim;
         start(&t, rf_attend_sink(a, h), a->value_dim);
         for (uint32_t b = rf_attend_first_block(&span); b < end; b = next) {
             next = rf_attend_segment_end(b, end);
-            attend_segment(a, row, &span, q, &t, b, next);
+            attend_segment(a, row, &span, &q, &t, b, next);
         }
         for (uint32_t d = 0; d < a->value_dim; d++) /* with no key visible all is 0 */
             dst[d] = t.l == 0.0f ? t.acc[d] : t.acc[d] / t.l;
