@@ -87,12 +87,13 @@ static inline uint32_t rf_attend_queries(uint32_t head_dim, uint32_t value_dim) 
     return n < RF_ATTEND_QUERIES ? (uint32_t)n : RF_ATTEND_QUERIES;
 }
 
-/* Floats of the queries, their probabilities and weighted values, one block's keys, and a panel. */
+/* Of the queries, their probabilities, weighted values and weights as integers of 16 bits, one block's
+ * keys, and a panel. */
 static inline size_t rf_attend_scratch_bytes(uint32_t head_dim, uint32_t value_dim) {
-    size_t per_query = head_dim + RF_KV_BLOCK + rf_attend_padded(value_dim);
+    size_t per_query = rf_attend_padded(head_dim) + RF_KV_BLOCK + rf_attend_padded(value_dim);
     size_t per_key = rf_attend_padded(head_dim) + RF_ATTEND_PANEL;
     size_t n = rf_attend_queries(head_dim, value_dim);
-    return (n * per_query + RF_KV_BLOCK * per_key) * sizeof(float);
+    return (n * per_query + RF_KV_BLOCK * per_key) * sizeof(float) + n * RF_KV_BLOCK * 2;
 }
 
 /* Keys and values that are integers with a scale per group of 32 are multiplied as such: queries are

@@ -32,6 +32,10 @@ typedef struct attend_group {
     float *acc;                             /* [n][stride] weighted values of the segment */
     float *keys;                            /* [head_dim][32] */
     float *panel;                           /* [32][32] columns of keys or values */
+    /* of integer keys and values, as attend_ints.h has them: queries, keys, weights, values */
+    int32_t *q_words, *key_words, *weights, *words;
+    float *key_scales;              /* [groups][32] */
+    float scale[RF_ATTEND_QUERIES]; /* of a query's scores */
     /* maximum and sum of the total, the segment and a block, and the factors of a fold */
     float total_m[RF_ATTEND_QUERIES], total_l[RF_ATTEND_QUERIES];
     float m[RF_ATTEND_QUERIES], l[RF_ATTEND_QUERIES];
@@ -105,8 +109,19 @@ LANES_INLINE void add_key(vec s[ATTEND_TILE][2 * ATTEND_VECS], const float *p, c
     }
 }
 
+/* Weighted values of one block, folded into those of the segment; keep below 0 stands for a segment
+ * without any yet. */
+LANES_INLINE void put_values(float *acc, vec *s, float keep, float add, uint32_t n_vecs) {
+    vec k = vec_set(keep), x = vec_set(add);
+    if (!(keep < 0)) /* a NaN goes on */
+        for (uint32_t c = 0; c < n_vecs; c++)
+            s[c] = vec_fma(s[c], x, vec_mul(vec_load(acc + c * VEC), k));
+    for (uint32_t c = 0; c < n_vecs; c++)
+        vec_store(acc + c * VEC, s[c]);
+}
+
 /* A panel's columns of n queries' weighted values of one block, folded into those of the segment:
- * acc: [n][stride], p: [n][32], keep below 0 stands for a segment without any yet */
+ * acc: [n][stride], p: [n][32] */
 LANES_INLINE void value_tile(float *acc, size_t stride, const float *p, const float *panel,
                              uint32_t bits, const float *keep, const float *add, uint32_t n,
                              uint32_t n_vecs) {
@@ -121,15 +136,8 @@ LANES_INLINE void value_tile(float *acc, size_t stride, const float *p, const fl
         else
             for (uint32_t left = bits; left; left &= left - 1)
                 add_key(s, p, panel + d, (size_t)__builtin_ctz(left), n, n_vecs);
-        for (uint32_t i = 0; i < n; i++) {
-            float *at = acc + i * stride + d;
-            vec k = vec_set(keep[i]), x = vec_set(add[i]);
-            if (!(keep[i] < 0)) /* a NaN goes on */
-                for (uint32_t c = 0; c < n_vecs; c++)
-                    s[i][c] = vec_fma(s[i][c], x, vec_mul(vec_load(at + c * VEC), k));
-            for (uint32_t c = 0; c < n_vecs; c++)
-                vec_store(at + c * VEC, s[i][c]);
-        }
+        for (uint32_t i = 0; i < n; i++)
+            put_values(acc + i * stride + d, s[i], keep[i], add[i], n_vecs);
     }
 }
 
@@ -170,6 +178,8 @@ static inline size_t column_bytes(rf_dtype type, uint32_t d) {
     return d / info->block_elems * info->block_bytes;
 }
 
+#include "backend/cpu/attend_ints.h"
+
 static inline uint32_t panel_columns(uint32_t dim, uint32_t d) {
     return dim - d < RF_ATTEND_PANEL ? dim - d : RF_ATTEND_PANEL;
 }
@@ -192,6 +202,7 @@ static void gather_keys(attend_group *g, const uint8_t *k, const uint8_t *ahead,
 /* Scores of the tiles that hold queries of rows which see the block. */
 static void make_scores(attend_group *g) {
     uint32_t first = 0, end = g->n_rows, size;
+    uint32_t words = (uint32_t)rf_attend_padded(g->a->head_dim) / 2; /* of a query */
     while (!g->bits[first])
         first++;
     while (!g->bits[end - 1])
@@ -199,8 +210,12 @@ static void make_scores(attend_group *g) {
     for (uint32_t i = 0; i < end * g->n_heads; i += size) {
         size = tile_of(g->n - i);
         if (i + size <= first * g->n_heads) continue;
-        score_tile_of(g->p + (size_t)i * RF_KV_BLOCK, g->q + (size_t)i * g->a->head_dim, g->keys,
-                      g->a->head_dim, size);
+        if (rf_attend_is_int(g->a->k_type))
+            ints_score_tile_of(g->p + (size_t)i * RF_KV_BLOCK, g->q_words + (size_t)i * words,
+                               g->key_words, g->key_scales, words / 16, size);
+        else
+            score_tile_of(g->p + (size_t)i * RF_KV_BLOCK, g->q + (size_t)i * g->a->head_dim,
+                          g->keys, g->a->head_dim, size);
     }
 }
 
@@ -209,7 +224,7 @@ static void finish_row(attend_group *g, uint32_t r, uint32_t block) {
     float mask[RF_KV_BLOCK];
     if (a->mask) rf_attend_mask(a, g->row + r, block, g->bits[r], mask);
     for (uint32_t i = r * g->n_heads; i < (r + 1) * g->n_heads; i++)
-        g->block_m[i] = finish_scores(g->p + (size_t)i * RF_KV_BLOCK, g->bits[r], a->scale,
+        g->block_m[i] = finish_scores(g->p + (size_t)i * RF_KV_BLOCK, g->bits[r], g->scale[i],
                                       a->softcap, a->mask ? mask : NULL);
 }
 
@@ -258,13 +273,19 @@ static void add_block(attend_group *g, uint32_t block) {
     }
     if (!all) return;
     size_t id = a->table[block], ahead = a->table[block_ahead(g, block)];
-    gather_keys(g, a->k + id * a->k_block, a->k + ahead * a->k_block, all);
+    if (rf_attend_is_int(a->k_type))
+        gather_int_keys(g, a->k + id * a->k_block, a->k + ahead * a->k_block);
+    else
+        gather_keys(g, a->k + id * a->k_block, a->k + ahead * a->k_block, all);
     make_scores(g);
     for (uint32_t r = 0; r < g->n_rows; r++)
         if (g->bits[r]) finish_row(g, r, block);
     for (uint32_t r = 0; r < g->n_rows; r++) /* apart, so that nothing waits for a maximum */
         if (g->bits[r]) soften_row(g, r);
-    add_values(g, a->v + id * a->v_block, a->v + ahead * a->v_block, all);
+    if (rf_attend_is_int(a->v_type))
+        add_int_values(g, a->v + id * a->v_block, a->v + ahead * a->v_block);
+    else
+        add_values(g, a->v + id * a->v_block, a->v + ahead * a->v_block, all);
 }
 
 /* Groups -----------------------------------------------------------------------------------------*/
@@ -288,17 +309,33 @@ static void add_segment(attend_group *g, uint32_t r) {
     }
 }
 
+static const float *query_of(const attend_group *g, uint32_t i) {
+    return g->a->q + (g->row + i / g->n_heads) * g->a->q_stride +
+           (size_t)(g->head + i % g->n_heads) * g->a->head_dim;
+}
+
+/* Queries of the tile of size queries that begins with number i. */
+static void pack_tile(attend_group *g, uint32_t i, uint32_t size) {
+    uint32_t n = g->a->head_dim, padded = (uint32_t)rf_attend_padded(n);
+    for (uint32_t k = 0; k < size; k++) {
+        const float *q = query_of(g, i + k);
+        g->scale[i + k] = g->a->scale;
+        if (rf_attend_is_int(g->a->k_type)) {
+            int16_t whole[RF_MAX_HEAD_DIM + 31];
+            g->scale[i + k] *= query_ints(whole, q, n);
+            store_words(g->q_words + (size_t)i * (padded / 2) + (size_t)k * ATTEND_DIGITS,
+                        (size_t)size * ATTEND_DIGITS, whole, padded / ATTEND_WORD);
+            continue;
+        }
+        for (uint32_t d = 0; d < n; d++)
+            g->q[(size_t)i * n + (size_t)d * size + k] = q[d];
+    }
+}
+
 static void pack_queries(attend_group *g) {
-    const rf_attend *a = g->a;
     for (uint32_t i = 0, size; i < g->n; i += size) {
         size = tile_of(g->n - i);
-        for (uint32_t k = 0; k < size; k++) {
-            float *to = g->q + (size_t)i * a->head_dim + k;
-            const float *q = a->q + (g->row + (i + k) / g->n_heads) * a->q_stride +
-                             (size_t)(g->head + (i + k) % g->n_heads) * a->head_dim;
-            for (uint32_t d = 0; d < a->head_dim; d++)
-                to[(size_t)d * size] = q[d];
-        }
+        pack_tile(g, i, size);
     }
 }
 
@@ -345,10 +382,15 @@ static void attend_group_of(attend_group *g) {
 static void attend_lanes(const rf_attend *a) {
     attend_group g = {.a = a, .stride = rf_attend_padded(a->value_dim), .q = a->scratch};
     uint32_t n = rf_attend_queries(a->head_dim, a->value_dim);
-    g.p = g.q + (size_t)n * a->head_dim;
+    g.p = g.q + (size_t)n * rf_attend_padded(a->head_dim);
     g.acc = g.p + (size_t)n * RF_KV_BLOCK;
     g.keys = g.acc + n * g.stride;
     g.panel = g.keys + RF_KV_BLOCK * rf_attend_padded(a->head_dim);
+    g.weights = (int32_t *)(void *)(g.panel + RF_KV_BLOCK * RF_ATTEND_PANEL);
+    g.q_words = (int32_t *)(void *)g.q;
+    g.key_words = (int32_t *)(void *)g.keys; /* take half of their place */
+    g.key_scales = g.keys + RF_KV_BLOCK / 2 * rf_attend_padded(a->head_dim);
+    g.words = (int32_t *)(void *)g.panel;
     for (g.head = 0; g.head < a->n_q; g.head += g.n_heads) {
         uint32_t heads = a->n_q - g.head;
         g.n_heads = heads < n ? heads : n;

@@ -7,6 +7,21 @@
 #include "base/os.h"
 #include "model/model.h"
 
+/* In front of loops over tiles of registers. */
+#if defined(__has_feature)
+#define RF_HAS_FEATURE(f) __has_feature(f)
+#else
+#define RF_HAS_FEATURE(f) 0
+#endif
+#if RF_HAS_FEATURE(address_sanitizer) || RF_HAS_FEATURE(thread_sanitizer) || \
+    defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define RF_UNROLL /* instrumented code takes minutes to compile when unrolled */
+#elif defined(__clang__)
+#define RF_UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define RF_UNROLL _Pragma("GCC unroll 16")
+#endif
+
 #ifdef __cplusplus
 extern "C" {
 #endif

@@ -92,12 +92,6 @@ LANES_INLINE lanes lanes_of_i8(__m128i v) {
     return (lanes){_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(v)),
                    _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_srli_si128(v, 8)))};
 }
-LANES_INLINE lanes lanes_load_i8(const int8_t *p) {
-    return lanes_of_i8(_mm_loadu_si128((const __m128i *)(const void *)p));
-}
-LANES_INLINE lanes lanes_load_i4(const uint8_t *p, int high) {
-    return lanes_of_i8(load_nibbles(p, high));
-}
 
 /* A register of its own, where tiles of them are wanted. */
 typedef __m256 vec;
@@ -107,3 +101,15 @@ LANES_INLINE vec vec_load(const float *p) { return _mm256_loadu_ps(p); }
 LANES_INLINE void vec_store(float *p, vec v) { _mm256_storeu_ps(p, v); }
 LANES_INLINE vec vec_mul(vec a, vec b) { return _mm256_mul_ps(a, b); }
 LANES_INLINE vec vec_fma(vec a, vec b, vec c) { return _mm256_fmadd_ps(a, b, c); }
+
+/* Integers likewise; a dot product adds that of two pairs of 16 bits in each. */
+typedef __m256i ints;
+LANES_INLINE ints ints_zero(void) { return _mm256_setzero_si256(); }
+LANES_INLINE ints ints_set(int32_t x) { return _mm256_set1_epi32(x); }
+LANES_INLINE ints ints_load(const int32_t *p) {
+    return _mm256_loadu_si256((const __m256i *)(const void *)p);
+}
+LANES_INLINE ints ints_dot(ints sum, ints a, ints b) {
+    return _mm256_add_epi32(sum, _mm256_madd_epi16(a, b));
+}
+LANES_INLINE vec ints_floats(ints x) { return _mm256_cvtepi32_ps(x); }

@@ -63,12 +63,6 @@ LANES_INLINE lanes lanes_load_bf16(const uint8_t *p) {
     return lanes_of_bf16(_mm256_loadu_si256((const __m256i *)(const void *)p));
 }
 LANES_INLINE lanes lanes_of_i8(__m128i v) { return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(v)); }
-LANES_INLINE lanes lanes_load_i8(const int8_t *p) {
-    return lanes_of_i8(_mm_loadu_si128((const __m128i *)(const void *)p));
-}
-LANES_INLINE lanes lanes_load_i4(const uint8_t *p, int high) {
-    return lanes_of_i8(load_nibbles(p, high));
-}
 
 /* A register of its own, where tiles of them are wanted. */
 typedef __m512 vec;
@@ -78,3 +72,11 @@ LANES_INLINE vec vec_load(const float *p) { return _mm512_loadu_ps(p); }
 LANES_INLINE void vec_store(float *p, vec v) { _mm512_storeu_ps(p, v); }
 LANES_INLINE vec vec_mul(vec a, vec b) { return _mm512_mul_ps(a, b); }
 LANES_INLINE vec vec_fma(vec a, vec b, vec c) { return _mm512_fmadd_ps(a, b, c); }
+
+/* Integers likewise; a dot product adds that of two pairs of 16 bits in each. */
+typedef __m512i ints;
+LANES_INLINE ints ints_zero(void) { return _mm512_setzero_si512(); }
+LANES_INLINE ints ints_set(int32_t x) { return _mm512_set1_epi32(x); }
+LANES_INLINE ints ints_load(const int32_t *p) { return _mm512_loadu_si512(p); }
+LANES_INLINE ints ints_dot(ints sum, ints a, ints b) { return _mm512_dpwssd_epi32(sum, a, b); }
+LANES_INLINE vec ints_floats(ints x) { return _mm512_cvtepi32_ps(x); }

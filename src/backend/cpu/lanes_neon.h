@@ -121,26 +121,6 @@ LANES_INLINE lanes lanes_load_bf16(const uint8_t *p) {
         s.val[i] = vreinterpretq_f32_u32(vshll_n_u16(vreinterpret_u16_u8(vld1_u8(p + 8 * i)), 16));
     return s;
 }
-LANES_INLINE lanes lanes_of_i8(int8x16_t v) {
-    int16x8_t half[2] = {vmovl_s8(vget_low_s8(v)), vmovl_s8(vget_high_s8(v))};
-    lanes s;
-    for (int i = 0; i < 2; i++) {
-        s.val[2 * i] = vcvtq_f32_s32(vmovl_s16(vget_low_s16(half[i])));
-        s.val[2 * i + 1] = vcvtq_f32_s32(vmovl_s16(vget_high_s16(half[i])));
-    }
-    return s;
-}
-LANES_INLINE lanes lanes_load_i8(const int8_t *p) { return lanes_of_i8(vld1q_s8(p)); }
-LANES_INLINE lanes lanes_load_i4(const uint8_t *p, int high) {
-    uint8x16_t v = vld1q_u8(p);
-    v = high ? vshrq_n_u8(v, 4) : vandq_u8(v, vdupq_n_u8(15));
-    return lanes_of_i8(vsubq_s8(vreinterpretq_s8_u8(v), vdupq_n_s8(8)));
-}
-LANES_INLINE float half_at(const uint8_t *p) {
-    uint16_t h;
-    memcpy(&h, p, sizeof h);
-    return vgetq_lane_f32(vcvt_f32_f16(vreinterpret_f16_u16(vdup_n_u16(h))), 0);
-}
 
 /* A register of its own, where tiles of them are wanted. */
 typedef f32x4 vec;
@@ -150,3 +130,15 @@ LANES_INLINE vec vec_load(const float *p) { return vld1q_f32(p); }
 LANES_INLINE void vec_store(float *p, vec v) { vst1q_f32(p, v); }
 LANES_INLINE vec vec_mul(vec a, vec b) { return vmulq_f32(a, b); }
 LANES_INLINE vec vec_fma(vec a, vec b, vec c) { return vfmaq_f32(c, a, b); }
+
+/* Integers likewise; a dot product adds that of four bytes in each. */
+typedef int32x4_t ints;
+LANES_INLINE ints ints_zero(void) { return vdupq_n_s32(0); }
+LANES_INLINE ints ints_set(int32_t x) { return vdupq_n_s32(x); }
+LANES_INLINE ints ints_load(const int32_t *p) { return vld1q_s32(p); }
+LANES_INLINE ints ints_dot(ints sum, ints a, ints b) {
+    return vdotq_s32(sum, vreinterpretq_s8_s32(a), vreinterpretq_s8_s32(b));
+}
+/* Of the high and the low digits. */
+LANES_INLINE ints ints_joined(ints high, ints low) { return vaddq_s32(vshlq_n_s32(high, 7), low); }
+LANES_INLINE vec ints_floats(ints x) { return vcvtq_f32_s32(x); }

@@ -9,19 +9,6 @@
 #include "backend/cpu/kernels.h"
 
 #define RF_INLINE static inline __attribute__((always_inline))
-#if defined(__has_feature)
-#define RF_HAS_FEATURE(f) __has_feature(f)
-#else
-#define RF_HAS_FEATURE(f) 0
-#endif
-#if RF_HAS_FEATURE(address_sanitizer) || RF_HAS_FEATURE(thread_sanitizer) || \
-    defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define RF_UNROLL /* instrumented code takes minutes to compile when unrolled */
-#elif defined(__clang__)
-#define RF_UNROLL _Pragma("clang loop unroll(full)")
-#else
-#define RF_UNROLL _Pragma("GCC unroll 16")
-#endif
 
 #ifdef __cplusplus
 extern "C" {

@@ -39,13 +39,6 @@ static inline void rf_trees_of_8(const float *s, float *out) {
     _mm256_storeu_ps(out, rf_tree8x8(v));
 }
 
-/* An f16 at any address. */
-static inline float half_at(const uint8_t *p) {
-    uint16_t h;
-    memcpy(&h, p, sizeof h);
-    return _cvtsh_ss(h);
-}
-
 /* The low or the high halves of sixteen bytes, less 8. */
 static inline __m128i load_nibbles(const uint8_t *p, int high) {
     __m128i v = _mm_loadu_si128((const __m128i *)(const void *)p);

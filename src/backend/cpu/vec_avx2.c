@@ -7,7 +7,9 @@
 #include "backend/cpu/vec_rows.h"
 
 enum { ATTEND_VECS = 2 }; /* times six queries are twelve sums, two factors and one to spare */
+enum { ATTEND_INT_VECS = 1 };
 #define ATTEND_TILE 6
+#define INTS_UNROLL
 #include "backend/cpu/attend_avx.h"
 
 static void rotate(float *p0, float *p1, float c, float s) {
@@ -109,6 +111,26 @@ static float exponentials(float *p, uint32_t bits, float max) {
     }
     __m256 lo = _mm256_add_ps(s[0], s[2]), hi = _mm256_add_ps(s[1], s[3]);
     return rf_tree8(_mm256_add_ps(lo, hi));
+}
+
+static void lanes_store_i16(int16_t *p, lanes x) {
+    __m256i n = _mm256_packs_epi32(_mm256_cvtps_epi32(x.low), _mm256_cvtps_epi32(x.high));
+    _mm256_storeu_si256((__m256i *)(void *)p, _mm256_permute4x64_epi64(n, 0xD8));
+}
+
+static void weigh_keys(int32_t *words, const float *p, const float *t) {
+    const __m256 magic = _mm256_set1_ps(RF_ATTEND_MAGIC);
+    const __m256i low = _mm256_set1_epi32(0xFFFF);
+    for (uint32_t j = 0; j < RF_KV_BLOCK; j += 16) {
+        __m256i x[2];
+        for (uint32_t i = 0; i < 2; i++) {
+            __m256 s = _mm256_fmadd_ps(_mm256_loadu_ps(p + j + 8 * i),
+                                       _mm256_loadu_ps(t + j + 8 * i), magic);
+            x[i] = _mm256_and_si256(_mm256_castps_si256(s), low);
+        }
+        __m256i all = _mm256_permute4x64_epi64(_mm256_packus_epi32(x[0], x[1]), 0xD8);
+        _mm256_storeu_si256((__m256i *)(void *)(words + j / 2), all);
+    }
 }
 
 void rf_cpu_vec_avx2(rf_cpu_kernels *k) {

@@ -7,7 +7,9 @@
 #include "backend/cpu/vec_rows.h"
 
 enum { ATTEND_VECS = 2 }; /* times eight queries: sixteen sums */
+enum { ATTEND_INT_VECS = 2 };
 #define ATTEND_TILE 8
+#define INTS_UNROLL RF_UNROLL /* else accumulators are copied from round to round */
 #include "backend/cpu/attend_avx.h"
 
 static void rope_norm(float *x, uint32_t n_dims, const float *cos_sin) {
@@ -77,6 +79,20 @@ static float exponentials(float *p, uint32_t bits, float max) {
         _mm512_storeu_ps(p + 16 * i, s[i]);
     }
     return rf_tree8(fold16(_mm512_add_ps(s[0], s[1])));
+}
+
+static void lanes_store_i16(int16_t *p, lanes x) {
+    __m256i n = _mm512_cvtepi32_epi16(_mm512_cvtps_epi32(x));
+    _mm256_storeu_si256((__m256i *)(void *)p, n);
+}
+
+static void weigh_keys(int32_t *words, const float *p, const float *t) {
+    const __m512 magic = _mm512_set1_ps(RF_ATTEND_MAGIC);
+    for (uint32_t j = 0; j < RF_KV_BLOCK; j += 16) {
+        __m512 s = _mm512_fmadd_ps(_mm512_loadu_ps(p + j), _mm512_loadu_ps(t + j), magic);
+        __m256i low = _mm512_cvtepi32_epi16(_mm512_castps_si512(s));
+        _mm256_storeu_si256((__m256i *)(void *)(words + j / 2), low);
+    }
 }
 
 void rf_cpu_vec_avx512(rf_cpu_kernels *k) {

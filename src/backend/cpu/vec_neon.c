@@ -7,7 +7,10 @@
 #include "backend/cpu/vec_rows.h"
 
 enum { ATTEND_VECS = 4 }; /* times six queries: 24 of 32 registers */
+enum { ATTEND_INT_VECS = 2 };
 #define ATTEND_TILE 6
+#define INTS_UNROLL
+#define ATTEND_WORD 4
 #include "backend/cpu/attend_lanes.h"
 
 /* (x0, x1) turned by angles with cosines c and sines s. */
@@ -162,6 +165,88 @@ static void transpose_panel(float *keys, const float *panel) {
             vst1q_f32(to + RF_KV_BLOCK, vzip2q_f32(a, b));
             vst1q_f32(to + 2 * RF_KV_BLOCK, vzip1q_f32(e, f));
             vst1q_f32(to + 3 * RF_KV_BLOCK, vzip2q_f32(e, f));
+        }
+    }
+}
+
+static void lanes_store_i16(int16_t *p, lanes x) {
+    for (int i = 0; i < 4; i++)
+        vst1_s16(p + 4 * i, vmovn_s32(vcvtnq_s32_f32(x.val[i])));
+}
+
+/* Low halves of p * t + MAGIC of eight keys. */
+static inline int16x8_t weights_8(const float *p, const float *t) {
+    int16x4_t n[2];
+    for (int i = 0; i < 2; i++) {
+        f32x4 s =
+            vfmaq_f32(vdupq_n_f32(RF_ATTEND_MAGIC), vld1q_f32(p + 4 * i), vld1q_f32(t + 4 * i));
+        n[i] = vmovn_s32(vreinterpretq_s32_f32(s));
+    }
+    return vcombine_s16(n[0], n[1]);
+}
+
+static void weigh_keys(int32_t *words, const float *p, const float *t) {
+    for (uint32_t j = 0; j < RF_KV_BLOCK; j += 8) {
+        int16x8_t n = weights_8(p + j, t + j);
+        int32x2_t high = vreinterpret_s32_s8(vshrn_n_s16(n, 7));
+        int32x2_t low = vreinterpret_s32_s8(vmovn_s16(vandq_s16(n, vdupq_n_s16(127))));
+        vst1_s32(words + j / 2, vzip1_s32(high, low)); /* a word's digits side by side */
+        vst1_s32(words + j / 2 + 2, vzip2_s32(high, low));
+    }
+}
+
+/* Thirty-two integers of a group, as words of four. */
+static inline void group_quads(uint32x4_t out[2], const uint8_t *group, rf_dtype type) {
+    uint8x16_t x = vld1q_u8(group + 2);
+    int8x16_t n[2] = {vreinterpretq_s8_u8(x)};
+    if (type == RF_DT_Q8_0) {
+        n[1] = vreinterpretq_s8_u8(vld1q_u8(group + 18));
+    } else {
+        n[0] = vsubq_s8(vreinterpretq_s8_u8(vandq_u8(x, vdupq_n_u8(15))), vdupq_n_s8(8));
+        n[1] = vsubq_s8(vreinterpretq_s8_u8(vshrq_n_u8(x, 4)), vdupq_n_s8(8));
+    }
+    for (int i = 0; i < 2; i++)
+        out[i] = vreinterpretq_u32_s8(n[i]);
+}
+
+/* Four rows of four words become columns. */
+static inline void transpose_quads(uint32x4_t r[4]) {
+    uint32x4_t a = vzip1q_u32(r[0], r[2]), b = vzip1q_u32(r[1], r[3]);
+    uint32x4_t e = vzip2q_u32(r[0], r[2]), f = vzip2q_u32(r[1], r[3]);
+    r[0] = vzip1q_u32(a, b);
+    r[1] = vzip2q_u32(a, b);
+    r[2] = vzip1q_u32(e, f);
+    r[3] = vzip2q_u32(e, f);
+}
+
+static void key_words(int32_t *words, const uint8_t *k, size_t row, rf_dtype type) {
+    for (uint32_t j = 0; j < RF_KV_BLOCK; j += 4) {
+        uint32x4_t half[2][4], both[2];
+        for (uint32_t i = 0; i < 4; i++) {
+            group_quads(both, k + (j + i) * row, type);
+            half[0][i] = both[0];
+            half[1][i] = both[1];
+        }
+        for (uint32_t h = 0; h < 2; h++) {
+            transpose_quads(half[h]);
+            for (uint32_t i = 0; i < 4; i++)
+                vst1q_s32(words + (size_t)(4 * h + i) * RF_KV_BLOCK + j,
+                          vreinterpretq_s32_u32(half[h][i]));
+        }
+    }
+}
+
+static void value_words(int32_t *words, const uint8_t *v, size_t row, rf_dtype type) {
+    for (uint32_t w = 0; w < ATTEND_WORDS; w++, v += 4 * row, words += RF_KV_BLOCK) {
+        uint32x4_t r[4][2];
+        for (uint32_t i = 0; i < 4; i++)
+            group_quads(r[i], v + i * row, type);
+        for (uint32_t h = 0; h < 2; h++) {
+            uint8x16_t x[4];
+            for (uint32_t i = 0; i < 4; i++)
+                x[i] = vreinterpretq_u8_u32(r[i][h]);
+            uint8x16x4_t all = {{x[0], x[1], x[2], x[3]}};
+            vst4q_u8((uint8_t *)(words + 16 * h), all); /* a byte of each in turn */
         }
     }
 }

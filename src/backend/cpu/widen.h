@@ -1,9 +1,7 @@
-/* widen.h - rows of the KV cache as f32, for the vector instruction sets.
+/* widen.h - rows of the KV cache in floats as f32, for the vector instruction sets.
  *
  * Private to the CPU backend; a file includes it after the lanes of its instruction set, which bring
- * lanes_load_f16(p), lanes_load_bf16(p) and lanes_load_i8(p) of 16 unaligned elements, lanes_load_i4(p,
- * high) of 16 low or high halves of bytes less 8, and half_at(p).  Every value is exact: an f16 times
- * an eight-bit integer fits an f32. */
+ * lanes_load_f16(p) and lanes_load_bf16(p) of 16 unaligned elements. */
 #pragma once
 #include <string.h>
 
@@ -15,14 +13,6 @@
 LANES_INLINE lanes widened(const uint8_t *src, uint32_t i, rf_dtype type) {
     if (type == RF_DT_F16) return lanes_load_f16(src + 2 * (size_t)i);
     if (type == RF_DT_BF16) return lanes_load_bf16(src + 2 * (size_t)i);
-    if (type == RF_DT_Q8_0) {
-        const rf_block_q8_0 *b = (const rf_block_q8_0 *)(const void *)src;
-        return lanes_mul(lanes_load_i8(b->qs + i), lanes_set(half_at(b->d)));
-    }
-    if (type == RF_DT_Q4_0) {
-        const rf_block_q4_0 *b = (const rf_block_q4_0 *)(const void *)src;
-        return lanes_mul(lanes_load_i4(b->qs, i > 0), lanes_set(half_at(b->d)));
-    }
     return lanes_load(src + 4 * (size_t)i);
 }
 
@@ -31,7 +21,7 @@ LANES_INLINE void widen_row(float *dst, const uint8_t *src, uint32_t n, rf_dtype
     const size_t size = type == RF_DT_F32 ? 4 : 2;
     uint8_t end[64] = {0};
     for (uint32_t i = 0; i < n; i += 16) {
-        bool is_short = n - i < 16 && type != RF_DT_Q8_0 && type != RF_DT_Q4_0;
+        bool is_short = n - i < 16;
         if (is_short) memcpy(end, src + i * size, (n - i) * size);
         lanes_store(dst + i, is_short ? widened(end, 0, type) : widened(src, i, type));
     }
@@ -59,10 +49,6 @@ static void widen_panel(float *panel, const uint8_t *src, const uint8_t *ahead, 
         widen_rows(panel, src, ahead, row, bits, n, RF_DT_F16);
     else if (type == RF_DT_BF16)
         widen_rows(panel, src, ahead, row, bits, n, RF_DT_BF16);
-    else if (type == RF_DT_Q8_0)
-        widen_rows(panel, src, ahead, row, bits, n, RF_DT_Q8_0);
-    else if (type == RF_DT_Q4_0)
-        widen_rows(panel, src, ahead, row, bits, n, RF_DT_Q4_0);
     else
         widen_rows(panel, src, ahead, row, bits, n, RF_DT_F32);
 }
