@@ -1,0 +1,159 @@
+/* ints.h - attention over keys and values that the cache holds as integers with a scale per group of 32
+ * columns (Q8_0, Q4_0): what is rounded and how, as docs/arithmetic.md has it, and the digits, words and
+ * bytes that kernels make of it.  Which thread sums what is each kernel's own.
+ *
+ * Queries become integers n of up to 127 * 128, weights of values of up to 2^14: two digits of seven bits,
+ * n = 128 * upper + lower, signed bytes both, for dot products of bytes. */
+#pragma once
+#include "backend/gpu/kernels/kv.h"
+
+enum {
+    RF_INTS_QUERY = 16256,
+    RF_INTS_WEIGHT = 16383,
+};
+#define RF_INTS_MAGIC 12582912.0f /* 1.5 * 2^23: a sum with it has its integer in the low 16 bits */
+
+RF_DEVICE int rf_is_ints(uint32_t type) { return type == RF_DT_Q8_0 || type == RF_DT_Q4_0; }
+
+/* Sizes, |x|, are compared as bits: so a NaN is above all others. */
+RF_DEVICE uint32_t rf_size_of(float x) { return rf_bits_of(x) & 0x7fffffffu; }
+RF_DEVICE uint32_t rf_max_u32(uint32_t a, uint32_t b) { return a > b ? a : b; }
+
+/* Of the 32 threads that are part of one warp or wave; all threads of a block call. */
+RF_DEVICE uint32_t rf_lane_most(uint32_t v) {
+#if defined(RF_NVIDIA)
+    uint32_t most;
+    asm volatile("redux.sync.max.u32 %0, %1, 0xffffffff;" : "=r"(most) : "r"(v));
+    return most;
+#else
+    RF_UNROLL
+    for (uint32_t half = 16; half > 0; half /= 2)
+        v = rf_max_u32(v, rf_lane_xor(v, half));
+    return v;
+#endif
+}
+
+/* Queries ---------------------------------------------------------------------------------------*/
+
+/* Of a head whose largest size is most: its scale, and what its elements are multiplied with. */
+RF_DEVICE float rf_query_scale(uint32_t most) { return rf_float_of(most) / (float)RF_INTS_QUERY; }
+RF_DEVICE float rf_query_inverse(uint32_t most) {
+    const float x = rf_float_of(most);
+    return x > 0 ? (float)RF_INTS_QUERY / x : 0;
+}
+
+RF_DEVICE int32_t rf_query_int(float q, float inverse) {
+    const float top = (float)RF_INTS_QUERY;
+    float x = q * inverse;
+    x = x > -top ? x : -top; /* a NaN too */
+    x = x < top ? x : top;
+    return (int32_t)__builtin_rintf(x);
+}
+
+RF_DEVICE int32_t rf_upper_digit(int32_t n) { return n >> 7; }
+RF_DEVICE int32_t rf_lower_digit(int32_t n) { return n & 127; }
+
+/* The sum of n times something from those of its digits. */
+RF_DEVICE int32_t rf_digits_sum(int32_t upper, int32_t lower) { return 128 * upper + lower; }
+
+/* Weights of values -----------------------------------------------------------------------------*/
+
+/* Of a group whose largest scale has size most: what scales are multiplied with, before weights are made
+ * integers; and what sums of these are multiples of, a NaN where most is not finite. */
+RF_DEVICE float rf_weight_inverse(uint32_t most) {
+    const float x = rf_float_of(most);
+    return x > 0 ? (float)RF_INTS_WEIGHT / x : 0;
+}
+RF_DEVICE float rf_weight_unit(uint32_t most) {
+    const float x = rf_float_of(most);
+    return rf_fma(x, 0.0f, x / (float)RF_INTS_WEIGHT);
+}
+
+/* A word with the weight's integer in its low 16 bits: of exponential p and scale t = scale * inverse. */
+RF_DEVICE uint32_t rf_weight_word(float p, float t) {
+    return rf_bits_of(rf_fma(p, t, RF_INTS_MAGIC));
+}
+RF_DEVICE int32_t rf_weight_int(uint32_t word) { return (int16_t)word; }
+
+/* Bytes -----------------------------------------------------------------------------------------*/
+
+/* Bytes of b and a, of which those of a have numbers 0 to 3: each of the four digits of from, the lowest
+ * first, names one. */
+RF_DEVICE uint32_t rf_bytes_of(uint32_t a, uint32_t b, uint32_t from) {
+#if defined(RF_NVIDIA)
+    uint32_t out;
+    asm("prmt.b32 %0, %1, %2, %3;" : "=r"(out) : "r"(a), "r"(b), "r"(from));
+    return out;
+#elif defined(RF_AMD)
+    const uint32_t two = (from & 0xffu) | (from & 0xff00u) << 8;
+    return __builtin_amdgcn_perm(b, a, (two & 0x000f000fu) | (two & 0x00f000f0u) << 4);
+#else
+    const uint64_t both = (uint64_t)b << 32 | a;
+    uint32_t out = 0;
+    for (uint32_t i = 0; i < 4; i++)
+        out |= (uint32_t)(both >> 8 * (from >> 4 * i & 7) & 255) << 8 * i;
+    return out;
+#endif
+}
+
+/* Four words of four bytes, rows and columns exchanged. */
+RF_DEVICE void rf_turn_bytes(uint32_t w[4]) {
+    const uint32_t a = rf_bytes_of(w[0], w[1], 0x5140), b = rf_bytes_of(w[2], w[3], 0x5140);
+    const uint32_t c = rf_bytes_of(w[0], w[1], 0x7362), d = rf_bytes_of(w[2], w[3], 0x7362);
+    w[0] = rf_bytes_of(a, b, 0x5410);
+    w[1] = rf_bytes_of(a, b, 0x7632);
+    w[2] = rf_bytes_of(c, d, 0x5410);
+    w[3] = rf_bytes_of(c, d, 0x7632);
+}
+
+/* The digits of four weights, of which n has the words. */
+typedef struct rf_digit_words {
+    uint32_t upper, lower;
+} rf_digit_words;
+RF_DEVICE rf_digit_words rf_weight_digits(const uint32_t n[4]) {
+    const uint32_t a = rf_bytes_of(n[0], n[1], 0x5410), b = rf_bytes_of(n[2], n[3], 0x5410);
+    const rf_digit_words d = {rf_bytes_of(a << 1, b << 1, 0x7531),
+                              rf_bytes_of(a, b, 0x6420) & 0x7f7f7f7fu};
+    return d;
+}
+
+/* Rows of the cache ------------------------------------------------------------------------------*/
+
+/* Group g of a row of the cache: its scale, then its integers. */
+RF_DEVICE const uint8_t *rf_ints_group(const uint8_t *row, uint32_t type, uint32_t g) {
+    return row + g * (type == RF_DT_Q8_0 ? RF_KV_Q8_BYTES : RF_KV_Q4_BYTES);
+}
+RF_DEVICE float rf_ints_scale(const uint8_t *group) {
+    return rf_f16_at(*(const uint16_t *)(const void *)group);
+}
+
+/* Four bytes that are aligned to two. */
+RF_DEVICE uint32_t rf_two_halves(const uint8_t *p) {
+    const uint16_t *h = (const uint16_t *)(const void *)p;
+    return h[0] | (uint32_t)h[1] << 16;
+}
+
+/* Nibbles less eight, as signed bytes. */
+RF_DEVICE uint32_t rf_nibbles_less_8(uint32_t w) {
+    return ((w & 0x0f0f0f0fu) + 0x78787878u) ^ 0x80808080u;
+}
+
+/* A group's integers in words of four. */
+RF_DEVICE void rf_ints_words(uint32_t out[8], const uint8_t *group, uint32_t type) {
+    RF_UNROLL
+    for (uint32_t i = 0; i < 8; i++) {
+        if (type == RF_DT_Q8_0) {
+            out[i] = rf_two_halves(group + 2 + 4 * i);
+        } else if (i < 4) {
+            const uint32_t w = rf_two_halves(group + 2 + 4 * i);
+            out[i] = rf_nibbles_less_8(w);
+            out[i + 4] = rf_nibbles_less_8(w >> 4);
+        }
+    }
+}
+
+/* Integer i of a group. */
+RF_DEVICE int32_t rf_ints_at(const uint8_t *group, uint32_t type, uint32_t i) {
+    if (type == RF_DT_Q8_0) return (int8_t)group[2 + i];
+    return (group[2 + i % 16] >> (i < 16 ? 0 : 4) & 15) - 8;
+}
