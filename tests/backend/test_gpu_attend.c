@@ -178,31 +178,40 @@ typedef struct attend_case {
     uint32_t n_heads, n_kv_heads, head_dim, value_dim;
     rf_attn_pattern pattern;
     float softcap;
-    bool sinks, latent, f16, bf16;
-    uint32_t units; /* of the device, where segments are made side by side; else 0 */
+    rf_dtype k_type, v_type;
+    bool sinks, latent, is_wild; /* is_wild: the scale of a value is infinite */
+    uint32_t units;              /* of the device, where segments are made side by side; else 0 */
     uint32_t len[2], rows[2];
 } attend_case;
 
-static rf_dtype type_of(const attend_case *a) {
-    return a->bf16 ? RF_DT_BF16 : a->f16 ? RF_DT_F16 : RF_DT_F32;
+/* n_rows random rows of dim elements; those in groups of 32 with scales that differ much. */
+static void fill_pool(uint8_t *p, size_t n_rows, uint32_t dim, rf_dtype type) {
+    float x[RF_MAX_HEAD_DIM], factor = 2;
+    for (size_t r = 0; r < n_rows; r++) {
+        for (uint32_t i = 0; i < dim; i++) {
+            if (i % 32 == 0 && rf_dtype_get(type)->is_block)
+                factor = ldexpf(rf_test_rand(&seed) % 13 > 0, (int)(rf_test_rand(&seed) % 9) - 6);
+            x[i] = rf_test_randf(&seed) * factor;
+        }
+        store_row(type, p + r * rf_kv_head_bytes(type, dim), x, dim);
+    }
 }
 
-static void fill_pool(uint8_t *p, size_t n, rf_dtype type) {
-    for (size_t i = 0; i < n; i++) {
-        float f = rf_test_randf(&seed) * 2;
-        uint16_t h = type == RF_DT_F16 ? rf_f32_to_f16(f) : rf_f32_to_bf16(f);
-        if (type != RF_DT_F32)
-            memcpy(p + 2 * i, &h, 2);
-        else
-            memcpy(p + 4 * i, &f, 4);
+/* Noise behind the last key of each sequence. */
+static void spoil_rest(const kv_case *c, uint8_t *p, uint32_t n_heads, size_t row_bytes) {
+    for (uint32_t s = 0; s < 2; s++) {
+        uint32_t first = c->kv_len[s] % 32, block = c->table[s][c->kv_len[s] / 32];
+        for (uint32_t h = 0; h < n_heads && first > 0; h++)
+            memset(p + (((size_t)block * n_heads + h) * 32 + first) * row_bytes, 0xff,
+                   (32 - first) * row_bytes);
     }
 }
 
 /* Every row and KV head on the CPU. */
 static void attend_on_cpu(const attend_case *a, const kv_case *c, const float *q, const uint8_t *k,
                           const uint8_t *v, const float *sinks, const float *mask, float *dst) {
-    size_t elem = type_of(a) == RF_DT_F32 ? 4 : 2, k_row = a->head_dim * elem;
-    size_t v_row = (a->latent ? a->head_dim : a->value_dim) * elem;
+    size_t k_row = rf_kv_head_bytes(a->k_type, a->head_dim);
+    size_t v_row = a->latent ? k_row : rf_kv_head_bytes(a->v_type, a->value_dim);
     uint32_t per = a->n_heads / a->n_kv_heads;
     for (uint32_t t = 0; t < c->T; t++)
         for (uint32_t h = 0; h < a->n_kv_heads; h++) {
@@ -214,8 +223,8 @@ static void attend_on_cpu(const attend_case *a, const kv_case *c, const float *q
                               .n_q = per,
                               .head_dim = a->head_dim,
                               .value_dim = a->value_dim,
-                              .k_type = type_of(a),
-                              .v_type = type_of(a),
+                              .k_type = a->k_type,
+                              .v_type = a->latent ? a->k_type : a->v_type,
                               .k = k + (size_t)h * 32 * k_row,
                               .v = (a->latent ? k : v) + (size_t)h * 32 * v_row,
                               .k_block = a->n_kv_heads * 32 * k_row,
@@ -239,16 +248,20 @@ static void check_attend(const attend_case *a) {
     make_batch(&c, a->len[0], a->rows[0], a->len[1], a->rows[1]);
     size_t n_q = (size_t)c.T * a->n_heads * a->head_dim,
            n = (size_t)c.T * a->n_heads * a->value_dim;
-    size_t n_k = (size_t)c.n_blocks * a->n_kv_heads * 32 * a->head_dim;
-    size_t n_v = (size_t)c.n_blocks * a->n_kv_heads * 32 * a->value_dim;
-    size_t elem = type_of(a) == RF_DT_F32 ? 4 : 2;
+    size_t n_rows = (size_t)c.n_blocks * a->n_kv_heads * 32;
+    size_t k_row = rf_kv_head_bytes(a->k_type, a->head_dim),
+           v_row = rf_kv_head_bytes(a->v_type, a->value_dim);
     float *q = random_floats(n_q, 3), *want = random_floats(n, 1);
     float *sinks = random_floats(a->n_heads, 4),
           *mask = random_floats((size_t)c.T * MASK_STRIDE, 2);
-    uint8_t *k = rf_alloc(n_k, elem), *v = rf_alloc(n_v, elem);
+    uint8_t *k = rf_alloc(n_rows, k_row), *v = rf_alloc(n_rows, v_row);
     assert_true(k && v);
-    fill_pool(k, n_k, type_of(a));
-    fill_pool(v, n_v, type_of(a));
+    fill_pool(k, n_rows, a->head_dim, a->k_type);
+    fill_pool(v, n_rows, a->value_dim, a->v_type);
+    spoil_rest(&c, k, a->n_kv_heads, k_row);
+    spoil_rest(&c, v, a->n_kv_heads, v_row);
+    uint8_t *second = v + ((size_t)c.table[0][0] * a->n_kv_heads * 32 + 1) * v_row;
+    if (a->is_wild) memcpy(second, (uint8_t[]){0x00, 0x7c}, 2);
     sinks[0] = -INFINITY;
     for (size_t i = 0; i < (size_t)c.T * MASK_STRIDE; i++)
         if (i / MASK_STRIDE == 0 || rf_test_rand(&seed) % 3 == 0) mask[i] = -INFINITY;
@@ -262,16 +275,16 @@ static void check_attend(const attend_case *a) {
     rf_gpu_attend_args args = {.q = up(q, n_q * sizeof *q),
                                .dst = take(n * sizeof *want),
                                .sinks = a->sinks ? up(sinks, a->n_heads * sizeof *sinks) : NULL,
-                               .k = up(k, n_k * elem),
-                               .v = a->latent ? NULL : up(v, n_v * elem),
+                               .k = up(k, n_rows * k_row),
+                               .v = a->latent ? NULL : up(v, n_rows * v_row),
                                .batch = c.gpu,
                                .n_rows = c.T,
                                .n_heads = a->n_heads,
                                .n_kv_heads = a->n_kv_heads,
                                .head_dim = a->head_dim,
                                .value_dim = a->value_dim,
-                               .k_type = type_of(a),
-                               .v_type = type_of(a),
+                               .k_type = a->k_type,
+                               .v_type = a->v_type,
                                .pattern = (uint32_t)a->pattern.kind,
                                .window = a->pattern.window,
                                .n_global = a->pattern.n_global,
@@ -288,8 +301,9 @@ static void check_attend(const attend_case *a) {
     }
     rf_gpu_op_attend(&queue, &args);
     queue.info.n_units = n_units;
-    snprintf(what, sizeof what, "attention %u/%u heads of %u and %u, pattern %d", a->n_heads,
-             a->n_kv_heads, a->head_dim, a->value_dim, (int)a->pattern.kind);
+    snprintf(what, sizeof what, "attention %u/%u heads of %u %s and %u %s, pattern %d", a->n_heads,
+             a->n_kv_heads, a->head_dim, rf_dtype_get(a->k_type)->name, a->value_dim,
+             rf_dtype_get(a->v_type)->name, (int)a->pattern.kind);
     check_floats(what, want, args.dst, n);
     rf_free(q);
     rf_free(want);
@@ -318,7 +332,8 @@ static void test_attend(void **state) {
                              .pattern = patterns[p],
                              .softcap = k % 4 == 1 ? 5.0f : 0,
                              .sinks = k % 2,
-                             .f16 = k % 5 != 0,
+                             .k_type = k % 5 ? RF_DT_F16 : RF_DT_F32,
+                             .v_type = k % 5 ? RF_DT_F16 : RF_DT_F32,
                              .units = k % 3 == 2 ? 0
                                       : k % 2    ? 1000
                                                  : 40,
@@ -326,7 +341,7 @@ static void test_attend(void **state) {
                              .rows = {3, k % 3 + 1}};
             check_attend(&a);
             a.latent = true;
-            a.f16 = !a.f16;
+            a.k_type = a.k_type == RF_DT_F32 ? RF_DT_F16 : RF_DT_F32;
             check_attend(&a);
         }
     attend_case mla = {.n_heads = 17,
@@ -334,7 +349,8 @@ static void test_attend(void **state) {
                        .head_dim = 576,
                        .value_dim = 512,
                        .latent = true,
-                       .f16 = true,
+                       .k_type = RF_DT_F16,
+                       .v_type = RF_DT_F16,
                        .len = {75, 1},
                        .rows = {2, 1}};
     check_attend(&mla);
@@ -342,7 +358,8 @@ static void test_attend(void **state) {
                           .n_kv_heads = 2,
                           .head_dim = 64,
                           .value_dim = 64,
-                          .f16 = true,
+                          .k_type = RF_DT_F16,
+                          .v_type = RF_DT_F16,
                           .len = {41, 20},
                           .rows = {41, 20}};
     check_attend(&prompt);
@@ -351,19 +368,52 @@ static void test_attend(void **state) {
                         .head_dim = 96,
                         .value_dim = 160,
                         .sinks = true,
-                        .f16 = true,
+                        .k_type = RF_DT_F16,
+                        .v_type = RF_DT_F16,
                         .len = {300, 64},
                         .rows = {40, 23}};
     check_attend(&many);
-    many.f16 = false;
+    many.k_type = many.v_type = RF_DT_F32;
     check_attend(&many);
     many.head_dim = 640; /* keys too long for shared memory, as values too */
     many.latent = true;
     many.rows[0] = 2;
     check_attend(&many);
-    many.f16 = true;
+    many.k_type = RF_DT_F16;
     many.value_dim = 640;
     check_attend(&many);
+}
+
+/* Integers, keys and values each of their own format, by the kernels for every shape. */
+static void test_attend_ints(void **state) {
+    (void)state;
+    static const rf_attn_pattern patterns[] = {
+        {RF_ATTN_CAUSAL, 0, 0},      {RF_ATTN_BIDIRECTIONAL, 0, 0}, {RF_ATTN_LOCAL, 40, 0},
+        {RF_ATTN_LOCAL_BOTH, 20, 0}, {RF_ATTN_GLOBAL_LOCAL, 33, 5}, {RF_ATTN_CUSTOM, 0, 0}};
+    static const uint32_t dims[][2] = {{64, 64},  {128, 128}, {80, 72},  {37, 21},
+                                       {72, 128}, {256, 96},  {576, 512}};
+    static const rf_dtype types[][2] = {{RF_DT_Q8_0, RF_DT_Q8_0}, {RF_DT_Q4_0, RF_DT_Q4_0},
+                                        {RF_DT_Q8_0, RF_DT_F16},  {RF_DT_F32, RF_DT_Q4_0},
+                                        {RF_DT_Q4_0, RF_DT_Q8_0}, {RF_DT_BF16, RF_DT_Q8_0}};
+    static const uint32_t heads[][2] = {{6, 6}, {6, 2}, {5, 1}, {80, 8}};
+    for (uint32_t k = 0; k < 2 * RF_COUNT(types) * RF_COUNT(dims); k++) {
+        const uint32_t *d = dims[k % RF_COUNT(dims)], *h = heads[k / 3 % 4];
+        attend_case a = {.n_heads = h[0],
+                         .n_kv_heads = h[1],
+                         .head_dim = d[0],
+                         .value_dim = d[1],
+                         .pattern = patterns[k % 11 % RF_COUNT(patterns)],
+                         .softcap = k % 5 == 1 ? 5.0f : 0,
+                         .k_type = types[k % RF_COUNT(types)][0],
+                         .v_type = types[k % RF_COUNT(types)][1],
+                         .sinks = k % 3 == 1,
+                         .latent = d[0] > d[1] && k % 2,
+                         .is_wild = k % 10 == 7,
+                         .units = k % 5 < 3 ? 0 : 1000,
+                         .len = {k % 3 ? 340 : 97, 40},
+                         .rows = {h[0] == 80 ? 6 : 2, k % 2 + 1}};
+        check_attend(&a);
+    }
 }
 
 /* More segments than blocks of threads that take them in turns, and than are folded at once. */
@@ -376,7 +426,8 @@ static void test_attend_long(void **state) {
                          .value_dim = i % 2 ? 40 : 8,
                          .pattern = {i < 2 ? RF_ATTN_CAUSAL : RF_ATTN_GLOBAL_LOCAL, 2500, 70},
                          .sinks = i % 2,
-                         .f16 = true,
+                         .k_type = RF_DT_F16,
+                         .v_type = RF_DT_F16,
                          .units = 3 + 4 * i,
                          .len = {i == 1 ? 33100 : 3301, 700},
                          .rows = {1, 1 + i % 2}};
@@ -411,8 +462,8 @@ static void test_attend_rows(void **state) {
                          .pattern = patterns[p],
                          .softcap = p % 4 == 1 ? 5.0f : 0,
                          .sinks = p % 2,
-                         .f16 = true,
-                         .bf16 = p % 4 == 2,
+                         .k_type = p % 4 == 2 ? RF_DT_BF16 : RF_DT_F16,
+                         .v_type = p % 4 == 2 ? RF_DT_BF16 : RF_DT_F16,
                          .len = {p % 2 ? 44 : 330, p % 2 ? 290 : 19},
                          .rows = {p % 3 ? 37 : 9, 11}};
         check_attend_rows(&a);
@@ -424,7 +475,8 @@ static void test_attend_rows(void **state) {
                          .n_kv_heads = 2,
                          .head_dim = 128,
                          .value_dim = 128,
-                         .f16 = true,
+                         .k_type = RF_DT_F16,
+                         .v_type = RF_DT_F16,
                          .len = {380, 1},
                          .rows = {50, 1}};
     check_attend_rows(&whole);
@@ -469,14 +521,14 @@ static void check_own_heads(const own_case *o) {
     kv_case c;
     make_batch(&c, o->len[0], 1, o->len[1], 1);
     uint32_t n_heads = N_KV * o->per_kv, longest = longest_of(o->len);
-    size_t n_k = (size_t)c.n_blocks * N_KV * 32 * o->head_dim,
-           n = (size_t)2 * n_heads * o->value_dim;
-    size_t n_v = (size_t)c.n_blocks * N_KV * 32 * o->value_dim;
-    uint8_t *k = rf_alloc(n_k, 2), *v = rf_alloc(n_v, 2);
+    size_t n_rows = (size_t)c.n_blocks * N_KV * 32, n = (size_t)2 * n_heads * o->value_dim;
+    size_t n_k = n_rows * rf_kv_head_bytes(o->type, o->head_dim),
+           n_v = n_rows * rf_kv_head_bytes(o->type, o->value_dim);
+    uint8_t *k = rf_alloc(n_k, 1), *v = rf_alloc(n_v, 1);
     float *want = rf_alloc(n, sizeof *want);
     assert_true(k && v && want);
-    fill_pool(k, n_k, o->type);
-    fill_pool(v, n_v, o->type);
+    fill_pool(k, n_rows, o->head_dim, o->type);
+    fill_pool(v, n_rows, o->value_dim, o->type);
     rf_gpu_heads part[3] = {own_part(o, o->head_dim, n_heads, false),
                             own_part(o, o->head_dim, N_KV, false),
                             own_part(o, o->value_dim, N_KV, true)};
@@ -507,8 +559,8 @@ static void check_own_heads(const own_case *o) {
             heads.part[heads.n_parts++] = part[0];
             of[own].q = part[0].dst;
         }
-        part[1].pool = up(k, 2 * n_k);
-        part[2].pool = up(v, 2 * n_v);
+        part[1].pool = up(k, n_k);
+        part[2].pool = up(v, n_v);
         heads.part[heads.n_parts++] = part[1];
         heads.part[heads.n_parts++] = part[2];
         of[own].k = part[1].pool;
@@ -522,11 +574,11 @@ static void check_own_heads(const own_case *o) {
     }
     queue.info.n_units = n_units;
     down(want, of[0].dst, n * sizeof *want);
-    down(k, of[0].k, 2 * n_k);
-    down(v, of[0].v, 2 * n_v);
+    down(k, of[0].k, n_k);
+    down(v, of[0].v, n_v);
     check_floats("attention to its own heads", want, of[1].dst, n);
-    check_bytes("keys that attention puts", k, of[1].k, 2 * n_k);
-    check_bytes("values that attention puts", v, of[1].v, 2 * n_v);
+    check_bytes("keys that attention puts", k, of[1].k, n_k);
+    check_bytes("values that attention puts", v, of[1].v, n_v);
     rf_free(k);
     rf_free(v);
     rf_free(want);
@@ -557,7 +609,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_heads),       cmocka_unit_test(test_attend),
         cmocka_unit_test(test_attend_long), cmocka_unit_test(test_own_heads),
-        cmocka_unit_test(test_attend_rows),
+        cmocka_unit_test(test_attend_rows), cmocka_unit_test(test_attend_ints),
     };
     return cmocka_run_group_tests(tests, open_device, close_device);
 }

@@ -5,6 +5,7 @@
  * and the sums of blocks are made side by side: a thread has whole keys.  Then a thread has columns
  * of the values, adds the keys of a block in order and folds the blocks.  Values come through shared memory while the scores are
  * made.  attend_vec.hip is faster where it applies. */
+#include "backend/gpu/kernels/ints.h"
 #include "backend/gpu/kernels/span.h"
 
 enum {
@@ -15,12 +16,20 @@ enum {
     MAX_COLUMNS = RF_MAX_HEAD_DIM / 64, /* of one thread */
 };
 
+/* A query head: as it is, or where keys are integers upper and lower digits, zeros behind them. */
+typedef union attend_query {
+    float x[RF_MAX_HEAD_DIM];
+    uint32_t digits[2][RF_MAX_HEAD_DIM / 4];
+} attend_query;
+
 typedef struct attend_shared {
     rf_u4 v[VALUE_BYTES / 16];
-    float q[4][RF_MAX_HEAD_DIM];
+    attend_query q[4];
+    float unit[4];         /* of the scores with them */
     float s[4][STEP_KEYS]; /* scores, then exponentials */
     float most[4][STEP_BLOCKS], sum[4][STEP_BLOCKS];
-    uint32_t bits[STEP_BLOCKS]; /* visible keys */
+    uint32_t size[ATTEND_THREADS / 32]; /* the largest in 32 threads' columns of a query */
+    uint32_t bits[STEP_BLOCKS];         /* visible keys */
 } attend_shared;
 
 /* Sixteen f16 of a key onto a score. */
@@ -65,6 +74,31 @@ RF_DEVICE float score_of(const float *q, const uint8_t *key, uint32_t n, uint32_
         }
     }
     return s;
+}
+
+/* The same of integers. */
+RF_DEVICE float int_score_of(const attend_query *q, const uint8_t *key, uint32_t n, uint32_t type) {
+    float s = 0.0f;
+    RF_NO_UNROLL
+    for (uint32_t g = 0; g < rf_div_up(n, 32); g++) {
+        const uint8_t *group = rf_ints_group(key, type, g);
+        int32_t upper = 0, lower = 0;
+        uint32_t words[8];
+        rf_ints_words(words, group, type);
+        RF_UNROLL
+        for (uint32_t i = 0; i < 8; i++) {
+            upper = rf_dot4(q->digits[0][8 * g + i], words[i], upper);
+            lower = rf_dot4(q->digits[1][8 * g + i], words[i], lower);
+        }
+        s = rf_fma((float)rf_digits_sum(upper, lower), rf_ints_scale(group), s);
+    }
+    return s;
+}
+
+RF_DEVICE float any_score_of(const attend_query *q, const uint8_t *key, uint32_t n, uint32_t type) {
+    if (type == RF_DT_Q8_0) return int_score_of(q, key, n, RF_DT_Q8_0);
+    if (type == RF_DT_Q4_0) return int_score_of(q, key, n, RF_DT_Q4_0);
+    return score_of(q->x, key, n, type);
 }
 
 RF_DEVICE float sum_32(const float *p) {
@@ -117,11 +151,59 @@ RF_DEVICE void make_scores(attend_shared *sh, const rf_gpu_attend_args *a, const
         }
         const uint8_t *row =
             (const uint8_t *)a->k + (block_at(a, st, block) + key % 32) * st->k_row;
-        float s = score_of(sh->q[h], row, a->head_dim, a->k_type) * a->scale;
+        float s = any_score_of(&sh->q[h], row, a->head_dim, a->k_type) * sh->unit[h];
         if (a->softcap > 0) s = a->softcap * rf_tanh32(s / a->softcap);
         if (st->span.mask) s += st->span.mask[32 * st->b + key];
         sh->s[h][key] = s;
     }
+}
+
+/* A block's values for a thread that has columns lane + per_head * i of one head. */
+typedef struct attend_values {
+    const uint8_t *v;
+    const float *p;
+    uint32_t bits, row, dim, lane, per_head; /* bits: visible keys; row: bytes */
+} attend_values;
+
+/* acc[i] = sum of p[j] * v[j][column i] over the visible keys j, by integers. */
+RF_DEVICE void weigh_ints(float *acc, int n_acc, const attend_values *b, uint32_t type) {
+    uint32_t most[MAX_COLUMNS];
+    float inverse[MAX_COLUMNS];
+    int32_t sum[MAX_COLUMNS];
+    RF_UNROLL
+    for (int i = 0; i < n_acc; i++) {
+        most[i] = 0;
+        sum[i] = 0;
+    }
+    RF_NO_UNROLL
+    for (uint32_t j = 0; j < 32; j++) {
+        if (!(b->bits >> j & 1)) continue;
+        RF_UNROLL
+        for (int i = 0; i < n_acc; i++) {
+            const uint32_t d = b->lane + b->per_head * (uint32_t)i;
+            if (d >= b->dim) continue;
+            const float scale = rf_ints_scale(rf_ints_group(b->v + j * b->row, type, d / 32));
+            most[i] = rf_max_u32(most[i], rf_size_of(scale));
+        }
+    }
+    RF_UNROLL
+    for (int i = 0; i < n_acc; i++)
+        inverse[i] = rf_weight_inverse(most[i]);
+    RF_NO_UNROLL
+    for (uint32_t j = 0; j < 32; j++) {
+        if (!(b->bits >> j & 1)) continue;
+        RF_UNROLL
+        for (int i = 0; i < n_acc; i++) {
+            const uint32_t d = b->lane + b->per_head * (uint32_t)i;
+            if (d >= b->dim) continue;
+            const uint8_t *group = rf_ints_group(b->v + j * b->row, type, d / 32);
+            const uint32_t word = rf_weight_word(b->p[j], rf_ints_scale(group) * inverse[i]);
+            sum[i] += rf_weight_int(word) * rf_ints_at(group, type, d % 32);
+        }
+    }
+    RF_UNROLL
+    for (int i = 0; i < n_acc; i++)
+        acc[i] = (float)sum[i] * rf_weight_unit(most[i]);
 }
 
 /* acc[i] += p[j] * v[j][lane + per_head * i] for the visible keys j of block number block. */
@@ -133,6 +215,14 @@ RF_DEVICE void add_values(float *acc, int n_acc, const attend_shared *sh,
     const float *p = sh->s[h] + 32 * block;
     const uint8_t *v = is_staged ? (const uint8_t *)sh->v + 32 * block * st->v_row
                                  : st->v + block_at(a, st, block) * st->v_row;
+    if (rf_is_ints(type)) {
+        const attend_values b = {v, p, bits, st->v_row, a->value_dim, lane, per_head};
+        if (type == RF_DT_Q8_0)
+            weigh_ints(acc, n_acc, &b, RF_DT_Q8_0);
+        else
+            weigh_ints(acc, n_acc, &b, RF_DT_Q4_0);
+        return;
+    }
     const int is_whole = bits == 0xffffffffu && (uint32_t)n_acc * per_head == a->value_dim;
     if (is_whole && is_staged && type == RF_DT_F16) {
         RF_UNROLL_8
@@ -233,6 +323,27 @@ RF_DEVICE void walk(attend_shared *sh, const rf_gpu_attend_args *a, attend_step 
     }
 }
 
+/* Head number h's query of n elements as integers; lane is one of its per_head threads. */
+RF_DEVICE void put_int_query(attend_shared *sh, const rf_gpu_attend_args *a, const float *q,
+                             uint32_t h, uint32_t lane, uint32_t per_head) {
+    const uint32_t n = a->head_dim, n_warps = per_head / 32;
+    uint32_t most = 0;
+    for (uint32_t d = lane; d < n; d += per_head)
+        most = rf_max_u32(most, rf_size_of(q[d]));
+    most = rf_lane_most(most);
+    if (rf_tid() % 32 == 0) sh->size[rf_tid() / 32] = most;
+    rf_sync();
+    for (uint32_t i = 0; i < n_warps; i++)
+        most = rf_max_u32(most, sh->size[h * n_warps + i]);
+    const float inverse = rf_query_inverse(most);
+    for (uint32_t d = lane; d < rf_div_up(n, 32) * 32; d += per_head) {
+        const int32_t x = d < n ? rf_query_int(q[d], inverse) : 0;
+        ((int8_t *)sh->q[h].digits[0])[d] = (int8_t)rf_upper_digit(x);
+        ((int8_t *)sh->q[h].digits[1])[d] = (int8_t)rf_lower_digit(x);
+    }
+    if (lane == 0) sh->unit[h] = rf_query_scale(most) * a->scale;
+}
+
 /* All of one block; n_acc: columns of a thread. */
 RF_DEVICE void attend_columns(attend_shared *sh, const rf_gpu_attend_args *a, attend_step *st,
                               uint32_t n_heads, int n_acc, uint32_t type, int is_staged) {
@@ -243,8 +354,13 @@ RF_DEVICE void attend_columns(attend_shared *sh, const rf_gpu_attend_args *a, at
     const uint32_t head = st->kv_head * per_kv + (here ? in_group : 0);
     const uint64_t item = (uint64_t)rf_bid_x() * a->n_heads + head;
     const int is_part = a->n_splits > 1;
-    for (uint32_t d = lane; d < a->head_dim; d += per_head)
-        sh->q[h][d] = a->q[item * a->head_dim + d];
+    if (rf_is_ints(a->k_type)) {
+        put_int_query(sh, a, a->q + item * a->head_dim, h, lane, per_head);
+    } else {
+        for (uint32_t d = lane; d < a->head_dim; d += per_head)
+            sh->q[h].x[d] = a->q[item * a->head_dim + d];
+        if (lane == 0) sh->unit[h] = a->scale;
+    }
     attend_sum s;
     start_sum(&s, a->sinks && !is_part ? a->sinks[head] : -__builtin_inff(), n_acc);
     walk(sh, a, st, &s, n_heads, n_acc, type, is_staged);

@@ -1,5 +1,5 @@
-/* kv.h - a head's row in the KV pool: its bytes in each format, an element in and out; the same bytes as
- * the CPU backend's.
+/* kv.h - a head's row in the KV pool: its bytes in each format, elements of floats in and out; the same
+ * bytes as the CPU backend's.  ints.h reads the other formats.
  *
  * F32, F16, BF16: the elements.  Q8_0, Q4_0: blocks of 32, a scale in f16 and 32 signed bytes, or 16
  * bytes of an element and the 16th behind it, each 8 more than it is; the last block is filled up with
@@ -15,40 +15,27 @@ RF_DEVICE uint32_t rf_kv_row_bytes(uint32_t type, uint32_t n) {
     return n * (type == RF_DT_F32 ? 4 : 2);
 }
 
-/* Element i of a row. */
+/* Element i of a row of floats. */
 RF_DEVICE float rf_kv_at(const void *row, uint32_t type, uint32_t i) {
-    const uint8_t *at = (const uint8_t *)row;
     if (type == RF_DT_F16) return rf_f16_at(((const uint16_t *)row)[i]);
     if (type == RF_DT_F32) return ((const float *)row)[i];
-    if (type == RF_DT_BF16) return rf_float_of((uint32_t)((const uint16_t *)row)[i] << 16);
-    if (type == RF_DT_Q4_0) {
-        at += i / 32 * RF_KV_Q4_BYTES;
-        const int32_t q = (at[2 + i % 16] >> (i % 32 < 16 ? 0 : 4) & 15) - 8;
-        return rf_f16_at(*(const uint16_t *)(const void *)at) * (float)q;
-    }
-    at += i / 32 * RF_KV_Q8_BYTES;
-    return rf_f16_at(*(const uint16_t *)(const void *)at) * (float)(int8_t)at[2 + i % 32];
+    return rf_float_of((uint32_t)((const uint16_t *)row)[i] << 16);
 }
 
-/* Elements [k, k + 16) of a row of n, k a multiple of 16; those beyond n are not set.  One format after
+/* Elements [k, k + 16) of a row of n floats, k a multiple of 16; those beyond n are zeros.  One format after
  * the other, so that few registers are taken. */
 RF_DEVICE void rf_kv_sixteen(float out[16], const void *row, uint32_t type, uint32_t k,
                              uint32_t n) {
-#define RF_KV_EACH(kind)                                    \
-    RF_UNROLL                                               \
-    for (uint32_t i = 0; i < 16; i++) {                     \
-        if (k + i < n) out[i] = rf_kv_at(row, kind, k + i); \
-    }
+#define RF_KV_EACH(kind)              \
+    RF_UNROLL                         \
+    for (uint32_t i = 0; i < 16; i++) \
+        out[i] = k + i < n ? rf_kv_at(row, kind, k + i) : 0.0f;
     if (type == RF_DT_F16) {
         RF_KV_EACH(RF_DT_F16)
     } else if (type == RF_DT_F32) {
         RF_KV_EACH(RF_DT_F32)
-    } else if (type == RF_DT_BF16) {
-        RF_KV_EACH(RF_DT_BF16)
-    } else if (type == RF_DT_Q4_0) {
-        RF_KV_EACH(RF_DT_Q4_0)
     } else {
-        RF_KV_EACH(RF_DT_Q8_0)
+        RF_KV_EACH(RF_DT_BF16)
     }
 #undef RF_KV_EACH
 }
