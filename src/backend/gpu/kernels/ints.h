@@ -1,6 +1,6 @@
 /* ints.h - attention over keys and values that the cache holds as integers with a scale per group of 32
- * columns (Q8_0, Q4_0): what is rounded and how, as docs/arithmetic.md has it, and the digits, words and
- * bytes that kernels make of it.  Which thread sums what is each kernel's own.
+ * columns (Q8_0, Q4_0): what is rounded and how, as docs/arithmetic.md has it, and the digits and words
+ * that kernels make of it.  Which thread sums what is each kernel's own.
  *
  * Queries become integers n of up to 127 * 128, weights of values of up to 2^14: two digits of seven bits,
  * n = 128 * upper + lower, signed bytes both, for dot products of bytes. */
@@ -21,16 +21,10 @@ RF_DEVICE uint32_t rf_max_u32(uint32_t a, uint32_t b) { return a > b ? a : b; }
 
 /* Of the 32 threads that are part of one warp or wave; all threads of a block call. */
 RF_DEVICE uint32_t rf_lane_most(uint32_t v) {
-#if defined(RF_NVIDIA)
-    uint32_t most;
-    asm volatile("redux.sync.max.u32 %0, %1, 0xffffffff;" : "=r"(most) : "r"(v));
-    return most;
-#else
     RF_UNROLL
     for (uint32_t half = 16; half > 0; half /= 2)
         v = rf_max_u32(v, rf_lane_xor(v, half));
     return v;
-#endif
 }
 
 /* Queries ---------------------------------------------------------------------------------------*/
@@ -74,48 +68,6 @@ RF_DEVICE uint32_t rf_weight_word(float p, float t) {
     return rf_bits_of(rf_fma(p, t, RF_INTS_MAGIC));
 }
 RF_DEVICE int32_t rf_weight_int(uint32_t word) { return (int16_t)word; }
-
-/* Bytes -----------------------------------------------------------------------------------------*/
-
-/* Bytes of b and a, of which those of a have numbers 0 to 3: each of the four digits of from, the lowest
- * first, names one. */
-RF_DEVICE uint32_t rf_bytes_of(uint32_t a, uint32_t b, uint32_t from) {
-#if defined(RF_NVIDIA)
-    uint32_t out;
-    asm("prmt.b32 %0, %1, %2, %3;" : "=r"(out) : "r"(a), "r"(b), "r"(from));
-    return out;
-#elif defined(RF_AMD)
-    const uint32_t two = (from & 0xffu) | (from & 0xff00u) << 8;
-    return __builtin_amdgcn_perm(b, a, (two & 0x000f000fu) | (two & 0x00f000f0u) << 4);
-#else
-    const uint64_t both = (uint64_t)b << 32 | a;
-    uint32_t out = 0;
-    for (uint32_t i = 0; i < 4; i++)
-        out |= (uint32_t)(both >> 8 * (from >> 4 * i & 7) & 255) << 8 * i;
-    return out;
-#endif
-}
-
-/* Four words of four bytes, rows and columns exchanged. */
-RF_DEVICE void rf_turn_bytes(uint32_t w[4]) {
-    const uint32_t a = rf_bytes_of(w[0], w[1], 0x5140), b = rf_bytes_of(w[2], w[3], 0x5140);
-    const uint32_t c = rf_bytes_of(w[0], w[1], 0x7362), d = rf_bytes_of(w[2], w[3], 0x7362);
-    w[0] = rf_bytes_of(a, b, 0x5410);
-    w[1] = rf_bytes_of(a, b, 0x7632);
-    w[2] = rf_bytes_of(c, d, 0x5410);
-    w[3] = rf_bytes_of(c, d, 0x7632);
-}
-
-/* The digits of four weights, of which n has the words. */
-typedef struct rf_digit_words {
-    uint32_t upper, lower;
-} rf_digit_words;
-RF_DEVICE rf_digit_words rf_weight_digits(const uint32_t n[4]) {
-    const uint32_t a = rf_bytes_of(n[0], n[1], 0x5410), b = rf_bytes_of(n[2], n[3], 0x5410);
-    const rf_digit_words d = {rf_bytes_of(a << 1, b << 1, 0x7531),
-                              rf_bytes_of(a, b, 0x6420) & 0x7f7f7f7fu};
-    return d;
-}
 
 /* Rows of the cache ------------------------------------------------------------------------------*/
 
