@@ -20,7 +20,10 @@ enum {
 /* One engine step: token rows of many sequences, back to back, in order of position. */
 typedef struct rf_batch {
     uint32_t n_tokens, n_seqs, n_outputs, table_stride;
-    const int32_t *token;      /* [n_tokens] ids below n_vocab */
+    const int32_t *token; /* [n_tokens] ids below n_vocab; or ~o, where the batch follows */
+    bool
+        follows; /* It is run before the run in front is waited for, whose outputs are all wanted by their
+                     first: token ~o is what output o of that run chooses. */
     const uint32_t *pos;       /* [n_tokens] position within its sequence */
     const uint32_t *seq_start; /* [n_seqs + 1] first row of each sequence */
     const uint32_t *kv_len;    /* [n_seqs] tokens of the sequence in the KV cache after this step */
@@ -84,13 +87,16 @@ typedef struct rf_backend_ops {
     void (*exec_free)(rf_exec *x);
     size_t (*exec_bytes)(const rf_exec *x); /* memory taken: activations, KV, scratch */
     bool runs_ahead;                        /* run returns while the device still computes */
-    /* Checks the batch against plan and limits (ids, positions, blocks: RF_EARG names the row). */
+    bool (*may_follow)(const rf_exec *x);   /* batches that follow a run; NULL: never */
+    /* Checks the batch against plan and limits (ids, positions, blocks: RF_EARG names the row).  One that
+     * does not follow ends the runs that nobody waited for. */
     rf_status (*run)(rf_exec *x, const rf_batch *batch, rf_error *e);
-    /* The plan's result, [n_outputs][n_result], valid until the next run; rows that the batch
-     * does not want whole may be missing in it. */
+    /* The plan's result, [n_outputs][n_result], of the earliest run that was not waited for, valid until
+     * the next run; rows that the batch does not want whole may be missing in it. */
     rf_status (*wait)(rf_exec *x, const float **result);
     /* After wait, of an output that is not wanted whole: its best, or NULL where only the row can tell.
-     * And the row, fetched if it is missing.  Both NULL: no row ever is, and none has a best. */
+     * And the row, fetched if it is missing (RF_EARG: a run that follows has taken its place).  Both NULL:
+     * no row ever is, and none has a best. */
     const rf_best *(*best)(const rf_exec *x, uint32_t output);
     rf_status (*row)(rf_exec *x, uint32_t output, const float **row);
     /* After RF_EDEVICE: the device and all execs on it are made anew, with empty KV caches.  *fault
@@ -129,9 +135,10 @@ typedef struct rf_gpu_found {
 RF_CHECKED rf_status rf_gpu_probe(size_t i, rf_gpu_found *out, rf_error *e);
 const char *rf_gpu_built_target(size_t i); /* NULL past the last */
 
-/* Shared check of a batch, used by every backend's run(). */
+/* Shared check of a batch, used by every backend's run(); n_before: outputs of the run in front that it
+ * may follow, 0: none. */
 RF_CHECKED rf_status rf_batch_check(const rf_batch *b, const rf_plan *p, const rf_limits *l,
-                                    rf_error *e);
+                                    uint32_t n_before, rf_error *e);
 /* Has each sequence one row, and no row a block in its table, up to its position, that another row of the batch
  * writes?  Then no row needs another's keys.  mark: [n_kv_blocks], at first 0; run: another number in each
  * call, never 0. */

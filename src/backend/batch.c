@@ -24,7 +24,25 @@ static rf_status check_sizes(const rf_batch *b, const rf_limits *l, rf_error *e)
     return RF_OK;
 }
 
-static rf_status check_rows(const rf_batch *b, uint32_t n_vocab, rf_error *e) {
+static rf_status check_tokens(const rf_batch *b, uint32_t n_vocab, uint32_t n_before, rf_error *e) {
+    if (b->follows && n_before == 0)
+        return rf_fail(e, RF_EARG,
+                       "batch follows a run that is not there or whose outputs are not all "
+                       "wanted by their first");
+    for (uint32_t t = 0; t < b->n_tokens; t++) {
+        int32_t id = b->token[t];
+        if (id < 0 && b->follows && (uint32_t)~id >= n_before)
+            return rf_fail(e, RF_EARG,
+                           "batch row %u: output %u of the run before, expected below %u", t,
+                           (uint32_t)~id, n_before);
+        if (id < 0 ? !b->follows : (uint32_t)id >= n_vocab)
+            return rf_fail(e, RF_EARG, "batch row %u: token %d, expected 0 to %u", t, id,
+                           n_vocab - 1);
+    }
+    return RF_OK;
+}
+
+static rf_status check_rows(const rf_batch *b, rf_error *e) {
     if (b->seq_start[0] != 0)
         return rf_fail(e, RF_EARG, "batch: seq_start[0] is %u, expected 0", b->seq_start[0]);
     for (uint32_t s = 0; s < b->n_seqs; s++)
@@ -34,10 +52,6 @@ static rf_status check_rows(const rf_batch *b, uint32_t n_vocab, rf_error *e) {
     if (b->seq_start[b->n_seqs] != b->n_tokens)
         return rf_fail(e, RF_EARG, "batch: sequences cover %u rows of %u", b->seq_start[b->n_seqs],
                        b->n_tokens);
-    for (uint32_t t = 0; t < b->n_tokens; t++)
-        if (b->token[t] < 0 || (uint32_t)b->token[t] >= n_vocab)
-            return rf_fail(e, RF_EARG, "batch row %u: token %d, expected 0 to %u", t, b->token[t],
-                           n_vocab - 1);
     for (uint32_t o = 0; o < b->n_outputs; o++) {
         if (b->out_row[o] >= b->n_tokens)
             return rf_fail(e, RF_EARG, "batch output %u: row %u, expected below %u", o,
@@ -180,9 +194,11 @@ static rf_status check_mask(const rf_batch *b, const rf_plan *p, rf_error *e) {
     return RF_OK;
 }
 
-rf_status rf_batch_check(const rf_batch *b, const rf_plan *p, const rf_limits *l, rf_error *e) {
+rf_status rf_batch_check(const rf_batch *b, const rf_plan *p, const rf_limits *l, uint32_t n_before,
+                         rf_error *e) {
     RF_TRY(check_sizes(b, l, e));
-    RF_TRY(check_rows(b, p->model->n_vocab, e));
+    RF_TRY(check_rows(b, e));
+    RF_TRY(check_tokens(b, p->model->n_vocab, n_before, e));
     for (uint32_t s = 0; s < b->n_seqs; s++)
         RF_TRY(check_sequence(b, l, s, e));
     for (uint32_t s = 0; s < b->n_seqs; s++)

@@ -190,9 +190,11 @@ static rf_status alloc_arrays(rf_engine *en, rf_error *e) {
     a->sched = rf_alloc(l->max_seqs, sizeof *a->sched);
     a->running = rf_alloc(l->max_seqs, sizeof *a->running);
     a->output = rf_alloc(l->max_outputs, sizeof *a->output);
+    a->behind = rf_alloc(l->max_seqs, sizeof *a->behind);
     a->by_best = rf_alloc(l->max_outputs, sizeof *a->by_best);
     if (!a->token || !a->pos || !a->seq_start || !a->kv_len || !a->n_prefix || !a->state ||
-        !a->table || !a->out_row || !a->sched || !a->running || !a->output || !a->by_best)
+        !a->table || !a->out_row || !a->sched || !a->running || !a->output || !a->behind ||
+        !a->by_best)
         return rf_fail_nomem(e, table * sizeof *a->table);
     return RF_OK;
 }
@@ -374,7 +376,8 @@ void rf_engine_close(rf_engine *en) {
         rf_gguf_close(en->file);
     void *const memory[] = {en->a.token,    en->a.pos,     en->a.seq_start, en->a.kv_len,
                             en->a.n_prefix, en->a.state,   en->a.table,     en->a.out_row,
-                            en->a.sched,    en->a.running, en->a.output,    en->a.by_best};
+                            en->a.sched,    en->a.running, en->a.output,    en->a.behind,
+                            en->a.by_best};
     for (size_t i = 0; i < RF_COUNT(memory); i++)
         rf_free(memory[i]);
     rf_ids_free(&en->end_tokens);

@@ -29,8 +29,10 @@ typedef struct rf_engine_arrays { /* what a batch points to, sized once for the 
     int32_t *token;
     uint32_t *pos, *seq_start, *kv_len, *n_prefix, *state, *table, *out_row;
     rf_sched_seq *sched;
+    /* NULL in the next three: ended since. */
     rf_request **running; /* [max_seqs] in order of their start */
     rf_request **output;  /* [max_outputs] whose logits row i is */
+    rf_request **behind;  /* [max_seqs] likewise, of the run that follows */
     rf_by_best *by_best;  /* [max_outputs] what of the row that request does with */
 } rf_engine_arrays;
 
@@ -50,10 +52,14 @@ struct rf_engine {
     rf_spec *spec;         /* NULL: no guesses */
     rf_embedder *embedder; /* of an encoder; of a decoder from the first call on */
     rf_limits limits;
-    uint32_t n_ctx, table_stride, n_running;
-    rf_sched_pace pace;  /* see itl_target_ms */
-    uint32_t n_faults;   /* of the device, since a step last went well */
-    atomic_uint kv_free; /* for rf_engine_get_info on any thread */
+    uint32_t n_ctx, table_stride;
+    /* Of the step that is being made; of a run that follows it, queued behind; is that one the next step? */
+    uint32_t n_running, n_outputs, n_behind;
+    bool is_begun;
+    uint64_t began_us, ended_us; /* of the latest step */
+    rf_sched_pace pace;          /* see itl_target_ms */
+    uint32_t n_faults;           /* of the device, since a step last went well */
+    atomic_uint kv_free;         /* for rf_engine_get_info on any thread */
     bool stepping;
     rf_engine_arrays a;
     rf_events events; /* of the latest step */

@@ -1,5 +1,10 @@
 /* step.c - one step of the engine: requests start, wait and end, the running ones become a batch, and
- * what the backend makes of it becomes their next tokens. */
+ * what the backend makes of it becomes their next tokens.
+ *
+ * Where all that a step is to tell are the largest logits, and the device knows them before the host does, the
+ * next step is queued behind it at once: its tokens are what the device chooses.  So the device does not
+ * wait for the host.  A request that ends meanwhile leaves a row behind that nobody asks for; what that row
+ * writes into blocks of KV that others get is written before they write. */
 #include <string.h>
 
 #include "base/log.h"
@@ -15,8 +20,20 @@ void rf_engine_note_free(rf_engine *en) {
     pthread_mutex_unlock(&en->lock);
 }
 
+/* What a step, or the run behind it, makes for the request is for nobody. */
+static void leave_step(rf_engine *en, const rf_request *r) {
+    rf_engine_arrays *a = &en->a;
+    for (uint32_t i = 0; i < en->n_running; i++)
+        if (a->running[i] == r) a->running[i] = NULL;
+    for (uint32_t i = 0; i < en->n_outputs; i++)
+        if (a->output[i] == r) a->output[i] = NULL;
+    for (uint32_t i = 0; i < en->n_behind; i++)
+        if (a->behind[i] == r) a->behind[i] = NULL;
+}
+
 /* Takes the request off the list, gives its blocks back and tells its owner. */
 static void finish(rf_engine *en, rf_request *r, rf_finish why, const char *error) {
+    leave_step(en, r);
     pthread_mutex_lock(&en->lock);
     rf_request **at = &en->first;
     while (*at != r)
@@ -200,6 +217,17 @@ static void speculate(rf_engine *en) {
     }
 }
 
+/* The sequence of a request whose rows up to position end are in the batch. */
+static void add_seq(rf_engine *en, rf_batch *b, const rf_request *r, uint32_t end) {
+    rf_engine_arrays *a = &en->a;
+    memcpy(a->table + (size_t)b->n_seqs * en->table_stride, r->kv.blocks,
+           r->kv.n_blocks * sizeof *a->table);
+    a->n_prefix[b->n_seqs] = r->n_prefix;
+    a->state[b->n_seqs] = r->st.slot;
+    a->kv_len[b->n_seqs++] = end;
+    a->seq_start[b->n_seqs] = b->n_tokens;
+}
+
 /* A request that computes its last token gets a row of logits for it, and one for each guess behind. */
 static void add_rows(rf_engine *en, rf_batch *b, rf_request *r, uint32_t chunk) {
     rf_engine_arrays *a = &en->a;
@@ -215,12 +243,7 @@ static void add_rows(rf_engine *en, rf_batch *b, rf_request *r, uint32_t chunk) 
         }
         b->n_tokens++;
     }
-    memcpy(a->table + (size_t)b->n_seqs * en->table_stride, r->kv.blocks,
-           r->kv.n_blocks * sizeof *a->table);
-    a->n_prefix[b->n_seqs] = r->n_prefix;
-    a->state[b->n_seqs] = r->st.slot;
-    a->kv_len[b->n_seqs++] = end;
-    a->seq_start[b->n_seqs] = b->n_tokens;
+    add_seq(en, b, r, end);
 }
 
 rf_batch rf_engine_empty_batch(rf_engine *en) {
@@ -242,8 +265,91 @@ static rf_batch make_batch(rf_engine *en) {
     b.by_best = a->by_best;
     for (uint32_t i = 0; i < en->n_running; i++)
         if (a->sched[i].chunk) add_rows(en, &b, a->running[i], a->sched[i].chunk);
+    en->n_outputs = b.n_outputs;
     return b;
 }
+
+/* ---- a run that follows ---- */
+
+/* Does a request wait that there may be room for? */
+static bool has_to_start(rf_engine *en) {
+    uint32_t n_running = 0;
+    bool any = false;
+    pthread_mutex_lock(&en->lock);
+    for (const rf_request *r = en->first; r; r = r->next) {
+        n_running += r->running;
+        any = any || !r->running;
+    }
+    pthread_mutex_unlock(&en->lock);
+    return any && n_running < en->limits.max_seqs;
+}
+
+/* Its next token is not its last one, as far as lengths go. */
+static bool goes_on(const rf_request *r) { return r && r->tokens.len + 1 < r->max_total; }
+
+/* Does this step bring one token to each of its requests, by what the device knows first, and have they
+ * room for what is behind it? */
+static bool may_follow(rf_engine *en) {
+    const rf_engine_arrays *a = &en->a;
+    uint32_t n = 0;
+    bool is_able = en->ops->may_follow && en->ops->may_follow(en->exec);
+    if (!is_able || en->spec || en->states || en->n_outputs != en->n_running) return false;
+    for (uint32_t o = 0; o < en->n_outputs; o++)
+        if (a->by_best[o] != RF_BY_FIRST) return false;
+    if (has_to_start(en)) return false;
+    for (uint32_t o = 0; o < en->n_outputs; o++) {
+        rf_request *r = a->output[o];
+        if (!goes_on(r)) continue;
+        if (rf_kv_reserve(en->kv, &r->kv, (uint32_t)r->tokens.len + 1) != RF_OK) return false;
+        n++;
+    }
+    return n > 0;
+}
+
+/* Queues the step behind the one that is being made. */
+static rf_status follow(rf_engine *en, rf_error *e) {
+    rf_engine_arrays *a = &en->a;
+    rf_batch b = rf_engine_empty_batch(en);
+    b.n_prefix = a->n_prefix;
+    b.by_best = a->by_best;
+    b.follows = true;
+    for (uint32_t o = 0; o < en->n_outputs; o++) {
+        rf_request *r = a->output[o];
+        if (!goes_on(r)) continue;
+        uint32_t pos = (uint32_t)r->tokens.len, t = b.n_tokens++;
+        a->token[t] = ~(int32_t)o;
+        a->pos[t] = pos;
+        a->out_row[b.n_outputs++] = t;
+        a->behind[t] = r;
+        add_seq(en, &b, r, pos + 1);
+    }
+    en->n_behind = b.n_tokens;
+    return en->ops->run(en->exec, &b, e);
+}
+
+/* What was queued behind a step that has ended is the next one, unless nobody is left who wants it. */
+static void take_behind(rf_engine *en) {
+    rf_engine_arrays *a = &en->a;
+    uint32_t n = en->n_behind;
+    en->n_running = en->n_outputs = n;
+    en->n_behind = 0;
+    en->is_begun = false;
+    for (uint32_t i = 0; i < n; i++) {
+        rf_request *r = a->behind[i];
+        a->running[i] = a->output[i] = r;
+        a->by_best[i] = RF_BY_FIRST;
+        a->sched[i] = r ? sched_of(r) : (rf_sched_seq){.n_tokens = 1};
+        a->sched[i].chunk = 1;
+        en->is_begun = en->is_begun || r;
+    }
+}
+
+static void drop_step(rf_engine *en) {
+    en->n_running = en->n_outputs = en->n_behind = 0;
+    en->is_begun = false;
+}
+
+/* ---- what a step made ---- */
 
 /* So many of the request's tokens are computed. */
 static void note_done(rf_engine *en, rf_request *r, uint32_t n_done) {
@@ -302,19 +408,21 @@ static void take_tokens(rf_engine *en, rf_request *r, const float *result, uint3
         if (!was_guessed || atomic_load(&r->cancelled)) break;
         note_done(en, r, r->n_done + 1);
     }
-    rf_kv_trim(en->kv, &r->kv, r->n_done);
+    if (en->spec) rf_kv_trim(en->kv, &r->kv, r->n_done); /* what wrong guesses had */
 }
 
 /* After the batch ran: its tokens count as computed, its logits become tokens. */
-static void advance(rf_engine *en, const rf_batch *b, const float *result) {
-    uint32_t n_rows, n_drafted = b->n_outputs;
-    for (uint32_t i = 0; i < en->n_running; i++)
-        note_done(en, en->a.running[i], en->a.running[i]->n_done + en->a.sched[i].chunk);
-    for (uint32_t o = 0; o < b->n_outputs; o += n_rows) {
+static void advance(rf_engine *en, const float *result) {
+    uint32_t n_rows, n_drafted = en->n_outputs;
+    for (uint32_t i = 0; i < en->n_running; i++) {
+        rf_request *r = en->a.running[i];
+        if (r) note_done(en, r, r->n_done + en->a.sched[i].chunk);
+    }
+    for (uint32_t o = 0; o < en->n_outputs; o += n_rows) {
         rf_request *r = en->a.output[o];
-        n_rows = 1 + r->draft.n_rows;
+        n_rows = r ? 1 + r->draft.n_rows : 1;
         n_drafted--;
-        take_tokens(en, r, result, o);
+        if (r) take_tokens(en, r, result, o);
     }
     pthread_mutex_lock(&en->lock);
     en->n_drafted += n_drafted;
@@ -324,6 +432,7 @@ static void advance(rf_engine *en, const rf_batch *b, const float *result) {
 bool rf_engine_revive(rf_engine *en, rf_error *fault) {
     rf_kv_seq all = {0};
     if (!en->ops->revive) return false;
+    drop_step(en);
     pthread_mutex_lock(&en->lock);
     for (rf_request *r = en->first; r; r = r->next) {
         if (!r->running) continue;
@@ -350,32 +459,51 @@ bool rf_engine_revive(rf_engine *en, rf_error *fault) {
 /* The requests of a failed step go on where the device comes back; where it does not, or the same happens
  * again at once, they end. */
 static int after_failure(rf_engine *en, rf_status s, rf_error *e) {
+    uint32_t n = en->n_running;
     bool goes_on = s == RF_EDEVICE && rf_engine_revive(en, e) && en->n_faults++ == 0;
-    if (goes_on) return 1;
-    for (uint32_t i = 0; i < en->n_running; i++)
-        finish(en, en->a.running[i], RF_FINISH_ERROR, e->text[0] ? e->text : rf_status_name(s));
-    return -(int)s;
+    for (uint32_t i = 0; !goes_on && i < n; i++) {
+        rf_request *r = en->a.running[i];
+        if (r) finish(en, r, RF_FINISH_ERROR, e->text[0] ? e->text : rf_status_name(s));
+    }
+    drop_step(en);
+    return goes_on ? 1 : -(int)s;
 }
 
-static int step(rf_engine *en) {
+static void end_requests(rf_engine *en) {
     uint64_t now_us = rf_time_us();
     for (rf_request *r; (r = find_over(en, now_us)) != NULL;)
         finish(en, r, atomic_load(&r->cancelled) ? RF_FINISH_CANCELLED : RF_FINISH_LENGTH, NULL);
+}
+
+/* A batch of those that run, queued; nobody runs: n_running is 0. */
+static rf_status begin(rf_engine *en, rf_error *e) {
     for (rf_request *r; (r = admit(en)) != NULL || (r = schedule(en)) != NULL;)
         finish(en, r, RF_FINISH_ERROR, "out of memory");
-    if (en->n_running == 0) return 0;
-    rf_error e = {0};
-    const float *result = NULL;
+    if (en->n_running == 0) return RF_OK;
     speculate(en);
     rf_batch b = make_batch(en);
-    uint64_t began_us = rf_time_us();
-    rf_status s = en->ops->run(en->exec, &b, &e);
+    en->began_us = rf_time_us();
+    return en->ops->run(en->exec, &b, e);
+}
+
+static int step(rf_engine *en) {
+    rf_error e = {0};
+    rf_status s = RF_OK;
+    const float *result = NULL;
+    end_requests(en);
+    if (!en->is_begun) s = begin(en, &e);
+    if (en->n_running == 0) return 0;
+    if (s == RF_OK && may_follow(en)) s = follow(en, &e);
     if (s == RF_OK && en->ops->runs_ahead) rf_events_tell(&en->events); /* of the step before */
     if (s == RF_OK) s = en->ops->wait(en->exec, &result);
     if (s != RF_OK) return after_failure(en, s, &e);
+    uint64_t now_us = rf_time_us(), from_us = en->began_us;
+    if (en->is_begun) from_us = en->ended_us; /* queued while the device was busy with another */
+    en->ended_us = now_us;
     en->n_faults = 0;
-    rf_sched_measure(&en->pace, en->a.sched, en->n_running, rf_time_us() - began_us);
-    advance(en, &b, result);
+    rf_sched_measure(&en->pace, en->a.sched, en->n_running, now_us - from_us);
+    advance(en, result);
+    take_behind(en);
     return 1;
 }
 

@@ -17,10 +17,12 @@ typedef struct world {
     uint32_t pos[5], seq_start[3], kv_len[2], table[2 * STRIDE], out_row[2];
     float mask[5 * 40];
     rf_batch b;
+    uint32_t n_before; /* outputs of a run in front */
 } world;
 
 static void make(world *w, rf_attn_kind kind) {
     rf_error e = {0};
+    w->n_before = 0;
     rf_test_tiny_make(&w->tiny, 2, 2, 1, 4);
     w->tiny.m.layers[1].pattern.kind = kind;
     assert_int_equal(rf_plan_build(&w->plan, &w->tiny.m, NULL, &e), RF_OK);
@@ -51,13 +53,32 @@ static void unmake(world *w) {
 
 static void expect(world *w, const char *needle) {
     rf_error e = {0};
-    rf_status s = rf_batch_check(&w->b, w->plan, &w->limits, &e);
+    rf_status s = rf_batch_check(&w->b, w->plan, &w->limits, w->n_before, &e);
     if (!needle) {
         if (s != RF_OK) fail_msg("%s", e.text);
         return;
     }
     assert_int_equal(s, RF_EARG);
     if (!strstr(e.text, needle)) fail_msg("\"%s\" does not say \"%s\"", e.text, needle);
+}
+
+/* Tokens that the run in front chooses. */
+static void test_following(void **state) {
+    (void)state;
+    world w;
+    make(&w, RF_ATTN_CAUSAL);
+    w.token[3] = ~1;
+    w.n_before = 2;
+    expect(&w, "row 3: token -2, expected 0 to 31");
+    w.b.follows = true;
+    expect(&w, NULL);
+    w.token[2] = ~2;
+    expect(&w, "row 2: output 2 of the run before, expected below 2");
+    w.token[2] = 32;
+    expect(&w, "row 2: token 32");
+    w.n_before = 0;
+    expect(&w, "follows a run that is not there");
+    unmake(&w);
 }
 
 /* One number of the valid batch changed; the message must say which. */
@@ -277,6 +298,7 @@ static void test_rows_alone(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_defects),
+        cmocka_unit_test(test_following),
         cmocka_unit_test(test_states),
         cmocka_unit_test(test_last_position),
         cmocka_unit_test(test_learned_positions),

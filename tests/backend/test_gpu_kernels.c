@@ -723,6 +723,46 @@ static void test_copy(void **state) {
     rf_free(src);
 }
 
+/* Rows of a table of any format, by number, chosen before, or none; what was not chosen becomes some row. */
+static void test_embed(void **state) {
+    (void)state;
+    enum { ROWS = 70, COLS = 512, T = 5 };
+    static const int32_t at[T] = {69, 0, ~1, 33, ~0};
+    static const uint32_t chosen[2] = {31, 64}, unchosen[2] = {RF_BEST_NONE, 64};
+    for (int type = 0; type < RF_DT_COUNT; type++) {
+        const rf_dtype_info *info = rf_dtype_get((rf_dtype)type);
+        if (!info->decode || type == RF_DT_F64) continue;
+        rf_tensor w = random_weight((rf_dtype)type, 1, ROWS, COLS, &seed);
+        rf_gpu_weight table = weight_on_gpu(&w);
+        float want[T * COLS], got[T * COLS];
+        for (int way = 0; way < 3; way++) {
+            const int32_t *picked = way ? up(at, sizeof at) : NULL;
+            const rf_gpu_embed_args args = {.dst = take(sizeof want),
+                                            .at = picked,
+                                            .chosen =
+                                                up(way == 1 ? chosen : unchosen, sizeof chosen),
+                                            .table = table,
+                                            .n_rows = T,
+                                            .cols = COLS};
+            for (uint32_t t = 0; t < T; t++) {
+                uint32_t row = !way ? 0 : at[t] >= 0 ? (uint32_t)at[t] : chosen[~at[t]];
+                if (way == 2 && t == T - 1) row = 0;
+                info->decode((const uint8_t *)w.data + row * w.row_bytes, want + t * COLS, COLS);
+            }
+            rf_gpu_op_embed(&queue, &args);
+            rf_gpu_download(&queue, got, args.dst, sizeof got);
+            rf_gpu_wait(&queue);
+            for (uint32_t i = 0; i < T * COLS;
+                 i++) /* the integer 0 has no sign, that of MXFP6 has */
+                if (got[i] != want[i])
+                    fail_msg("%s, element %u: %a, expected %a", info->name, i, (double)got[i],
+                             (double)want[i]);
+        }
+        rf_free((void *)(uintptr_t)w.data);
+        give_all();
+    }
+}
+
 static void check_route(rf_router r, uint32_t T) {
     size_t n = (size_t)T * 2 * r.n_used;
     float *scores = random_floats((size_t)T * r.n_experts, 6), *want = random_floats(n, 1);
@@ -1098,9 +1138,10 @@ static void test_best(void **state) {
             float *x = random_floats((size_t)ROWS * n, 1);
             rf_best *got = rf_alloc(ROWS, sizeof *got), *want = rf_alloc(1, sizeof *want);
             fill_best(x, ROWS * n, kind);
-            uint32_t first[ROWS];
+            uint32_t first[ROWS], chosen[ROWS];
             rf_gpu_best_args args = {.dst = take(ROWS * sizeof *got),
                                      .first = take(sizeof first),
+                                     .chosen = take(sizeof chosen),
                                      .most = take((size_t)ROWS * n_groups * sizeof(float)),
                                      .x = up(x, (size_t)ROWS * n * sizeof *x),
                                      .n_rows = ROWS,
@@ -1109,6 +1150,7 @@ static void test_best(void **state) {
             rf_gpu_op_best(&queue, &args);
             rf_gpu_download(&queue, got, args.dst, ROWS * sizeof *got);
             rf_gpu_download(&queue, first, args.first, sizeof first);
+            rf_gpu_download(&queue, chosen, args.chosen, sizeof chosen);
             rf_gpu_wait(&queue);
             for (uint32_t r = 0; r < ROWS; r++) {
                 best_on_cpu(x + (size_t)r * n, n, want);
@@ -1116,6 +1158,7 @@ static void test_best(void **state) {
                 assert_true(got[r].bound == want->bound);
                 assert_int_equal(got[r].first, want->first);
                 assert_int_equal(first[r], want->first);
+                assert_int_equal(chosen[r], want->first);
                 if (want->n_groups > RF_BEST_GROUPS) continue;
                 assert_true(kind != BEST_ALIKE || n_groups == RF_BEST_GROUPS);
                 assert_memory_equal(got[r].group, want->group,
@@ -1149,6 +1192,7 @@ int main(void) {
         cmocka_unit_test(test_experts),
         cmocka_unit_test(test_each),
         cmocka_unit_test(test_copy),
+        cmocka_unit_test(test_embed),
         cmocka_unit_test(test_route),
         cmocka_unit_test(test_mix),
         cmocka_unit_test(test_conv),

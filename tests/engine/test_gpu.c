@@ -1,6 +1,7 @@
 /* test_gpu.c - requests on the GPU backend: each gets what it gets alone on the CPU, and the choice of
  * the backend is never silent.  The device is this processor, with the GPU's kernels on it. */
 #include "base/log.h"
+#include "engine/engine.h"
 #include "engine/harness.h"
 #include "gpuemu/host/faulty.h"
 #include "gpuemu/host/host.h"
@@ -102,6 +103,137 @@ static void test_best(void **state) {
     }
     for (int i = 0; i < N; i++)
         assert_same_answer(&crowd[i], &alone[i]);
+}
+
+/* Greedy requests without more ---------------------------------------------------------------------*/
+
+enum { N_GREEDY = 5 };
+
+/* Prompts of one to three blocks of KV; lengths of answers that part at different steps, one of them at an
+ * edge of blocks. */
+static rf_request_opts greedy(int i, record *r) {
+    static int32_t prompt[N_GREEDY][80];
+    static const size_t n[N_GREEDY] = {30, 3, 65, 33, 12};
+    uint64_t noise = 500 + (uint64_t)i;
+    random_tokens(&noise, prompt[i], n[i], 4000);
+    rf_request_opts o = request_of(prompt[i], n[i], 3 + 2 * i, r);
+    o.n_logprobs = -1;
+    o.ignore_eos = true;
+    return o;
+}
+
+static rf_engine *open_demo(const char *backend, uint32_t max_seqs) {
+    return open_engine((rf_engine_opts){.model_path = rf_test_data("../../models/demo.gguf"),
+                                        .backend = backend,
+                                        .max_seqs = max_seqs,
+                                        .batch_tokens = 64});
+}
+
+static void answer_alone(record *out) {
+    for (int i = 0; i < N_GREEDY; i++) {
+        rf_engine *en = open_demo("cpu", 1);
+        rf_request_opts o = greedy(i, &out[i]);
+        run_request(en, &o);
+        rf_engine_close(en);
+    }
+}
+
+/* The next step is queued before the tokens are known, and gives everyone what he gets alone: whoever ends,
+ * comes later, is cancelled, or stands beside one whose tokens the host draws. */
+static void test_following(void **state) {
+    (void)state;
+    static record alone[N_GREEDY], got[N_GREEDY], drawn[2];
+    answer_alone(alone);
+    rf_gpu_driver_set(rf_host_gpu());
+    for (int way = 0; way < 4; way++) {
+        rf_engine *en = open_demo("gpu", way == 1 ? 2 : N_GREEDY + 1);
+        rf_request_opts o = greedy(1, &drawn[way / 3]);
+        uint32_t n_ahead = 0, n_steps = 0;
+        memset(got, 0, sizeof got);
+        drawn[way / 3] = (record){0};
+        o.sampling = rf_sampling_default();
+        o.sampling.seed = 3;
+        if (way >= 2) submit(en, &o);
+        if (way == 2) run_all(en);
+        for (int i = 0; i < N_GREEDY; i++) {
+            rf_request_opts g = greedy(i, &got[i]);
+            submit(en, &g);
+            if (way != 1) assert_int_equal(rf_engine_step(en), 1);
+        }
+        for (; rf_engine_step(en) == 1; n_steps++)
+            n_ahead += en->is_begun;
+        assert_true(n_steps > 0 && n_ahead > 0);
+        for (int i = 0; i < N_GREEDY; i++)
+            assert_same_answer(&got[i], &alone[i]);
+        assert_all_blocks_free(en);
+        rf_engine_close(en);
+    }
+    assert_same_answer(&drawn[0], &drawn[1]);
+}
+
+/* A word that ends the text, a cancelled request, a time that is over: the row behind is for nobody. */
+static void test_following_ends(void **state) {
+    (void)state;
+    static record alone[N_GREEDY], got[N_GREEDY], later;
+    answer_alone(alone);
+    rf_gpu_driver_set(rf_host_gpu());
+    rf_engine *en = open_demo("gpu", N_GREEDY);
+    memset(got, 0, sizeof got);
+    for (int i = 0; i < N_GREEDY; i++) {
+        rf_request_opts o = greedy(i, &got[i]);
+        char word[16] = "";
+        const char *stops[] = {word};
+        if (i == 4) { /* what the second of its tokens says */
+            snprintf(word, sizeof word, "%.15s", alone[4].text.p + alone[4].text.len / 2);
+            o.stop = stops;
+            o.n_stop = 1;
+        }
+        submit(en, &o);
+    }
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(rf_engine_step(en), 1);
+    assert_true(en->is_begun);
+    rf_engine_cancel(en, got[3].id);
+    run_all(en);
+    assert_int_equal(got[3].finish, RF_FINISH_CANCELLED);
+    assert_int_equal(got[4].finish, RF_FINISH_STOP);
+    assert_true(got[4].n_tokens < alone[4].n_tokens);
+    for (int i = 0; i < 3; i++)
+        assert_same_answer(&got[i], &alone[i]);
+    rf_request_opts o = greedy(2, &later); /* among the blocks that were left */
+    run_request(en, &o);
+    assert_same_answer(&later, &alone[2]);
+    assert_all_blocks_free(en);
+    rf_engine_close(en);
+}
+
+/* A fault with two runs on their way. */
+static void test_following_fault(void **state) {
+    (void)state;
+    static record alone[N_GREEDY], got[N_GREEDY];
+    answer_alone(alone);
+    for (int by_waiting = 0; by_waiting < 2; by_waiting++) {
+        rf_gpu_driver_set(rf_faulty_gpu(rf_host_gpu()));
+        rf_engine *en = open_demo("gpu", N_GREEDY);
+        memset(got, 0, sizeof got);
+        for (int i = 0; i < N_GREEDY; i++) {
+            rf_request_opts o = greedy(i, &got[i]);
+            submit(en, &o);
+        }
+        for (int i = 0; i < 4; i++)
+            assert_int_equal(rf_engine_step(en), 1);
+        assert_true(en->is_begun);
+        if (by_waiting)
+            rf_faulty_wait(1, 1);
+        else
+            rf_faulty_launch(1, 1);
+        run_all(en);
+        for (int i = 0; i < N_GREEDY; i++)
+            assert_same_answer(&got[i], &alone[i]);
+        assert_all_blocks_free(en);
+        rf_engine_close(en);
+    }
+    rf_gpu_driver_set(rf_host_gpu());
 }
 
 /* The events of a step come while the device computes the next one, and all when nothing is left to do. */
@@ -373,6 +505,9 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_requests),
         cmocka_unit_test(test_best),
+        cmocka_unit_test(test_following),
+        cmocka_unit_test(test_following_ends),
+        cmocka_unit_test(test_following_fault),
         cmocka_unit_test(test_late_events),
         cmocka_unit_test(test_states),
         cmocka_unit_test(test_swap),

@@ -112,7 +112,7 @@ static void group_rows(rf_exec *x, const rf_batch *b) {
 
 static rf_status cpu_run(rf_exec *x, const rf_batch *batch, rf_error *e) {
     x->ran = false;
-    RF_TRY(rf_batch_check(batch, x->plan, &x->limits, e));
+    RF_TRY(rf_batch_check(batch, x->plan, &x->limits, 0, e));
     x->batch = batch;
     x->n_tokens = batch->n_tokens;
     x->n_outputs = batch->n_outputs;

@@ -240,22 +240,14 @@ typedef struct rf_gpu_each_args {
     float scale;
 } rf_gpu_each_args;
 
-/* Groups of a row of embeddings, taken apart: rf_int_group in quant/dtype.h, which says what they are. */
-typedef struct rf_gpu_group_32 {
-    int8_t q[32];
-    float d, m;
-} rf_gpu_group_32;
-typedef struct rf_gpu_group_256 {
-    int8_t q[256];
-    int16_t scale[16], min[16];
-    float d, m;
-} rf_gpu_group_256;
-
+/* dst[t] = row at[t] of the table as its format decodes it; at[t] = ~o: row chosen[o] */
 typedef struct rf_gpu_embed_args {
-    float *dst;         /* [n_rows][cols] */
-    const void *groups; /* [n_rows][cols / view] */
+    float *dst;             /* [n_rows][cols] */
+    const int32_t *at;      /* [n_rows], or NULL: row 0 */
+    const uint32_t *chosen; /* of the run before: rf_gpu_best_args.chosen, or NULL */
+    rf_gpu_weight table;
     uint32_t n_rows, cols;
-    uint32_t view, has_min; /* of the table's format; view: 32 or 256 */
+    uint32_t source; /* rf_embed_source: whose numbers at has */
 } rf_gpu_embed_args;
 
 /* dst[r][h][0..n) = src[rows ? rows[r] : r][h][0..n): SLICE (src is its first column), PICK, and each
@@ -280,10 +272,11 @@ typedef struct rf_gpu_route_args {
 /* The best of rows of results (rf_best in backend.h), by two kernels: the best number of every group of
  * 64 columns, then the groups that reach the 48th best of these. */
 typedef struct rf_gpu_best_args {
-    rf_best *dst;    /* [n_rows] */
-    uint32_t *first; /* [n_rows] the same as in dst */
-    float *most;     /* [n_rows][n_groups] scratch */
-    const float *x;  /* [n_rows][cols] */
+    rf_best *dst;     /* [n_rows] */
+    uint32_t *first;  /* [n_rows] the same as in dst, in the host's memory */
+    uint32_t *chosen; /* [n_rows] likewise, in the device's */
+    float *most;      /* [n_rows][n_groups] scratch */
+    const float *x;   /* [n_rows][cols] */
     uint32_t n_rows, cols, n_groups;
     uint32_t first_only; /* 1: dst is left as it is */
 } rf_gpu_best_args;

@@ -21,7 +21,8 @@ extern "C" {
 enum {
     RF_GPU_MAX_SLOTS = 16,
     RF_GPU_MAX_USES = 8,
-    RF_GPU_MAX_GRAPHS = 16,
+    RF_GPU_MAX_GRAPHS = 32,
+    RF_GPU_MAX_FLIGHTS = 2, /* runs that are queued and not waited for */
     RF_GPU_GRAPH_ROWS = 64, /* batches of up to so many rows are recorded as graphs */
 };
 
@@ -66,8 +67,7 @@ typedef union rf_gpu_args {
 } rf_gpu_args;
 
 /* Whatever has an address.  Plan value v is item v; behind the values come their rows in integers
- * (two views each), keys and values of the layers, tables of angles, scratch, and embeddings as they come
- * with the batch. */
+ * (two views each), keys and values of the layers, tables of angles and scratch. */
 typedef uint32_t rf_gpu_item;
 static inline rf_gpu_item rf_gpu_quant_item(const rf_plan *p, rf_val v, rf_int_view view) {
     return p->n_vals + 2 * v + (view == RF_INT_256);
@@ -84,9 +84,6 @@ static inline rf_gpu_item rf_gpu_lists_item(const rf_plan *p) {
 static inline rf_gpu_item rf_gpu_room_item(const rf_plan *p) { return rf_gpu_lists_item(p) + 1; }
 static inline rf_gpu_item rf_gpu_ready_item(const rf_plan *p) { return rf_gpu_lists_item(p) + 2; }
 static inline rf_gpu_item rf_gpu_state_item(const rf_plan *p) { return rf_gpu_lists_item(p) + 3; }
-static inline rf_gpu_item rf_gpu_embed_item(const rf_plan *p, uint32_t i) {
-    return rf_gpu_lists_item(p) + 4 + i;
-}
 
 typedef struct rf_gpu_slot {
     rf_gpu_item item;
@@ -117,20 +114,13 @@ typedef struct rf_gpu_place {
     size_t at;            /* bytes from x->memory; input: bytes per row from its start */
 } rf_gpu_place;
 
-/* Rows of embeddings come with the batch: as floats, or as groups of integers that a task makes floats of. */
+/* Rows that come with the batch: what earlier layers made, or, where the kernel that reads tables of
+ * embeddings is wrong, the host's own reading. */
 typedef struct rf_gpu_embed {
     const rf_step *step;
     const rf_tensor *table; /* NULL: the batch brings the rows */
-    rf_int_view view;       /* of the groups; RF_INT_NONE: floats */
-    size_t at;              /* bytes per row from the start of the batch's embeddings */
+    size_t at;              /* bytes per row from the start of the batch's rows */
 } rf_gpu_embed;
-
-/* Bytes of a row of such groups, or of floats. */
-static inline size_t rf_gpu_embed_row(rf_int_view view, uint32_t cols) {
-    if (view == RF_INT_256) return cols / 256 * sizeof(rf_gpu_group_256);
-    if (view == RF_INT_32) return cols / 32 * sizeof(rf_gpu_group_32);
-    return cols * sizeof(float);
-}
 
 /* Where a layer's keys and values lie, in bytes; a block has 0 where there are none. */
 typedef struct rf_gpu_kv {
@@ -147,6 +137,7 @@ typedef struct rf_gpu_shape {
     uint32_t n_tokens, n_seqs, n_outputs, table_stride, mask_stride, max_kv_len;
     rf_by_best by_best;  /* what else than the rows of the result is told of each */
     uint32_t rows_alone; /* 1: rf_batch_rows_alone */
+    uint32_t flight;
 } rf_gpu_shape;
 
 typedef struct rf_gpu_kernels {
@@ -161,9 +152,19 @@ typedef struct rf_gpu_recording {
 
 /* A batch's arrays and embeddings, side by side in one block that is uploaded at once. */
 typedef struct rf_gpu_input {
-    size_t pos_at, row_seq_at, out_row_at, kv_len_at, prefix_at, seq_start_at, state_at, table_at,
-        mask_at, embed_at, bytes;
+    size_t token_at, pos_at, row_seq_at, out_row_at, kv_len_at, prefix_at, seq_start_at, state_at,
+        table_at, mask_at, embed_at, bytes;
 } rf_gpu_input;
+
+/* What host and device tell each other of a run that is queued: the next one is queued behind it while it
+ * still computes. */
+typedef struct rf_gpu_flight {
+    uint8_t *staging; /* [input_cap] pinned */
+    uint32_t
+        *first; /* [max_outputs] pinned: the device's last kernel writes it; NULL: n_groups is 0 */
+    rf_by_best *told; /* [max_outputs] RF_BY_ROW: the result's row is here */
+    uint32_t n_outputs;
+} rf_gpu_flight;
 
 struct rf_exec {
     rf_exec *next; /* of the backend */
@@ -190,19 +191,19 @@ struct rf_exec {
     size_t room_at, room_bytes;   /* scratch of attention and of products, in turn */
     size_t ready_at, ready_bytes; /* of heads that keep a matrix */
     size_t state_at, state_bytes; /* [n_states][plan->state_floats] f32 */
-    uint8_t *staging;             /* [input_cap] pinned */
     float *result;                /* [max_outputs][n_result] pinned */
     size_t best_at, most_at;      /* [max_outputs] rf_best, [max_outputs][n_groups] f32 */
+    size_t chosen_at;             /* [max_outputs] u32: first of the latest run */
     uint32_t n_groups;            /* of a row of the result; 0: its best is not told */
     rf_best *best;                /* [max_outputs] pinned; NULL where n_groups is 0 */
-    uint32_t *first;  /* [max_outputs] likewise; the device's last kernel writes it where it is */
-    rf_by_best *told; /* [max_outputs] RF_BY_ROW: the result's row is here */
+    rf_gpu_flight flight[RF_GPU_MAX_FLIGHTS];
+    uint32_t n_flying, latest, seen; /* of flights: queued last, and waited for last */
 
     rf_gpu_recording recording[RF_GPU_MAX_GRAPHS];
     bool graphs_off; /* this driver cannot record, or the plan keeps its values */
     uint64_t n_runs;
     uint64_t *written;  /* [n_kv_blocks] number of the last run of single rows that wrote a block */
-    rf_gpu_shape shape; /* of the last run */
+    rf_gpu_shape shape; /* of the run queued last */
     rf_gpu_input input;
     bool ran, waited;
 };
@@ -225,12 +226,14 @@ void rf_gpu_link_weights(rf_exec *x);
 RF_CHECKED rf_status rf_gpu_revive(rf_backend *b, rf_error *fault);
 /* Where a batch of this shape puts its arrays. */
 rf_gpu_input rf_gpu_input_of(const rf_exec *x, const rf_gpu_shape *s);
-/* Queues one forward pass over a checked batch, and the download of its result. */
+/* Queues one forward pass over a checked batch, and the download of its result, as the latest flight. */
 void rf_gpu_forward(rf_exec *x, const rf_batch *b);
-/* Waits for what the batch wants of the result. */
-void rf_gpu_await_result(rf_exec *x);
-/* Queues the download of n rows of the result from output `first` on. */
-void rf_gpu_fetch_rows(rf_exec *x, uint32_t first, uint32_t n);
+/* Waits for what the batch of a flight wants of the result. */
+void rf_gpu_await_result(rf_exec *x, const rf_gpu_flight *f);
+/* May the outputs of a run be told by their first alone, and these be the next run's tokens? */
+bool rf_gpu_may_follow(const rf_exec *x);
+/* Queues the download of n rows of a flight's result from output `first` on. */
+void rf_gpu_fetch_rows(rf_exec *x, rf_gpu_flight *f, uint32_t first, uint32_t n);
 /* The address of an item's row 0 for the batch of x->shape. */
 uint8_t *rf_gpu_address(const rf_exec *x, rf_gpu_item item);
 rf_gpu_quant rf_gpu_quant_at(const rf_exec *x, rf_gpu_item item); /* of an item of integers */

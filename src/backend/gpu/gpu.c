@@ -148,7 +148,8 @@ static rf_status new_exec(rf_exec **out, rf_backend *b, const rf_plan *p, const 
     rf_arena *arena = NULL;
     if (rf_arena_create(&arena) != RF_OK) return rf_fail_nomem(e, sizeof(rf_exec));
     rf_exec *x = rf_arena_alloc(arena, 1, sizeof *x);
-    rf_by_best *told = rf_arena_alloc(arena, (size_t)l->max_outputs + 1, sizeof *told);
+    size_t n_told = (size_t)l->max_outputs + 1;
+    rf_by_best *told = rf_arena_alloc(arena, RF_GPU_MAX_FLIGHTS * n_told, sizeof *told);
     uint64_t *written = rf_arena_alloc(arena, l->n_kv_blocks, sizeof *written);
     if (!x || !told || !written) {
         rf_arena_free(arena);
@@ -159,7 +160,8 @@ static rf_status new_exec(rf_exec **out, rf_backend *b, const rf_plan *p, const 
     x->limits = *l;
     x->arena = arena;
     x->n_positions = positions_of(p, l);
-    x->told = told;
+    for (size_t i = 0; i < RF_GPU_MAX_FLIGHTS; i++)
+        x->flight[i].told = told + i * n_told;
     x->written = written;
     x->graphs_off = p->opts.keep_values;
     *out = x;
@@ -240,13 +242,27 @@ static rf_status check_positions(const rf_exec *x, const rf_batch *b, rf_error *
     return RF_OK;
 }
 
+/* Outputs of the one run in flight whose first the device has for a run behind it. */
+static uint32_t n_before(const rf_exec *x) {
+    const rf_gpu_flight *f = &x->flight[x->latest];
+    if (x->n_flying != 1 || !rf_gpu_may_follow(x)) return 0;
+    for (uint32_t i = 0; i < f->n_outputs; i++)
+        if (f->told[i] != RF_BY_FIRST) return 0;
+    return f->n_outputs;
+}
+
 static rf_status gpu_run(rf_exec *x, const rf_batch *batch, rf_error *e) {
-    RF_TRY(rf_batch_check(batch, x->plan, &x->limits, e));
+    RF_TRY(rf_batch_check(batch, x->plan, &x->limits, n_before(x), e));
     RF_TRY(check_positions(x, batch, e));
     rf_gpu_queue *q = enter(x);
-    if (x->ran && !x->waited) rf_gpu_wait(q); /* the staging block is still on its way */
+    if (x->n_flying && !batch->follows) { /* nobody waited for it */
+        rf_gpu_wait(q);
+        x->n_flying = 0;
+    }
+    x->latest = x->n_flying ? !x->latest : 0;
     if (rf_gpu_status(q, NULL) == RF_OK) rf_gpu_forward(x, batch);
     x->ran = rf_gpu_status(q, NULL) == RF_OK;
+    x->n_flying = x->ran ? x->n_flying + 1 : 0;
     x->waited = false;
     return leave(x, e);
 }
@@ -255,7 +271,11 @@ static rf_status gpu_wait(rf_exec *x, const float **result) {
     *result = NULL;
     if (!x->ran) return RF_EARG;
     enter(x);
-    if (!x->waited) rf_gpu_await_result(x);
+    if (x->n_flying) {
+        x->seen = x->n_flying == 1 ? x->latest : !x->latest;
+        rf_gpu_await_result(x, &x->flight[x->seen]);
+        x->n_flying--;
+    }
     x->waited = true;
     rf_status s = leave(x, NULL);
     if (s == RF_OK) *result = x->result;
@@ -263,19 +283,21 @@ static rf_status gpu_wait(rf_exec *x, const float **result) {
 }
 
 static const rf_best *gpu_best(const rf_exec *x, uint32_t output) {
-    if (!x->waited || output >= x->shape.n_outputs || x->told[output] == RF_BY_ROW) return NULL;
+    const rf_gpu_flight *f = &x->flight[x->seen];
+    if (!x->waited || output >= f->n_outputs || f->told[output] == RF_BY_ROW) return NULL;
     rf_best *best = &x->best[output];
-    if (x->told[output] == RF_BY_FIRST) best->n_groups = 0;
-    best->first = x->first[output];
+    if (f->told[output] == RF_BY_FIRST) best->n_groups = 0;
+    best->first = f->first[output];
     return best->n_groups <= RF_BEST_GROUPS ? best : NULL;
 }
 
 static rf_status gpu_row(rf_exec *x, uint32_t output, const float **row) {
+    rf_gpu_flight *f = &x->flight[x->seen];
     *row = NULL;
-    if (!x->ran || !x->waited || output >= x->shape.n_outputs) return RF_EARG;
-    if (x->told[output] != RF_BY_ROW) {
+    if (!x->ran || !x->waited || x->n_flying || output >= f->n_outputs) return RF_EARG;
+    if (f->told[output] != RF_BY_ROW) {
         enter(x);
-        rf_gpu_fetch_rows(x, output, 1);
+        rf_gpu_fetch_rows(x, f, output, 1);
         RF_TRY(leave_when_done(x));
     }
     *row = x->result + (size_t)output * x->plan->n_result;
@@ -391,6 +413,7 @@ const rf_backend_ops rf_gpu_ops = {
     .measure = gpu_measure,
     .exec_free = gpu_exec_free,
     .exec_bytes = gpu_exec_bytes,
+    .may_follow = rf_gpu_may_follow,
     .run = gpu_run,
     .wait = gpu_wait,
     .best = gpu_best,

@@ -589,19 +589,21 @@ static void lower_each(lowering *l, const rf_step *s, rf_gpu_each_op op) {
     bind(t, &a->b, s->b);
 }
 
-/* Does the device make embeddings of integers?  Where its kernel for that is wrong, the host does. */
-static bool may_expand(const rf_exec *x) {
+/* Does the device read tables of embeddings?  Where its kernel for that is wrong, the host does. */
+static bool reads_tables(const rf_exec *x) {
     return !x->backend || !x->backend->queue.left_out[RF_GPU_embed];
 }
 
-static void expand_embed(lowering *l, const rf_gpu_embed *e) {
-    rf_gpu_task *t = new_task(l, RF_GPU_TASK_EMBED, e->step->dst);
+static rf_status embed_on_device(lowering *l, const rf_step *s, const rf_tensor *table) {
+    rf_gpu_task *t = new_task(l, RF_GPU_TASK_EMBED, s->dst);
     rf_gpu_embed_args *a = &t->args.embed;
-    a->cols = cols_of(l, e->step->dst);
-    a->view = e->view == RF_INT_256 ? 256 : 32;
-    a->has_min = rf_dtype_get(e->table->type)->has_min;
-    bind(t, &a->dst, e->step->dst);
-    bind(t, &a->groups, rf_gpu_embed_item(l->p, (uint32_t)(e - l->x->embeds)));
+    uint32_t number;
+    RF_TRY(rf_gpu_weights_matrix(&l->x->weights, table, &number, l->e));
+    use(t, &a->table, number);
+    a->cols = cols_of(l, s->dst);
+    a->source = (uint32_t)s->source;
+    bind(t, &a->dst, s->dst);
+    return RF_OK;
 }
 
 static rf_status lower_embed(lowering *l, const rf_step *s) {
@@ -612,15 +614,10 @@ static rf_status lower_embed(lowering *l, const rf_step *s) {
                        "tensor \"%.*s\": embeddings of type %s cannot be decoded, expected a float "
                        "or quantised type",
                        RF_STR_ARG(w->name), rf_dtype_get(w->type)->name);
-    rf_gpu_embed *embed = &x->embeds[x->n_embeds++];
-    uint32_t cols = cols_of(l, s->dst);
-    *embed = (rf_gpu_embed){.step = s, .table = w, .at = x->embed_bytes};
-    if (w && may_expand(x)) embed->view = rf_dtype_get(w->type)->view;
-    if (embed->view == RF_INT_NONE)
-        x->places[s->dst] = (rf_gpu_place){.used = true, .is_input = true, .at = embed->at};
-    else
-        expand_embed(l, embed);
-    x->embed_bytes += (rf_gpu_embed_row(embed->view, cols) + 63) / 64 * 64;
+    if (w && reads_tables(x)) return embed_on_device(l, s, w);
+    x->embeds[x->n_embeds++] = (rf_gpu_embed){.step = s, .table = w, .at = x->embed_bytes};
+    x->places[s->dst] = (rf_gpu_place){.used = true, .is_input = true, .at = x->embed_bytes};
+    x->embed_bytes += (cols_of(l, s->dst) * sizeof(float) + 63) / 64 * 64;
     return RF_OK;
 }
 

@@ -129,7 +129,8 @@ rf_gpu_input rf_gpu_input_of(const rf_exec *x, const rf_gpu_shape *s) {
     enum { WORD = 4 };
     rf_gpu_input in = {0};
     size_t at = 0;
-    in.pos_at = at;
+    in.token_at = at;
+    in.pos_at = at += rf_gpu_align((size_t)s->n_tokens * WORD);
     in.row_seq_at = at += rf_gpu_align((size_t)s->n_tokens * WORD);
     in.out_row_at = at += rf_gpu_align((size_t)s->n_tokens * WORD);
     in.kv_len_at = at += rf_gpu_align((size_t)s->n_outputs * WORD);
@@ -207,7 +208,7 @@ static size_t best_bytes(const rf_exec *x) {
 }
 
 static size_t first_bytes(const rf_exec *x) {
-    return x->n_groups ? x->limits.max_outputs * sizeof *x->first : 0;
+    return x->n_groups ? x->limits.max_outputs * sizeof *x->flight->first : 0;
 }
 
 /* All of it --------------------------------------------------------------------------------------*/
@@ -243,21 +244,26 @@ rf_status rf_gpu_place_all(rf_exec *x, rf_error *e) {
     x->room_at = at += rf_gpu_align(x->lists_bytes);
     x->ready_at = at += rf_gpu_align(x->room_bytes);
     x->best_at = at += rf_gpu_align(x->ready_bytes);
-    x->most_at = at += rf_gpu_align(best_bytes(x));
+    x->chosen_at = at += rf_gpu_align(best_bytes(x));
+    x->most_at = at += rf_gpu_align(first_bytes(x));
     x->input_at = at += rf_gpu_align((size_t)x->limits.max_outputs * x->n_groups * sizeof(float));
     x->input_cap = largest_input(x);
     x->device_bytes = at + x->input_cap;
-    x->host_bytes = x->input_cap + result_bytes(x) + best_bytes(x) + first_bytes(x);
+    x->host_bytes =
+        result_bytes(x) + best_bytes(x) + RF_GPU_MAX_FLIGHTS * (x->input_cap + first_bytes(x));
     return RF_OK;
 }
 
 rf_status rf_gpu_take(rf_exec *x, rf_error *e) {
     rf_gpu_queue *q = &x->backend->queue;
     x->memory = rf_gpu_alloc(q, x->device_bytes, "KV cache and activations");
-    x->staging = rf_gpu_host_alloc(q, x->input_cap, "the batch");
     x->result = rf_gpu_host_alloc(q, result_bytes(x), "the result");
     if (x->n_groups) x->best = rf_gpu_host_alloc(q, best_bytes(x), "the best of the result");
-    if (x->n_groups) x->first = rf_gpu_host_alloc(q, first_bytes(x), "the first of the result");
+    for (int i = 0; i < RF_GPU_MAX_FLIGHTS; i++) {
+        rf_gpu_flight *f = &x->flight[i];
+        f->staging = rf_gpu_host_alloc(q, x->input_cap, "the batch");
+        if (x->n_groups) f->first = rf_gpu_host_alloc(q, first_bytes(x), "the first of the result");
+    }
     RF_TRY(rf_gpu_status(q, e));
     rf_gpu_fill(q, x->memory + x->kv_at, 0, x->kv_bytes);
     return upload_angles(x, e);
@@ -271,15 +277,19 @@ void rf_gpu_release(rf_exec *x) {
         x->recording[i] = (rf_gpu_recording){.graph = NULL};
     }
     rf_gpu_free(q, x->memory);
-    rf_gpu_host_free(q, x->staging);
     rf_gpu_host_free(q, x->result);
     rf_gpu_host_free(q, x->best);
-    rf_gpu_host_free(q, x->first);
-    x->memory = x->staging = NULL;
+    for (int i = 0; i < RF_GPU_MAX_FLIGHTS; i++) {
+        rf_gpu_host_free(q, x->flight[i].staging);
+        rf_gpu_host_free(q, x->flight[i].first);
+        x->flight[i].staging = NULL;
+        x->flight[i].first = NULL;
+    }
+    x->memory = NULL;
     x->result = NULL;
     x->best = NULL;
-    x->first = NULL;
     x->ran = x->waited = false;
+    x->n_flying = 0;
 }
 
 uint8_t *rf_gpu_address(const rf_exec *x, rf_gpu_item item) {
@@ -288,10 +298,6 @@ uint8_t *rf_gpu_address(const rf_exec *x, rf_gpu_item item) {
         const rf_gpu_place *at = &x->places[item];
         if (!at->is_input) return x->memory + at->at;
         return x->memory + x->input_at + x->input.embed_at + at->at * x->shape.n_tokens;
-    }
-    if (item >= rf_gpu_embed_item(p, 0)) {
-        size_t per_row = x->embeds[item - rf_gpu_embed_item(p, 0)].at;
-        return x->memory + x->input_at + x->input.embed_at + per_row * x->shape.n_tokens;
     }
     if (item == rf_gpu_lists_item(p)) return x->memory + x->lists_at;
     if (item == rf_gpu_room_item(p)) return x->memory + x->room_at;

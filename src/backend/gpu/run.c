@@ -23,11 +23,17 @@ static uint32_t round_length(uint32_t n, uint32_t most) {
     return up < most ? (uint32_t)up : most;
 }
 
+static bool tells_best(const rf_exec *x) {
+    const bool *left_out = x->backend->queue.left_out;
+    return x->n_groups && !left_out[RF_GPU_best_groups] && !left_out[RF_GPU_best_rows];
+}
+
+bool rf_gpu_may_follow(const rf_exec *x) { return tells_best(x) && x->n_embeds == 0; }
+
 /* What the kernels tell of all rows of the result: as much as is wanted of one, but the row itself. */
 static rf_by_best by_best_of(const rf_exec *x, const rf_batch *b) {
-    const bool *left_out = x->backend->queue.left_out;
     rf_by_best by = RF_BY_ROW;
-    if (!x->n_groups || left_out[RF_GPU_best_groups] || left_out[RF_GPU_best_rows]) return by;
+    if (!tells_best(x)) return by;
     for (uint32_t i = 0; b->by_best && i < b->n_outputs && by != RF_BY_BEST; i++)
         if (b->by_best[i] != RF_BY_ROW) by = b->by_best[i];
     return by;
@@ -45,26 +51,29 @@ static rf_gpu_shape shape_of(const rf_exec *x, const rf_batch *b) {
                           .mask_stride = x->has_mask ? keys : 0,
                           .max_kv_len = keys,
                           .by_best = by_best_of(x, b),
-                          .rows_alone = rf_batch_rows_alone(b, x->written, x->n_runs)};
+                          .rows_alone = rf_batch_rows_alone(b, x->written, x->n_runs),
+                          .flight = x->latest};
 }
 
-static void fill_tables(rf_exec *x, const rf_batch *b) {
+static void fill_tables(const rf_exec *x, const rf_batch *b) {
     const rf_gpu_input *in = &x->input;
-    uint32_t *row_seq = (uint32_t *)(void *)(x->staging + in->row_seq_at);
-    uint32_t *table = (uint32_t *)(void *)(x->staging + in->table_at);
-    float *mask = (float *)(void *)(x->staging + in->mask_at);
-    memcpy(x->staging + in->pos_at, b->pos, b->n_tokens * sizeof *b->pos);
-    memcpy(x->staging + in->kv_len_at, b->kv_len, b->n_seqs * sizeof *b->kv_len);
+    uint8_t *staging = x->flight[x->latest].staging;
+    uint32_t *row_seq = (uint32_t *)(void *)(staging + in->row_seq_at);
+    uint32_t *table = (uint32_t *)(void *)(staging + in->table_at);
+    float *mask = (float *)(void *)(staging + in->mask_at);
+    memcpy(staging + in->token_at, b->token, b->n_tokens * sizeof *b->token);
+    memcpy(staging + in->pos_at, b->pos, b->n_tokens * sizeof *b->pos);
+    memcpy(staging + in->kv_len_at, b->kv_len, b->n_seqs * sizeof *b->kv_len);
     if (b->n_prefix)
-        memcpy(x->staging + in->prefix_at, b->n_prefix, b->n_seqs * sizeof *b->n_prefix);
+        memcpy(staging + in->prefix_at, b->n_prefix, b->n_seqs * sizeof *b->n_prefix);
     else
-        memset(x->staging + in->prefix_at, 0, b->n_seqs * sizeof *b->n_prefix);
+        memset(staging + in->prefix_at, 0, b->n_seqs * sizeof *b->n_prefix);
     if (x->state_bytes) {
-        memcpy(x->staging + in->seq_start_at, b->seq_start, (b->n_seqs + 1) * sizeof *b->seq_start);
-        memcpy(x->staging + in->state_at, b->state, b->n_seqs * sizeof *b->state);
+        memcpy(staging + in->seq_start_at, b->seq_start, (b->n_seqs + 1) * sizeof *b->seq_start);
+        memcpy(staging + in->state_at, b->state, b->n_seqs * sizeof *b->state);
     }
     if (b->n_outputs)
-        memcpy(x->staging + in->out_row_at, b->out_row, b->n_outputs * sizeof *b->out_row);
+        memcpy(staging + in->out_row_at, b->out_row, b->n_outputs * sizeof *b->out_row);
     for (uint32_t s = 0; s < b->n_seqs; s++) {
         uint32_t n = (b->kv_len[s] + RF_KV_BLOCK - 1) / RF_KV_BLOCK;
         uint32_t *to = table + (size_t)s * x->shape.table_stride;
@@ -84,23 +93,6 @@ typedef struct embedding {
     const rf_batch *b;
 } embedding;
 
-static_assert(sizeof(rf_int_group) == sizeof(rf_gpu_group_256), "one is unpacked into the other");
-
-static void take_apart(uint8_t *dst, const rf_tensor *w, size_t row, rf_int_view view) {
-    const rf_dtype_info *info = rf_dtype_get(w->type);
-    const uint8_t *src = (const uint8_t *)w->data + row * w->row_bytes;
-    rf_int_group *groups = (rf_int_group *)(void *)dst, g;
-    for (size_t i = 0; view == RF_INT_256 && i < w->cols / 256; i++)
-        info->unpack(src, i, &groups[i]);
-    for (size_t i = 0; view == RF_INT_32 && i < w->cols / 32; i++) {
-        rf_gpu_group_32 *to = (rf_gpu_group_32 *)(void *)dst + i;
-        info->unpack(src, i, &g);
-        memcpy(to->q, g.q, sizeof to->q);
-        to->d = g.d;
-        to->m = g.m;
-    }
-}
-
 static void embed_rows(void *user, int ith, int n_threads) {
     const embedding *m = user;
     const rf_exec *x = m->x;
@@ -109,8 +101,9 @@ static void embed_rows(void *user, int ith, int n_threads) {
         const rf_step *s = embed->step;
         const rf_tensor *w = embed->table;
         size_t cols = x->plan->vals[s->dst].cols;
-        size_t row_bytes = rf_gpu_embed_row(embed->view, x->plan->vals[s->dst].cols);
-        uint8_t *all = x->staging + x->input.embed_at + embed->at * x->shape.n_tokens;
+        size_t row_bytes = cols * sizeof(float);
+        uint8_t *all =
+            x->flight[x->latest].staging + x->input.embed_at + embed->at * x->shape.n_tokens;
         for (uint32_t t = (uint32_t)ith; t < m->b->n_tokens; t += (uint32_t)n_threads) {
             uint8_t *dst = all + t * row_bytes;
             if (s->source == RF_EMBED_ROWS) {
@@ -120,11 +113,8 @@ static void embed_rows(void *user, int ith, int n_threads) {
             uint32_t from = s->source == RF_EMBED_TOKEN      ? (uint32_t)m->b->token[t]
                             : s->source == RF_EMBED_POSITION ? m->b->pos[t]
                                                              : 0;
-            if (embed->view != RF_INT_NONE)
-                take_apart(dst, w, from, embed->view);
-            else
-                rf_dtype_get(w->type)->decode((const uint8_t *)w->data + from * w->row_bytes,
-                                              (float *)(void *)dst, cols);
+            rf_dtype_get(w->type)->decode((const uint8_t *)w->data + from * w->row_bytes,
+                                          (float *)(void *)dst, cols);
         }
     }
 }
@@ -187,6 +177,17 @@ static void run_attend(const rf_exec *x, rf_gpu_queue *q, rf_gpu_attend_args *a,
     rf_gpu_op_attend(q, a);
 }
 
+static void run_embed(const rf_exec *x, rf_gpu_queue *q, rf_gpu_embed_args *a, uint32_t n_rows) {
+    const uint8_t *input = x->memory + x->input_at;
+    if (a->source == RF_EMBED_TOKEN)
+        a->at = (const int32_t *)(const void *)(input + x->input.token_at);
+    if (a->source == RF_EMBED_POSITION)
+        a->at = (const int32_t *)(const void *)(input + x->input.pos_at);
+    a->chosen = (const uint32_t *)(const void *)(x->memory + x->chosen_at);
+    a->n_rows = n_rows;
+    rf_gpu_op_embed(q, a);
+}
+
 static void run_copy(const rf_exec *x, rf_gpu_queue *q, const rf_gpu_task *t, rf_gpu_copy_args *a,
                      uint32_t n_rows) {
     a->n_rows = n_rows;
@@ -239,8 +240,7 @@ static void run_task(const rf_exec *x, rf_gpu_queue *q, const rf_gpu_task *t) {
         rf_gpu_op_each(q, &a.each);
         return;
     case RF_GPU_TASK_EMBED:
-        a.embed.n_rows = n_rows;
-        rf_gpu_op_embed(q, &a.embed);
+        run_embed(x, q, &a.embed, n_rows);
         return;
     case RF_GPU_TASK_COPY:
         run_copy(x, q, t, &a.copy, n_rows);
@@ -263,7 +263,8 @@ static void run_task(const rf_exec *x, rf_gpu_queue *q, const rf_gpu_task *t) {
 static void run_best(const rf_exec *x, rf_gpu_queue *q) {
     const rf_gpu_best_args a = {
         .dst = (rf_best *)(void *)(x->memory + x->best_at),
-        .first = x->first,
+        .first = x->flight[x->latest].first,
+        .chosen = (uint32_t *)(void *)(x->memory + x->chosen_at),
         .most = (float *)(void *)(x->memory + x->most_at),
         .x = (const float *)(const void *)rf_gpu_address(x, x->plan->result),
         .n_rows = x->shape.n_outputs,
@@ -279,13 +280,14 @@ static void bring_input(const rf_exec *x) {
     enum { MOST_BY_KERNEL = 1 << 20 };
     rf_gpu_queue *q = &x->backend->queue;
     uint8_t *to = x->memory + x->input_at;
+    const uint8_t *staging = x->flight[x->latest].staging;
     const rf_gpu_copy_args a = {.dst = (float *)(void *)to,
-                                .src = (const float *)(const void *)x->staging,
+                                .src = (const float *)(const void *)staging,
                                 .n_rows = 1,
                                 .n_heads = 1,
                                 .n = (uint32_t)(x->input.bytes / sizeof(float))};
     if (x->input.bytes > MOST_BY_KERNEL)
-        rf_gpu_upload(q, to, x->staging, x->input.bytes);
+        rf_gpu_upload(q, to, staging, x->input.bytes);
     else
         rf_gpu_op_copy(q, &a);
     rf_gpu_part(q);
@@ -293,6 +295,7 @@ static void bring_input(const rf_exec *x) {
 
 static void run_tasks(const rf_exec *x) {
     rf_gpu_queue *q = &x->backend->queue;
+    rf_gpu_part(q); /* the run before may still read its batch */
     bring_input(x);
     for (uint32_t i = 0; i < x->n_tasks; i++) {
         if (x->by_task) memset(q->launched, 0, sizeof q->launched);
@@ -343,71 +346,75 @@ static void run_or_replay(rf_exec *x) {
         run_tasks(x);
 }
 
-void rf_gpu_fetch_rows(rf_exec *x, uint32_t first, uint32_t n) {
+void rf_gpu_fetch_rows(rf_exec *x, rf_gpu_flight *f, uint32_t first, uint32_t n) {
     size_t at = (size_t)first * x->plan->n_result, count = (size_t)n * x->plan->n_result;
     const uint8_t *from = rf_gpu_address(x, x->plan->result) + at * sizeof(float);
     rf_gpu_download(&x->backend->queue, x->result + at, from, count * sizeof(float));
     for (uint32_t i = first; i < first + n; i++)
-        x->told[i] = RF_BY_ROW;
+        f->told[i] = RF_BY_ROW;
 }
 
 /* What is to come of each row. */
-static void expect_result(rf_exec *x, const rf_batch *b) {
+static void expect_result(const rf_exec *x, rf_gpu_flight *f, const rf_batch *b) {
     bool is_told = x->shape.by_best != RF_BY_ROW;
-    for (uint32_t i = 0; i < x->shape.n_outputs; i++) {
-        x->told[i] = is_told ? b->by_best[i] : RF_BY_ROW;
-        if (is_told) x->first[i] = FIRST_TO_COME;
+    f->n_outputs = b->n_outputs;
+    for (uint32_t i = 0; i < f->n_outputs; i++) {
+        f->told[i] = is_told ? b->by_best[i] : RF_BY_ROW;
+        if (is_told) f->first[i] = FIRST_TO_COME;
     }
 }
 
 /* Neighbours of one kind together; the first of each row comes by itself. */
-static void download_result(rf_exec *x) {
+static void download_result(rf_exec *x, rf_gpu_flight *f) {
     rf_gpu_queue *q = &x->backend->queue;
-    uint32_t n_outputs = x->shape.n_outputs, n;
-    for (uint32_t i = 0; i < n_outputs; i += n) {
-        for (n = 1; i + n < n_outputs && x->told[i + n] == x->told[i];)
+    uint32_t n;
+    for (uint32_t i = 0; i < f->n_outputs; i += n) {
+        rf_by_best told = f->told[i];
+        for (n = 1; i + n < f->n_outputs && f->told[i + n] == told;)
             n++;
-        if (x->told[i] == RF_BY_ROW) rf_gpu_fetch_rows(x, i, n);
-        if (x->told[i] == RF_BY_BEST)
+        if (told == RF_BY_ROW) rf_gpu_fetch_rows(x, f, i, n);
+        if (told == RF_BY_BEST)
             rf_gpu_download(q, x->best + i, x->memory + x->best_at + i * sizeof *x->best,
                             n * sizeof *x->best);
     }
 }
 
-static bool has_come(const rf_exec *x) {
-    for (uint32_t i = 0; i < x->shape.n_outputs; i++)
-        if (__atomic_load_n(&x->first[i], __ATOMIC_ACQUIRE) == FIRST_TO_COME) return false;
+static bool has_come(const rf_gpu_flight *f) {
+    for (uint32_t i = 0; i < f->n_outputs; i++)
+        if (__atomic_load_n(&f->first[i], __ATOMIC_ACQUIRE) == FIRST_TO_COME) return false;
     return true;
 }
 
 /* Where no more is wanted than the first of each row, these words are all that is waited for: a stream's
- * end is told 10 us later.  False: there is more, or the device has failed. */
-static bool see_first(rf_exec *x) {
+ * end is told 10 us later, and after the end of what is queued behind.  False: there is more, or the device
+ * has failed. */
+static bool see_first(rf_exec *x, const rf_gpu_flight *f) {
     enum { LOOKS = 1000 };
     rf_gpu_queue *q = &x->backend->queue;
-    bool all = x->shape.by_best == RF_BY_FIRST, is_done = false;
-    for (uint32_t i = 0; i < x->shape.n_outputs; i++)
-        all = all && x->told[i] == RF_BY_FIRST;
+    bool all = f->n_outputs > 0, is_done = false;
+    for (uint32_t i = 0; i < f->n_outputs; i++)
+        all = all && f->told[i] == RF_BY_FIRST;
     while (all && !is_done) {
         is_done = rf_gpu_is_done(q);
         for (int i = 0; i < LOOKS; i++) {
-            if (has_come(x)) return rf_gpu_status(q, NULL) == RF_OK;
+            if (has_come(f)) return rf_gpu_status(q, NULL) == RF_OK;
             rf_cpu_pause();
         }
     }
     return false;
 }
 
-void rf_gpu_await_result(rf_exec *x) {
-    if (!see_first(x)) rf_gpu_wait(&x->backend->queue);
+void rf_gpu_await_result(rf_exec *x, const rf_gpu_flight *f) {
+    if (!see_first(x, f)) rf_gpu_wait(&x->backend->queue);
 }
 
 void rf_gpu_forward(rf_exec *x, const rf_batch *b) {
+    rf_gpu_flight *f = &x->flight[x->latest];
     x->n_runs++;
     x->shape = shape_of(x, b);
     x->input = rf_gpu_input_of(x, &x->shape);
     fill_input(x, b);
-    expect_result(x, b);
+    expect_result(x, f, b);
     run_or_replay(x);
-    download_result(x);
+    download_result(x, f);
 }

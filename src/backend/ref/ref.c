@@ -757,7 +757,7 @@ static void run_step(rf_exec *x, const rf_step *s) {
 }
 
 static rf_status ref_run(rf_exec *x, const rf_batch *batch, rf_error *e) {
-    RF_TRY(rf_batch_check(batch, x->plan, &x->limits, e));
+    RF_TRY(rf_batch_check(batch, x->plan, &x->limits, 0, e));
     x->batch = batch;
     x->n_rows = batch->n_tokens;
     x->n_outputs = batch->n_outputs;

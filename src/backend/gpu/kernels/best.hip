@@ -171,7 +171,7 @@ RF_KERNEL(best_rows, rf_gpu_best_args) {
         }
     }
     const uint32_t first = first_column(s, x, a.cols, top, at);
-    if (tid == 0) a.first[row] = first;
+    if (tid == 0) a.chosen[row] = a.first[row] = first;
     if (a.first_only) return;
     const uint32_t bound = find_bound(s, key);
     RF_UNROLL

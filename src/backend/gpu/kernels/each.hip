@@ -1,6 +1,7 @@
-/* each.hip - element-wise ops, copies, embeddings from their table's integers and the mix of experts: one
- * element per thread and step. */
+/* each.hip - element-wise ops, copies, embeddings and the mix of experts: one element per thread and
+ * step. */
 #include "backend/gpu/kernels/canon.h"
+#include "backend/gpu/kernels/element.h"
 
 RF_DEVICE float each_of(const rf_gpu_each_args *a, float x, float y) {
     if (a->op == RF_GPU_ACT) return rf_activate(a->act, x);
@@ -25,31 +26,18 @@ RF_KERNEL(each, rf_gpu_each_args) {
     }
 }
 
-/* As decode() of the table's format. */
-RF_DEVICE float embedded(const rf_gpu_embed_args *a, uint64_t i) {
-    float d, m;
-    int32_t q;
-    if (a->view == 256) {
-        const rf_gpu_group_256 *g = (const rf_gpu_group_256 *)a->groups + i / 256;
-        d = g->d * (float)g->scale[i % 256 / 16];
-        m = g->m * (float)g->min[i % 256 / 16];
-        q = g->q[i % 256];
-    } else {
-        const rf_gpu_group_32 *g = (const rf_gpu_group_32 *)a->groups + i / 32;
-        d = g->d;
-        m = g->m;
-        q = g->q[i % 32];
-    }
-    return a->has_min ? d * (float)q + m : d * (float)q;
+/* Nothing may have been chosen: the host then makes no use of the row. */
+RF_DEVICE uint32_t embedded_row(const rf_gpu_embed_args *a, uint32_t t) {
+    const int32_t at = a->at ? a->at[t] : 0;
+    const uint32_t row = at >= 0 ? (uint32_t)at : a->chosen[~at];
+    return row < a->table.rows ? row : 0;
 }
 
 RF_KERNEL(embed, rf_gpu_embed_args) {
     const uint32_t k = rf_bid_x() * RF_BLOCK_embed + rf_tid();
     if (k >= a.cols) return;
-    for (uint32_t row = rf_bid_y(); row < a.n_rows; row += 65535) {
-        const uint64_t at = (uint64_t)row * a.cols + k;
-        a.dst[at] = embedded(&a, at);
-    }
+    for (uint32_t t = rf_bid_y(); t < a.n_rows; t += 65535)
+        a.dst[(uint64_t)t * a.cols + k] = rf_element_of(&a.table, embedded_row(&a, t), k);
 }
 
 RF_KERNEL(copy, rf_gpu_copy_args) {
