@@ -396,6 +396,7 @@ static void test_attend_ints(void **state) {
                                         {RF_DT_Q8_0, RF_DT_F16},  {RF_DT_F32, RF_DT_Q4_0},
                                         {RF_DT_Q4_0, RF_DT_Q8_0}, {RF_DT_BF16, RF_DT_Q8_0}};
     static const uint32_t heads[][2] = {{6, 6}, {6, 2}, {5, 1}, {80, 8}};
+    queue.left_out[RF_GPU_attend_ints] = true;
     for (uint32_t k = 0; k < 2 * RF_COUNT(types) * RF_COUNT(dims); k++) {
         const uint32_t *d = dims[k % RF_COUNT(dims)], *h = heads[k / 3 % 4];
         attend_case a = {.n_heads = h[0],
@@ -413,6 +414,43 @@ static void test_attend_ints(void **state) {
                          .len = {k % 3 ? 340 : 97, 40},
                          .rows = {h[0] == 80 ? 6 : 2, k % 2 + 1}};
         check_attend(&a);
+    }
+    queue.left_out[RF_GPU_attend_ints] = false;
+}
+
+/* Q8_0 in the widths that have a kernel of their own: any number of heads that share keys, lengths around the
+ * ends of KV blocks and segments, walks of one segment, of several and of all. */
+static void test_attend_q8(void **state) {
+    (void)state;
+    static const rf_attn_pattern patterns[] = {
+        {RF_ATTN_CAUSAL, 0, 0},      {RF_ATTN_BIDIRECTIONAL, 0, 0}, {RF_ATTN_LOCAL, 40, 0},
+        {RF_ATTN_LOCAL_BOTH, 20, 0}, {RF_ATTN_GLOBAL_LOCAL, 33, 5}, {RF_ATTN_CUSTOM, 0, 0},
+        {RF_ATTN_LOCAL, 300, 0}};
+    static const uint32_t per_kv[] = {1, 2, 3, 4, 5, 7, 8}, units[] = {0, 1, 3, 1000},
+                          lens[] = {1,   2,   31,  32,  33,   65,   97,  255,
+                                    256, 257, 300, 511, 1025, 1200, 390, 700};
+    if (!queue.function[RF_GPU_attend_ints]) skip();
+    for (uint32_t k = 0; k < 112; k++) {
+        const rf_attn_pattern *pattern = &patterns[k % RF_COUNT(patterns)];
+        const uint32_t n_kv = k % 3 + 1, most = pattern->kind == RF_ATTN_CUSTOM ? MASK_STRIDE : ~0u;
+        const uint32_t len = lens[k % RF_COUNT(lens)], other = lens[k * 5 / 3 % RF_COUNT(lens)];
+        attend_case a = {.n_heads = n_kv * per_kv[k / 3 % RF_COUNT(per_kv)],
+                         .n_kv_heads = n_kv,
+                         .head_dim = k % 2 ? 64 : 128,
+                         .value_dim = k % 2 ? 64 : 128,
+                         .pattern = *pattern,
+                         .softcap = k % 5 == 1 ? 5.0f : 0,
+                         .k_type = RF_DT_Q8_0,
+                         .v_type = RF_DT_Q8_0,
+                         .sinks = k % 4 == 1,
+                         .is_wild = k % 10 == 7,
+                         .units = units[k / 2 % RF_COUNT(units)],
+                         .len = {len < most ? len : most, other < most ? other : most}};
+        for (uint32_t s = 0; s < 2; s++)
+            a.rows[s] = (k >> s) % 4 < 2 || a.len[s] < 9 ? 1 : 9;
+        queue.launched[RF_GPU_attend_ints] = false;
+        check_attend(&a);
+        assert_true(queue.launched[RF_GPU_attend_ints]);
     }
 }
 
@@ -610,6 +648,7 @@ int main(void) {
         cmocka_unit_test(test_heads),       cmocka_unit_test(test_attend),
         cmocka_unit_test(test_attend_long), cmocka_unit_test(test_own_heads),
         cmocka_unit_test(test_attend_rows), cmocka_unit_test(test_attend_ints),
+        cmocka_unit_test(test_attend_q8),
     };
     return cmocka_run_group_tests(tests, open_device, close_device);
 }

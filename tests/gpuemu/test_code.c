@@ -7,6 +7,7 @@ static const char *const targets[] = {RF_EMU_TARGETS};
 
 static const char *const kernels[] = {
 #define X(name, args, block) "rf_" #name,
+#define X_NOT_AMD(name, args, block)
 #define X_NVIDIA(name, args, block)
 #define X_HOPPER(name, args, block)
 #include "backend/gpu/kernels.def"

@@ -69,11 +69,12 @@ const rf_gpu_code *rf_gpu_code_for(const char *arch, const rf_gpu_code *targets)
 }
 
 /* Whose code has a kernel. */
-typedef enum owner { ANYONE, NVIDIA, ONLY_HOPPER } owner;
+typedef enum owner { ANYONE, NOT_AMD, NVIDIA, ONLY_HOPPER } owner;
 static const owner owners[RF_GPU_KERNEL_COUNT] = {
-#define X(name, args, block)        [RF_GPU_##name] = ANYONE,
-#define X_NVIDIA(name, args, block) [RF_GPU_##name] = NVIDIA,
-#define X_HOPPER(name, args, block) [RF_GPU_##name] = ONLY_HOPPER,
+#define X(name, args, block)         [RF_GPU_##name] = ANYONE,
+#define X_NOT_AMD(name, args, block) [RF_GPU_##name] = NOT_AMD,
+#define X_NVIDIA(name, args, block)  [RF_GPU_##name] = NVIDIA,
+#define X_HOPPER(name, args, block)  [RF_GPU_##name] = ONLY_HOPPER,
 #include "backend/gpu/kernels.def"
 #undef X
 };
@@ -148,9 +149,10 @@ static rf_status load_compiled(rf_gpu_queue *q, rf_error *e) {
 }
 
 static rf_status find_functions(rf_gpu_queue *q, rf_error *e) {
-    owner who = strcmp(q->target, HOPPER) == 0 ? ONLY_HOPPER
-                : version_of(q->target)        ? NVIDIA
-                                               : ANYONE;
+    owner who = strcmp(q->target, HOPPER) == 0      ? ONLY_HOPPER
+                : version_of(q->target)             ? NVIDIA
+                : strncmp(q->target, "gfx", 3) == 0 ? ANYONE
+                                                    : NOT_AMD;
     for (int k = 0; k < RF_GPU_KERNEL_COUNT; k++) {
         const char *name = rf_gpu_kernel_name((rf_gpu_kernel)k);
         if (owners[k] > who) continue;

@@ -33,7 +33,7 @@ enum {
     ATTEND_VALUE_BYTES = 32 << 10,
     ATTEND_STEP_BLOCKS = 4,
     ATTEND_FEW = 512,     /* heads of rows */
-    ATTEND_AT_ONCE = 2,   /* blocks of attend_tile or attend_vec that a multiprocessor runs */
+    ATTEND_AT_ONCE = 2,   /* blocks of one of these kernels that a multiprocessor runs */
     ATTEND_MIN_ROWS = 16, /* of attend_rows, and half of that for each sequence */
     ATTEND_OWN_ROWS = 64, /* whose heads attention makes itself; more have not been measured */
     CONV_BLOCKS = 8,      /* for each unit of the device */
@@ -160,16 +160,38 @@ static rf_gpu_kernel attend_vec_of(const rf_gpu_queue *q, const rf_gpu_attend_ar
     return q->left_out[k] ? NO_KERNEL : k;
 }
 
+/* Keys and values of Q8_0, of either width that it takes. */
+static bool fits_attend_ints(const rf_gpu_queue *q, const rf_gpu_attend_args *a) {
+    bool is_q8 = a->v && a->k_type == RF_DT_Q8_0 && a->v_type == RF_DT_Q8_0;
+    bool is_wide = a->head_dim == RF_GPU_ATTEND_INTS_DIM;
+    return is_q8 && a->head_dim == a->value_dim &&
+           (is_wide || 2 * a->head_dim == RF_GPU_ATTEND_INTS_DIM) &&
+           RF_ATTEND_INTS_SHARED <= q->info.lds_bytes && can_run(q, RF_GPU_attend_ints);
+}
+
+/* The kernel for few rows, or NO_KERNEL, and the shared memory that it is given. */
+static rf_gpu_kernel walking_kernel(const rf_gpu_queue *q, const rf_gpu_attend_args *a,
+                                    uint32_t *shared_bytes) {
+    if (fits_attend_ints(q, a)) {
+        *shared_bytes = RF_ATTEND_INTS_SHARED;
+        return RF_GPU_attend_ints;
+    }
+    *shared_bytes = is_nvidia(q) ? RF_ATTEND_VEC_SHARED : 0;
+    return fits_attend_vec(a) ? attend_vec_of(q, a) : NO_KERNEL;
+}
+
 /* May attention norm, rotate and put what it attends to itself?  Rows that see each other's cannot. */
 static bool makes_heads(const rf_gpu_queue *q, const rf_gpu_attend_args *a) {
     return a->rows_alone && a->n_rows <= ATTEND_OWN_ROWS && fits_attend_vec(a) &&
            !takes_attend_rows(a) && attend_vec_of(q, a) != NO_KERNEL;
 }
 
-/* How many blocks take n_segments in turns, n_blocks times: with the least steps one after another, where
- * a block's start counts as one. */
-static uint32_t walks_of(const rf_gpu_queue *q, uint64_t n_blocks, uint32_t n_segments) {
-    const uint64_t at_once = ATTEND_AT_ONCE * (uint64_t)q->info.n_units;
+/* How many blocks of so much shared memory take n_segments in turns, n_blocks times: with the least steps
+ * one after another, where a block's start counts as one. */
+static uint32_t walks_of(const rf_gpu_queue *q, uint64_t n_blocks, uint32_t n_segments,
+                         uint32_t shared_bytes) {
+    const bool is_tight = 2 * shared_bytes + BLOCK_RESERVE > q->info.lds_bytes;
+    const uint64_t at_once = (is_tight ? 1 : ATTEND_AT_ONCE) * (uint64_t)q->info.n_units;
     uint64_t least = UINT64_MAX;
     uint32_t best = 1;
     for (uint32_t n = 1; n <= n_segments; n++) {
@@ -195,9 +217,11 @@ void rf_gpu_op_attend(rf_gpu_queue *q, const rf_gpu_attend_args *a) {
                         : rf_kv_head_bytes((rf_dtype)a->k_type, a->head_dim);
     args.step_blocks = min_u32(ATTEND_VALUE_BYTES / (32 * (uint32_t)v_row), ATTEND_STEP_BLOCKS);
     if (attends_rows(q, a)) return;
-    rf_gpu_kernel k = fits_attend_vec(a) ? attend_vec_of(q, a) : NO_KERNEL;
-    bool is_vec = k != NO_KERNEL;
-    if (!is_vec) {
+    uint32_t shared_bytes;
+    rf_gpu_kernel k = walking_kernel(q, a, &shared_bytes);
+    bool walks = k != NO_KERNEL;
+    if (!walks) {
+        shared_bytes = 0;
         bool alone = per_kv == 1 || (uint64_t)a->n_rows * a->n_heads <= ATTEND_FEW;
         if (q->left_out[alone ? RF_GPU_attend_1 : RF_GPU_attend_4]) alone = !alone;
         k = alone ? RF_GPU_attend_1 : RF_GPU_attend_4;
@@ -206,10 +230,10 @@ void rf_gpu_op_attend(rf_gpu_queue *q, const rf_gpu_attend_args *a) {
     uint32_t groups = is_one ? per_kv : div_up(per_kv, 4);
     uint64_t n_blocks = (uint64_t)a->n_rows * a->n_kv_heads * groups;
     args.n_splits = splits_of(q, a, n_blocks);
-    args.n_walks = is_vec ? walks_of(q, n_blocks, args.n_splits) : args.n_splits;
+    args.n_walks = walks ? walks_of(q, n_blocks, args.n_splits, shared_bytes) : args.n_splits;
     if (args.n_walks == 1) args.n_splits = 1;
     rf_gpu_grid grid = {a->n_rows, a->n_kv_heads, groups * args.n_walks};
-    put_shared(q, k, grid, is_vec && is_nvidia(q) ? RF_ATTEND_VEC_SHARED : 0, &args, sizeof args);
+    put_shared(q, k, grid, shared_bytes, &args, sizeof args);
     if (args.n_splits > 1)
         put(q, RF_GPU_attend_fold, a->n_rows, a->n_heads, div_up(a->value_dim, RF_FOLD_COLUMNS),
             &args, sizeof args);
@@ -777,7 +801,8 @@ static bool is_mix(rf_gpu_kernel k) {
 bool rf_gpu_has_substitute(const rf_gpu_queue *q, rf_gpu_kernel k) {
     bool attends = !q->left_out[RF_GPU_attend_1] || !q->left_out[RF_GPU_attend_4];
     if (k == RF_GPU_attend_1 || k == RF_GPU_attend_4 || k == RF_GPU_attend_vec_1 ||
-        k == RF_GPU_attend_vec_4 || k == RF_GPU_attend_rows || k == RF_GPU_attend_tile)
+        k == RF_GPU_attend_vec_4 || k == RF_GPU_attend_ints || k == RF_GPU_attend_rows ||
+        k == RF_GPU_attend_tile)
         return attends;
     if (k == RF_GPU_float_one || k == RF_GPU_mm_router ||
         (k >= RF_GPU_mm_float_4 && k <= RF_GPU_mm_float_32))

@@ -572,7 +572,19 @@ static rf_status run_attention(tester *t, rf_error *e) {
                                      .value_dim = 16,
                                      .n_heads = 2,
                                      .n_kv_heads = 2};
-    return run_case(t, &alone, t->o->seed + 1000 + n, e);
+    RF_TRY(run_case(t, &alone, t->o->seed + 1000 + n, e));
+    for (uint32_t dim = 64; dim <= 128; dim *= 2) { /* widths that have a kernel of their own */
+        const rf_gpu_trial_case q8 = {.kind = RF_GPU_TRIAL_HEADS,
+                                      .type = RF_DT_Q8_0,
+                                      .v_type = RF_DT_Q8_0,
+                                      .pattern = patterns[dim / 128],
+                                      .head_dim = dim,
+                                      .value_dim = dim,
+                                      .n_heads = 5,
+                                      .n_kv_heads = 1};
+        RF_TRY(run_case(t, &q8, t->o->seed + 1000 + n + dim, e));
+    }
+    return RF_OK;
 }
 
 /* Matrices of any number of rows, and of that with a kernel of its own. */

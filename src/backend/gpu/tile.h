@@ -232,6 +232,8 @@ RF_TILE_FN uint32_t rf_f1_shared_bytes(void) {
 
 /* Attention of few rows (attend_vec.hip) on NVIDIA: keys of eight KV blocks, and what is made of them. */
 enum { RF_ATTEND_VEC_SHARED = 96 << 10 };
+/* The same over Q8_0 (attend_ints.hip): with values. */
+enum { RF_ATTEND_INTS_SHARED = 97 << 10 };
 
 /* Segments of attention on their way into the total (attend_fold.hip): columns of a block. */
 enum { RF_FOLD_COLUMNS = 32 };

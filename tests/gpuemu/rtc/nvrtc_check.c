@@ -18,6 +18,7 @@ static const char *const everywhere[] = {
 };
 static const char *const on_hopper[] = {
 #define X(name, args, block)
+#define X_NOT_AMD(name, args, block)
 #define X_NVIDIA(name, args, block)
 #define X_HOPPER(name, args, block) "rf_" #name,
 #include "backend/gpu/kernels.def"

@@ -252,7 +252,7 @@ RF_DEVICE void rows_soften(const rows_shared *sh, const rf_gpu_attend_args *a, c
         RF_UNROLL
         for (uint32_t i = 0; i < 4; i++) {
             const int is_visible = is_whole || bits[n] >> 8 * i & 1;
-            const float p = rf_rows_exp(s[n][i] - most);
+            const float p = rf_exp32_down(s[n][i] - most);
             sum[i] = is_visible ? p : 0.0f;
             s[n][i] = is_visible ? p : -1.0f;
         }

@@ -216,7 +216,7 @@ RF_DEVICE void many_soften(many_shared *sh, const rf_gpu_attend_args *a, const m
         RF_UNROLL
         for (uint32_t i = 0; i < 32; i++) {
             const int is_visible = is_whole || bits >> i & 1;
-            const float x = rf_rows_exp(s[i] - most);
+            const float x = rf_exp32_down(s[i] - most);
             p[i / 4 * MANY_P_FOUR + i % 4 * MANY_ITEMS] = is_visible ? x : -1.0f;
             s[i] = is_visible ? x : 0.0f;
         }

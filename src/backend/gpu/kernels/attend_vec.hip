@@ -11,7 +11,7 @@
  * Of rows that do not see each other's keys the block may norm and rotate its queries itself, a warp each,
  * and likewise the row's own key and value, which take their places in shared memory and registers: one block
  * puts them into the pools, for the next step. */
-#include "backend/gpu/kernels/span.h"
+#include "backend/gpu/kernels/walk.h"
 #include "backend/gpu/tile.h"
 
 enum {
@@ -33,36 +33,18 @@ typedef struct vec_shared {
     rf_f4 sum[VEC_WARPS][VEC_MAX_HEADS * VEC_DIM / 4]; /* weighted values [heads][VEC_DIM] */
     rf_f4 q[VEC_DIM * VEC_MAX_HEADS / 4];              /* [VEC_DIM][heads] */
     rf_f4 p[VEC_WARPS][32 * VEC_MAX_HEADS / 4];        /* exponentials [32][heads] */
-    rf_fold fold[VEC_WARPS][RF_GPU_SEGMENT_BLOCKS];    /* each warp's own */
     rf_u4 fresh[2][VEC_DIM / 8];                       /* the row's own key and value */
-    float m[VEC_WARPS][VEC_MAX_HEADS], l[VEC_WARPS][VEC_MAX_HEADS];
-    uint32_t bits[VEC_WARPS]; /* visible keys */
+    rf_walk_blocks blocks;
     uint32_t own_pos; /* of the row's own key, where the walk comes by it and it is not in the pool */
 } vec_shared;
 
-/* A KV block of a KV head: its number in the pools and its visible keys. */
-typedef struct vec_kv_block {
-    uint32_t at, bits;
-} vec_kv_block;
-
 /* What a thread works on: its warp's KV block of a segment, then its columns of a head. */
 typedef struct vec_work {
-    rf_span span;
-    const uint32_t *table;
-    uint32_t kv_head, warp, lane;
-    vec_kv_block now;
+    rf_walk at;
+    rf_walk_block now;
     uint32_t own; /* the row's own key of the block, or 32 */
     rf_u2 v[32];  /* its values, four columns each */
 } vec_work;
-
-/* The warp's block of a segment; bits 0: none. */
-RF_DEVICE vec_kv_block vec_kv_block_of(const vec_work *w, const rf_gpu_attend_args *a,
-                                       uint32_t segment) {
-    const uint32_t block = segment * RF_GPU_SEGMENT_BLOCKS + w->warp;
-    vec_kv_block p = {0, rf_span_bits(&w->span, block)};
-    if (p.bits) p.at = w->table[block] * a->n_kv_heads + w->kv_head;
-    return p;
-}
 
 RF_DEVICE float half_of(uint32_t word, uint32_t i, uint32_t type) {
     const uint16_t h = (uint16_t)(word >> 16 * i);
@@ -71,15 +53,15 @@ RF_DEVICE float half_of(uint32_t word, uint32_t i, uint32_t type) {
 
 /* A stretch of columns of the warp's keys on its way. */
 RF_DEVICE void vec_fetch_keys(vec_shared *sh, const rf_gpu_attend_args *a, const vec_work *w,
-                              const vec_kv_block *p, uint32_t stretch) {
-    const uint32_t first = stretch * VEC_STRETCH, col = w->lane % 8;
+                              const rf_walk_block *p, uint32_t stretch) {
+    const uint32_t first = stretch * VEC_STRETCH, col = w->at.lane % 8;
     const uint32_t per_row = a->head_dim / 8, n = rf_min_u32(a->head_dim - first, VEC_STRETCH) / 8;
     const rf_u4 *from = (const rf_u4 *)a->k + (uint64_t)p->at * 32 * per_row + first / 8 + col;
-    rf_u4 *to = sh->k[w->warp][stretch % VEC_SLOTS] + col;
+    rf_u4 *to = sh->k[w->at.warp][stretch % VEC_SLOTS] + col;
     if (!p->bits || col >= n) return;
     RF_UNROLL
     for (uint32_t i = 0; i < 8; i++) {
-        const uint32_t row = w->lane / 8 + 4 * i;
+        const uint32_t row = w->at.lane / 8 + 4 * i;
         rf_copy_16(to + row * VEC_PITCH, from + row * per_row);
     }
 }
@@ -89,14 +71,14 @@ RF_DEVICE void vec_renew_key(vec_shared *sh, const rf_gpu_attend_args *a, const 
                              uint32_t stretch) {
     const uint32_t first = stretch * VEC_STRETCH;
     if (w->own == 32) return;
-    if (w->lane < rf_min_u32(a->head_dim - first, VEC_STRETCH) / 8)
-        sh->k[w->warp][stretch % VEC_SLOTS][w->own * VEC_PITCH + w->lane] =
-            sh->fresh[0][first / 8 + w->lane];
+    if (w->at.lane < rf_min_u32(a->head_dim - first, VEC_STRETCH) / 8)
+        sh->k[w->at.warp][stretch % VEC_SLOTS][w->own * VEC_PITCH + w->at.lane] =
+            sh->fresh[0][first / 8 + w->at.lane];
 }
 
 RF_DEVICE void vec_load_values(const rf_gpu_attend_args *a, vec_work *w) {
-    const rf_u2 *from = (const rf_u2 *)a->v + (uint64_t)w->now.at * 32 * (a->value_dim / 4) + w->lane;
-    if (!w->now.bits || 4 * w->lane >= a->value_dim) return;
+    const rf_u2 *from = (const rf_u2 *)a->v + (uint64_t)w->now.at * 32 * (a->value_dim / 4) + w->at.lane;
+    if (!w->now.bits || 4 * w->at.lane >= a->value_dim) return;
     RF_UNROLL
     for (uint32_t j = 0; j < 32; j++)
         w->v[j] = rf_load_8(from + j * (a->value_dim / 4));
@@ -106,7 +88,7 @@ RF_DEVICE void vec_load_values(const rf_gpu_attend_args *a, vec_work *w) {
 RF_DEVICE void vec_products(float *s, const vec_shared *sh, const rf_gpu_attend_args *a,
                             const vec_work *w, uint32_t stretch, uint32_t n_heads, uint32_t type) {
     const uint32_t n = rf_min_u32(a->head_dim - stretch * VEC_STRETCH, VEC_STRETCH) / 8;
-    const rf_u4 *k = sh->k[w->warp][stretch % VEC_SLOTS] + w->lane * VEC_PITCH;
+    const rf_u4 *k = sh->k[w->at.warp][stretch % VEC_SLOTS] + w->at.lane * VEC_PITCH;
     const rf_f4 *q = sh->q + stretch * VEC_STRETCH * n_heads / 4;
     RF_NO_UNROLL
     for (uint32_t i = 0; i < n; i++) {
@@ -153,13 +135,13 @@ RF_DEVICE void vec_scores(float *s, vec_shared *sh, const rf_gpu_attend_args *a,
 /* From scores to the block's exponentials, maximum and sum. */
 RF_DEVICE void vec_soften(float *s, vec_shared *sh, const rf_gpu_attend_args *a, const vec_work *w,
                           uint32_t block, uint32_t n_heads) {
-    const int is_visible = w->now.bits >> w->lane & 1;
+    const int is_visible = w->now.bits >> w->at.lane & 1;
     float m[VEC_MAX_HEADS], l[VEC_MAX_HEADS];
     RF_UNROLL
     for (uint32_t h = 0; h < n_heads; h++) {
         s[h] *= a->scale;
         if (a->softcap > 0) s[h] = a->softcap * rf_tanh32(s[h] / a->softcap);
-        if (w->span.mask && is_visible) s[h] += w->span.mask[32 * block + w->lane];
+        if (w->at.span.mask && is_visible) s[h] += w->at.span.mask[32 * block + w->at.lane];
         m[h] = is_visible && s[h] > -__builtin_inff() ? s[h] : -__builtin_inff();
     }
     RF_UNROLL
@@ -173,7 +155,7 @@ RF_DEVICE void vec_soften(float *s, vec_shared *sh, const rf_gpu_attend_args *a,
     RF_UNROLL
     for (uint32_t h = 0; h < n_heads; h++) {
         l[h] = is_visible ? rf_exp32(s[h] - m[h]) : -0.0f;
-        ((float *)sh->p[w->warp])[w->lane * n_heads + h] = l[h];
+        ((float *)sh->p[w->at.warp])[w->at.lane * n_heads + h] = l[h];
     }
     RF_UNROLL
     for (uint32_t half = 16; half > 0; half /= 2) {
@@ -181,11 +163,11 @@ RF_DEVICE void vec_soften(float *s, vec_shared *sh, const rf_gpu_attend_args *a,
         for (uint32_t h = 0; h < n_heads; h++)
             l[h] += rf_float_of(rf_lane_xor(rf_bits_of(l[h]), half));
     }
-    if (w->lane != 0) return;
+    if (w->at.lane != 0) return;
     RF_UNROLL
     for (uint32_t h = 0; h < n_heads; h++) {
-        sh->m[w->warp][h] = m[h];
-        sh->l[w->warp][h] = l[h];
+        sh->blocks.m[w->at.warp][h] = m[h];
+        sh->blocks.l[w->at.warp][h] = l[h];
     }
 }
 
@@ -197,7 +179,7 @@ RF_DEVICE void vec_add(float acc[VEC_MAX_HEADS][4], const vec_shared *sh, const 
         rf_f4 p[VEC_MAX_HEADS];
         RF_UNROLL
         for (uint32_t e = 0; e < n_heads; e++)
-            p[e] = sh->p[w->warp][j / 4 * n_heads + e];
+            p[e] = sh->p[w->at.warp][j / 4 * n_heads + e];
         RF_UNROLL
         for (uint32_t k = 0; k < 4; k++) {
             RF_UNROLL
@@ -220,7 +202,7 @@ RF_DEVICE void vec_values(vec_shared *sh, const rf_gpu_attend_args *a, vec_work 
     RF_UNROLL
     for (uint32_t i = 0; i < 4 * n_heads; i++)
         acc[i / 4][i % 4] = 0.0f;
-    if (4 * w->lane >= a->value_dim) return;
+    if (4 * w->at.lane >= a->value_dim) return;
     if (w->now.bits != 0xffffffffu) {
         RF_UNROLL
         for (uint32_t j = 0; j < 32; j++) {
@@ -235,49 +217,8 @@ RF_DEVICE void vec_values(vec_shared *sh, const rf_gpu_attend_args *a, vec_work 
     RF_UNROLL
     for (uint32_t h = 0; h < n_heads; h++) {
         const rf_f4 all = {{acc[h][0], acc[h][1], acc[h][2], acc[h][3]}};
-        sh->sum[w->warp][h * VEC_DIM / 4 + w->lane] = all;
+        sh->sum[w->at.warp][h * VEC_DIM / 4 + w->at.lane] = all;
     }
-}
-
-/* A thread's columns of one head: maximum, sum and weighted values. */
-typedef struct vec_sum {
-    float m, l, acc[2];
-} vec_sum;
-
-/* The segment's blocks onto one another; head and columns are this thread's. */
-RF_DEVICE void vec_fold_blocks(vec_sum *t, vec_shared *sh, uint32_t warp, uint32_t lane, uint32_t h,
-                               uint32_t col, uint32_t n_cols) {
-    if (lane < RF_GPU_SEGMENT_BLOCKS) {
-        float before = -__builtin_inff();
-        RF_UNROLL
-        for (uint32_t i = 0; i + 1 < RF_GPU_SEGMENT_BLOCKS; i++) {
-            const float m = sh->m[i][h];
-            before = i < lane && m > before ? m : before;
-        }
-        sh->fold[warp][lane] =
-            sh->bits[lane] ? rf_fold_of(before, sh->m[lane][h]) : rf_no_fold(before);
-    }
-    rf_warp_sync();
-    t->l = t->acc[0] = t->acc[1] = 0.0f;
-    RF_UNROLL
-    for (uint32_t i = 0; i < RF_GPU_SEGMENT_BLOCKS; i++) {
-        const rf_fold f = sh->fold[warp][i];
-        const float *part = (const float *)sh->sum[i] + h * VEC_DIM + col;
-        t->m = f.m;
-        t->l = rf_folded(&f, t->l, sh->l[i][h]);
-        RF_UNROLL
-        for (uint32_t k = 0; k < n_cols; k++)
-            t->acc[k] = rf_folded(&f, t->acc[k], part[k]);
-    }
-}
-
-RF_DEVICE void vec_fold_segment(vec_sum *total, const vec_sum *t, uint32_t n_cols) {
-    const rf_fold f = rf_fold_of(total->m, t->m);
-    total->m = f.m;
-    total->l = rf_folded(&f, total->l, t->l);
-    RF_UNROLL
-    for (uint32_t k = 0; k < n_cols; k++)
-        total->acc[k] = rf_folded(&f, total->acc[k], t->acc[k]);
 }
 
 /* The queries of the block's heads, of which n_here are there. */
@@ -385,25 +326,25 @@ RF_DEVICE void vec_make_heads(vec_shared *sh, const rf_gpu_attend_args *a, const
                               uint32_t in_group, uint32_t n_heads, int has_own) {
     const uint32_t per_kv = a->n_heads / a->n_kv_heads, n_q = a->heads.n_parts == 3 ? n_heads : 0;
     const uint32_t n = n_q + (has_own ? 2 : 0), row = rf_bid_x(), pos = a->batch.pos[row];
-    const int is_query = w->warp < n_q;
-    const uint32_t query = rf_min_u32(in_group + w->warp, per_kv - 1);
-    vec_head t = vec_own_head(a, w->warp, n_q);
-    vec_expect_head(&t, row, pos, is_query ? w->kv_head * per_kv + query : w->kv_head);
+    const int is_query = w->at.warp < n_q;
+    const uint32_t query = rf_min_u32(in_group + w->at.warp, per_kv - 1);
+    vec_head t = vec_own_head(a, w->at.warp, n_q);
+    vec_expect_head(&t, row, pos, is_query ? w->at.kv_head * per_kv + query : w->at.kv_head);
     rf_await_before();
-    if (rf_warp_may_skip() && w->warp >= n) return;
-    float *x = (float *)(void *)sh->p[w->warp];
+    if (rf_warp_may_skip() && w->at.warp >= n) return;
+    float *x = (float *)(void *)sh->p[w->at.warp];
     vec_make_head(x, &t);
-    if (w->warp >= n) return;
-    const uint32_t is_value = w->warp > n_q;
-    const uint64_t block_row = ((uint64_t)w->table[pos / 32] * a->n_kv_heads + w->kv_head) * 32;
+    if (w->at.warp >= n) return;
+    const uint32_t is_value = w->at.warp > n_q;
+    const uint64_t block_row = ((uint64_t)w->at.table[pos / 32] * a->n_kv_heads + w->at.kv_head) * 32;
     const uint64_t own_row = block_row + pos % 32;
     uint8_t *pool = (uint8_t *)t.h.pool + own_row * rf_kv_row_bytes(t.h.pool_type, t.h.head_dim);
     RF_UNROLL
     for (uint32_t i = 0; i < 4; i++) {
-        const uint32_t k = w->lane + 32 * i;
+        const uint32_t k = w->at.lane + 32 * i;
         if (k >= t.h.head_dim) continue;
         if (is_query) {
-            ((float *)sh->q)[k * n_heads + w->warp] = x[k];
+            ((float *)sh->q)[k * n_heads + w->at.warp] = x[k];
             continue;
         }
         rf_kv_put(sh->fresh[is_value], t.h.pool_type, k, x[k]);
@@ -416,10 +357,8 @@ RF_DEVICE void vec_leave_out(vec_shared *sh, const vec_work *w) {
     const rf_f4 zero = {{0.0f, 0.0f, 0.0f, 0.0f}};
     RF_UNROLL
     for (uint32_t h = 0; h < VEC_MAX_HEADS; h++)
-        sh->sum[w->warp][h * VEC_DIM / 4 + w->lane] = zero;
-    if (w->lane >= VEC_MAX_HEADS) return;
-    sh->m[w->warp][w->lane] = -__builtin_inff();
-    sh->l[w->warp][w->lane] = 0.0f;
+        sh->sum[w->at.warp][h * VEC_DIM / 4 + w->at.lane] = zero;
+    rf_walk_leave_out(&sh->blocks, &w->at);
 }
 
 /* The row's own key and value in their places. */
@@ -428,7 +367,7 @@ RF_DEVICE void vec_renew(vec_shared *sh, const rf_gpu_attend_args *a, vec_work *
     for (uint32_t i = 0; i < VEC_SLOTS; i++)
         if (i * VEC_STRETCH < a->head_dim) vec_renew_key(sh, a, w, i);
     if (w->own == 32) return;
-    const rf_u2 v = ((const rf_u2 *)(const void *)sh->fresh[1])[w->lane];
+    const rf_u2 v = ((const rf_u2 *)(const void *)sh->fresh[1])[w->at.lane];
     RF_UNROLL
     for (uint32_t j = 0; j < 32; j++) {
         w->v[j].v[0] = j == w->own ? v.v[0] : w->v[j].v[0];
@@ -438,7 +377,7 @@ RF_DEVICE void vec_renew(vec_shared *sh, const rf_gpu_attend_args *a, vec_work *
 
 /* As much of a block's keys on its way as there are slots. */
 RF_DEVICE void vec_fetch_first_keys(vec_shared *sh, const rf_gpu_attend_args *a, const vec_work *w,
-                                    const vec_kv_block *p) {
+                                    const rf_walk_block *p) {
     RF_UNROLL
     for (uint32_t i = 0; i < VEC_SLOTS; i++)
         if (i * VEC_STRETCH < a->head_dim) vec_fetch_keys(sh, a, w, p, i);
@@ -447,11 +386,11 @@ RF_DEVICE void vec_fetch_first_keys(vec_shared *sh, const rf_gpu_attend_args *a,
 /* One warp's part of a segment; turns to the next segment. */
 RF_DEVICE void vec_block(vec_shared *sh, const rf_gpu_attend_args *a, vec_work *w, uint32_t segment,
                          uint32_t next, uint32_t n_heads) {
-    const uint32_t block = segment * RF_GPU_SEGMENT_BLOCKS + w->warp;
+    const uint32_t block = segment * RF_GPU_SEGMENT_BLOCKS + w->at.warp;
     const int is_made = !rf_warp_may_skip() || w->now.bits;
-    const vec_kv_block then = vec_kv_block_of(w, a, next);
+    const rf_walk_block then = rf_walk_block_of(&w->at, a, next);
     float s[VEC_MAX_HEADS];
-    if (w->lane == 0) sh->bits[w->warp] = w->now.bits;
+    if (w->at.lane == 0) sh->blocks.bits[w->at.warp] = w->now.bits;
     w->own = block == sh->own_pos / 32 ? sh->own_pos % 32 : 32;
     if (is_made) {
         rf_copy_wait();
@@ -472,71 +411,42 @@ RF_DEVICE void vec_block(vec_shared *sh, const rf_gpu_attend_args *a, vec_work *
     vec_load_values(a, w);
 }
 
-/* The sink counts once: where all segments are added up. */
-RF_DEVICE void vec_start(vec_sum *total, const rf_gpu_attend_args *a, uint32_t head) {
-    total->m = a->sinks && a->n_splits == 1 ? a->sinks[head] : -__builtin_inff();
-    total->l = total->m == -__builtin_inff() ? 0.0f : 1.0f;
-    total->acc[0] = total->acc[1] = 0.0f;
-}
-
-/* Of all segments, or of one as a part. */
-RF_DEVICE void vec_put(const rf_gpu_attend_args *a, const vec_sum *total, uint32_t item,
-                       uint32_t segment, uint32_t col, uint32_t n_cols) {
-    const int is_part = a->n_splits > 1;
-    const uint64_t part = (uint64_t)item * a->n_splits + (is_part ? segment : 0);
-    const float l = is_part || total->l == 0.0f ? 1.0f : total->l;
-    float *dst = (is_part ? a->parts : a->dst) + part * a->value_dim;
-    if (is_part && col == 0) rf_put_part(a, part, total->m, total->l);
-    RF_UNROLL
-    for (uint32_t k = 0; k < n_cols; k++)
-        if (col + k < a->value_dim) dst[col + k] = total->acc[k] / l;
-}
-
 RF_DEVICE void vec_attend(vec_shared *sh, const rf_gpu_attend_args *a, uint32_t n_heads) {
-    const uint32_t n_cols = n_heads * VEC_DIM > VEC_THREADS ? 2 : 1, per_head = VEC_DIM / n_cols;
-    const uint32_t row = rf_bid_x(), per_kv = a->n_heads / a->n_kv_heads;
-    const uint32_t in_group = rf_bid_z() / a->n_walks * n_heads;
-    const uint32_t h = rf_tid() / per_head % n_heads, col = n_cols * (rf_tid() % per_head);
-    const int is_here = in_group + h < per_kv && rf_tid() < n_heads * per_head;
     vec_work w;
-    w.kv_head = rf_bid_y();
-    w.warp = rf_tid() / 32;
-    w.lane = rf_tid() % 32;
-    w.span = rf_span_of(a, row);
-    const uint32_t first = rf_span_first(&w.span), end = rf_div_up(w.span.end, 32);
-    w.table = a->batch.table + (uint64_t)a->batch.row_seq[row] * a->batch.table_stride;
-    uint32_t segment = first / RF_GPU_SEGMENT_BLOCKS + rf_bid_z() % a->n_walks;
-    const uint32_t n_segments = rf_div_up(end, RF_GPU_SEGMENT_BLOCKS);
-    const uint32_t item = row * a->n_heads + w.kv_head * per_kv + in_group;
+    w.at = rf_walk_of(a, n_heads);
+    const rf_walk *at = &w.at;
+    const rf_walk_columns c = rf_walk_columns_of(a, at, n_heads, VEC_DIM);
+    const uint32_t first = rf_span_first(&at->span), end = rf_div_up(at->span.end, 32);
+    uint32_t segment = at->segment;
     /* With rows alone the kernel in front has written the row's last block only. */
-    const uint32_t pos = a->batch.pos[row], last = pos / 32, n_old = a->rows_alone ? last : 0;
+    const uint32_t pos = a->batch.pos[rf_bid_x()], last = pos / 32,
+                   n_old = a->rows_alone ? last : 0;
     const int makes = a->heads.n_parts > 0; /* and then it has not written that either */
     const uint32_t ahead = last / RF_GPU_SEGMENT_BLOCKS - segment; /* wraps where it is behind */
-    const int has_own =
-        makes && first <= last && last < end && ahead < n_segments && ahead % a->n_walks == 0;
+    const int has_own = makes && first <= last && last < end && ahead < at->n_segments &&
+                        ahead % a->n_walks == 0;
     if (rf_tid() == 0) sh->own_pos = has_own ? pos : 0xffffffffu;
-    w.now = vec_kv_block_of(&w, a, segment);
-    if (!makes && segment * RF_GPU_SEGMENT_BLOCKS + w.warp >= n_old) rf_await_before();
+    w.now = rf_walk_block_of(at, a, segment);
+    if (!makes && segment * RF_GPU_SEGMENT_BLOCKS + at->warp >= n_old) rf_await_before();
     vec_fetch_first_keys(sh, a, &w, &w.now);
     vec_load_values(a, &w);
-    if (makes) vec_make_heads(sh, a, &w, in_group, n_heads, has_own);
+    if (makes) vec_make_heads(sh, a, &w, at->in_group, n_heads, has_own);
     rf_await_before();
-    if (a->heads.n_parts != 3) vec_queries(sh, a, item, per_kv - in_group, n_heads);
-    vec_sum total, t;
-    vec_start(&total, a, item % a->n_heads + (is_here ? h : 0));
+    if (a->heads.n_parts != 3)
+        vec_queries(sh, a, at->item, a->n_heads / a->n_kv_heads - at->in_group, n_heads);
+    const float *part = (const float *)sh->sum[0] + c.h * VEC_DIM + c.col;
+    rf_walk_sum total;
+    rf_walk_start(&total, a, at->item % a->n_heads + (c.is_here ? c.h : 0));
     rf_sync();
-    for (; segment < n_segments; segment += a->n_walks) {
+    for (; segment < at->n_segments; segment += a->n_walks) {
         vec_block(sh, a, &w, segment, segment + a->n_walks, n_heads);
         rf_sync();
-        vec_fold_blocks(&t, sh, w.warp, w.lane, h, col, n_cols);
-        if (t.m != -__builtin_inff() || t.l != 0.0f) vec_fold_segment(&total, &t, n_cols);
-        if (a->n_splits > 1) {
-            if (is_here) vec_put(a, &total, item + h, segment, col, n_cols);
-            vec_start(&total, a, 0);
-        }
+        rf_walk_end_segment(&total, &sh->blocks, a, at, &c, part, VEC_MAX_HEADS * VEC_DIM, segment,
+                            c.col);
         rf_sync();
     }
-    if (a->n_splits == 1 && is_here) vec_put(a, &total, item + h, 0, col, n_cols);
+    if (a->n_splits == 1 && c.is_here)
+        rf_walk_put(a, &total, at->item + c.h, 0, c.col, c.n);
 }
 
 #if defined(RF_NVIDIA)

@@ -17,6 +17,14 @@ RF_DEVICE float rf_exp32(float x) {
     return rf_float_of(rf_bits_of(rf_exp_rest(x, n)) + ((uint32_t)(int32_t)n << 23));
 }
 
+/* rf_exp32 of what is 0 or less, or not a number: rounded to an integer by an addition, whose low bits
+ * that integer is; two to the power of it, at least 2^-126, times what is more than 1 there. */
+RF_DEVICE float rf_exp32_down(float x) {
+    const float magic = 12582912.0f, y = x < RF_EXPF_MIN ? RF_EXPF_MIN : x;
+    const float shifted = y * RF_EXPF_LOG2E + magic, n = shifted - magic;
+    return rf_exp_rest(y, n) * rf_float_of((rf_bits_of(shifted) << 23) + 0x3f800000u);
+}
+
 /* x P(x^2) / Q(x^2), kept within -1 and 1. */
 #define RF_RATIONAL(name, P, Q, most)                    \
     RF_DEVICE float name(float x) {                      \

@@ -21,10 +21,16 @@ RF_DEVICE uint32_t rf_max_u32(uint32_t a, uint32_t b) { return a > b ? a : b; }
 
 /* Of the 32 threads that are part of one warp or wave; all threads of a block call. */
 RF_DEVICE uint32_t rf_lane_most(uint32_t v) {
+#if defined(RF_NVIDIA)
+    uint32_t most;
+    asm volatile("redux.sync.max.u32 %0, %1, 0xffffffff;" : "=r"(most) : "r"(v));
+    return most;
+#else
     RF_UNROLL
     for (uint32_t half = 16; half > 0; half /= 2)
         v = rf_max_u32(v, rf_lane_xor(v, half));
     return v;
+#endif
 }
 
 /* Queries ---------------------------------------------------------------------------------------*/

@@ -1,5 +1,5 @@
 /* rows.h - what the attention kernels of many rows share (attend_rows.hip, attend_tile.hip): which rows a
- * block takes and which keys they see, eight columns of sixteen bits as floats, exponentials. */
+ * block takes and which keys they see, eight columns of sixteen bits as floats. */
 #pragma once
 #include "backend/gpu/kernels/span.h"
 
@@ -63,12 +63,4 @@ RF_DEVICE void rf_rows_floats(rf_f4 out[2], const rf_u4 *w, uint32_t type) {
     RF_UNROLL
     for (int i = 0; i < 8; i++)
         out[i / 4].v[i % 4] = rf_float_of(w->v[i / 2] << 16 * (1 - i % 2) & 0xffff0000u);
-}
-
-/* rf_exp32 of what is 0 or less, or not a number: rounded to an integer by an addition, whose low bits
- * that integer is; two to the power of it, at least 2^-126, times what is more than 1 there. */
-RF_DEVICE float rf_rows_exp(float x) {
-    const float magic = 12582912.0f, y = x < RF_EXPF_MIN ? RF_EXPF_MIN : x;
-    const float shifted = y * RF_EXPF_LOG2E + magic, n = shifted - magic;
-    return rf_exp_rest(y, n) * rf_float_of((rf_bits_of(shifted) << 23) + 0x3f800000u);
 }

@@ -1,0 +1,157 @@
+/* walk.h - what the attention kernels of few rows share (attend_vec.hip, attend_ints.hip): a block of
+ * threads walks over segments of the keys, all of them or those that are its turn; a warp (32 threads,
+ * whatever the device calls one) has a KV block of each.  Then the blocks of the segment are folded, a
+ * thread has one column of a head or two. */
+#pragma once
+#include "backend/gpu/kernels/span.h"
+
+enum {
+    RF_WALK_THREADS = 32 * RF_GPU_SEGMENT_BLOCKS,
+    RF_WALK_HEADS = 4, /* of a block of threads, at most */
+};
+
+/* What warps leave of a segment's blocks, beside weighted values. */
+typedef struct rf_walk_blocks {
+    rf_fold fold[RF_GPU_SEGMENT_BLOCKS][RF_GPU_SEGMENT_BLOCKS]; /* each warp's own */
+    float m[RF_GPU_SEGMENT_BLOCKS][RF_WALK_HEADS], l[RF_GPU_SEGMENT_BLOCKS][RF_WALK_HEADS];
+    uint32_t bits[RF_GPU_SEGMENT_BLOCKS]; /* visible keys */
+} rf_walk_blocks;
+
+/* Where a thread is: its warp's KV blocks, and the query heads of the block of threads. */
+typedef struct rf_walk {
+    rf_span span;
+    const uint32_t *table;
+    uint32_t kv_head, warp, lane;
+    uint32_t in_group;            /* the first head's number among those that share the KV head, */
+    uint32_t item;                /* and among all rows' */
+    uint32_t segment, n_segments; /* the first of the walk, and where the row's end */
+} rf_walk;
+
+RF_DEVICE rf_walk rf_walk_of(const rf_gpu_attend_args *a, uint32_t n_heads) {
+    const uint32_t row = rf_bid_x(), per_kv = a->n_heads / a->n_kv_heads;
+    rf_walk w;
+    w.span = rf_span_of(a, row);
+    w.table = a->batch.table + (uint64_t)a->batch.row_seq[row] * a->batch.table_stride;
+    w.kv_head = rf_bid_y();
+    w.warp = rf_tid() / 32;
+    w.lane = rf_tid() % 32;
+    w.in_group = rf_bid_z() / a->n_walks * n_heads;
+    w.item = row * a->n_heads + w.kv_head * per_kv + w.in_group;
+    w.segment = rf_span_first(&w.span) / RF_GPU_SEGMENT_BLOCKS + rf_bid_z() % a->n_walks;
+    w.n_segments = rf_div_up(rf_div_up(w.span.end, 32), RF_GPU_SEGMENT_BLOCKS);
+    return w;
+}
+
+/* A KV block of a KV head: its number in the pools and its visible keys. */
+typedef struct rf_walk_block {
+    uint32_t at, bits;
+} rf_walk_block;
+
+/* The warp's block of a segment; bits 0: none. */
+RF_DEVICE rf_walk_block rf_walk_block_of(const rf_walk *w, const rf_gpu_attend_args *a,
+                                         uint32_t segment) {
+    const uint32_t block = segment * RF_GPU_SEGMENT_BLOCKS + w->warp;
+    rf_walk_block p = {0, rf_span_bits(&w->span, block)};
+    if (p.bits) p.at = w->table[block] * a->n_kv_heads + w->kv_head;
+    return p;
+}
+
+/* Maximum and sum in place of what a warp without visible keys has not made. */
+RF_DEVICE void rf_walk_leave_out(rf_walk_blocks *b, const rf_walk *w) {
+    if (w->lane >= RF_WALK_HEADS) return;
+    b->m[w->warp][w->lane] = -__builtin_inff();
+    b->l[w->warp][w->lane] = 0.0f;
+}
+
+/* The columns of a head that a thread folds, n from number col on. */
+typedef struct rf_walk_columns {
+    uint32_t h, col, n;
+    int is_here; /* else a head is walked that nobody asked for, or the thread has none */
+} rf_walk_columns;
+
+/* Of n_heads heads of dim columns each. */
+RF_DEVICE rf_walk_columns rf_walk_columns_of(const rf_gpu_attend_args *a, const rf_walk *w,
+                                             uint32_t n_heads, uint32_t dim) {
+    const uint32_t n = n_heads * dim > RF_WALK_THREADS ? 2 : 1, per_head = dim / n;
+    rf_walk_columns c = {rf_tid() / per_head % n_heads, n * (rf_tid() % per_head), n, 0};
+    c.is_here =
+        w->in_group + c.h < a->n_heads / a->n_kv_heads && rf_tid() < n_heads * per_head;
+    return c;
+}
+
+/* Maximum, sum and weighted values of a thread's columns. */
+typedef struct rf_walk_sum {
+    float m, l, acc[2];
+} rf_walk_sum;
+
+/* The segment's blocks onto one another.  part: the first block's weighted values in the thread's
+ * columns, the next block's stride further on. */
+RF_DEVICE void rf_walk_fold_blocks(rf_walk_sum *t, rf_walk_blocks *b, const rf_walk *w,
+                                   const rf_walk_columns *c, const float *part, uint32_t stride) {
+    if (w->lane < RF_GPU_SEGMENT_BLOCKS) {
+        float before = -__builtin_inff();
+        RF_UNROLL
+        for (uint32_t i = 0; i + 1 < RF_GPU_SEGMENT_BLOCKS; i++) {
+            const float m = b->m[i][c->h];
+            before = i < w->lane && m > before ? m : before;
+        }
+        b->fold[w->warp][w->lane] =
+            b->bits[w->lane] ? rf_fold_of(before, b->m[w->lane][c->h]) : rf_no_fold(before);
+    }
+    rf_warp_sync();
+    t->l = t->acc[0] = t->acc[1] = 0.0f;
+    RF_UNROLL
+    for (uint32_t i = 0; i < RF_GPU_SEGMENT_BLOCKS; i++) {
+        const rf_fold f = b->fold[w->warp][i];
+        t->m = f.m;
+        t->l = rf_folded(&f, t->l, b->l[i][c->h]);
+        RF_UNROLL
+        for (uint32_t k = 0; k < c->n; k++)
+            t->acc[k] = rf_folded(&f, t->acc[k], part[i * stride + k]);
+    }
+}
+
+/* A folded segment onto the total, if a key of it is visible. */
+RF_DEVICE void rf_walk_fold_segment(rf_walk_sum *total, const rf_walk_sum *t, uint32_t n_cols) {
+    if (t->m == -__builtin_inff() && t->l == 0.0f) return;
+    const rf_fold f = rf_fold_of(total->m, t->m);
+    total->m = f.m;
+    total->l = rf_folded(&f, total->l, t->l);
+    RF_UNROLL
+    for (uint32_t k = 0; k < n_cols; k++)
+        total->acc[k] = rf_folded(&f, total->acc[k], t->acc[k]);
+}
+
+/* The sink counts once: where all segments are added up. */
+RF_DEVICE void rf_walk_start(rf_walk_sum *total, const rf_gpu_attend_args *a, uint32_t head) {
+    total->m = a->sinks && a->n_splits == 1 ? a->sinks[head] : -__builtin_inff();
+    total->l = total->m == -__builtin_inff() ? 0.0f : 1.0f;
+    total->acc[0] = total->acc[1] = 0.0f;
+}
+
+/* Columns from col on of all segments, or of one as a part. */
+RF_DEVICE void rf_walk_put(const rf_gpu_attend_args *a, const rf_walk_sum *total, uint32_t item,
+                           uint32_t segment, uint32_t col, uint32_t n_cols) {
+    const int is_part = a->n_splits > 1;
+    const uint64_t part = (uint64_t)item * a->n_splits + (is_part ? segment : 0);
+    const float l = is_part || total->l == 0.0f ? 1.0f : total->l;
+    float *dst = (is_part ? a->parts : a->dst) + part * a->value_dim;
+    if (is_part && col == 0) rf_put_part(a, part, total->m, total->l);
+    RF_UNROLL
+    for (uint32_t k = 0; k < n_cols; k++)
+        if (col + k < a->value_dim) dst[col + k] = total->acc[k] / l;
+}
+
+/* What the warps made of a segment: into the total, or put as a part.  to: the columns' number in the
+ * result. */
+RF_DEVICE void rf_walk_end_segment(rf_walk_sum *total, rf_walk_blocks *b,
+                                   const rf_gpu_attend_args *a, const rf_walk *w,
+                                   const rf_walk_columns *c, const float *part, uint32_t stride,
+                                   uint32_t segment, uint32_t to) {
+    rf_walk_sum t;
+    rf_walk_fold_blocks(&t, b, w, c, part, stride);
+    rf_walk_fold_segment(total, &t, c->n);
+    if (a->n_splits == 1) return;
+    if (c->is_here) rf_walk_put(a, total, w->item + c->h, segment, to, c->n);
+    rf_walk_start(total, a, 0);
+}
