@@ -36,7 +36,7 @@ typedef struct ints_shared {
     rf_f4 sum[INTS_WARPS][INTS_HEADS * INTS_SUM_PITCH / 4];           /* weighted values */
     rf_f4 p[INTS_WARPS][INTS_HEADS * INTS_P_PITCH / 4];               /* exponentials, */
     rf_f4 t[INTS_WARPS][INTS_GROUPS][8];    /* and what makes weights of them, by ints_key */
-    rf_f4 scales[INTS_WARPS][INTS_GROUPS / 2]; /* of a group the weights' inverse and unit */
+    rf_f4 inverse[INTS_WARPS], unit[INTS_WARPS]; /* of the weights of each group */
     rf_walk_blocks blocks;
     uint32_t q[INTS_HEADS][2][INTS_DIM / 4]; /* digits of queries, upper and lower */
     float q_unit[INTS_HEADS];                /* of the scores with them */
@@ -46,7 +46,7 @@ _Static_assert(sizeof(ints_shared) <= RF_ATTEND_INTS_SHARED, "has room");
 /* What a thread works on. */
 typedef struct ints_work {
     rf_walk at;
-    rf_walk_block now;
+    rf_walk_block now, then; /* its KV blocks of this segment and the next */
     uint32_t q[INTS_GROUPS][2]; /* words of a digit of a head's query, for each group's square */
     float unit;                 /* of the scores with the thread's head, number lane % 4 */
 } ints_work;
@@ -117,16 +117,20 @@ RF_DEVICE const uint32_t *ints_row(const rf_u4 *block, uint32_t key, uint32_t di
 }
 /* Words word, which is even, and the next. */
 RF_DEVICE rf_u2 ints_two_words(const uint32_t *row, uint32_t word, uint32_t dim) {
-    if (ints_row_words(dim) % 2 == 0) return *(const rf_u2 *)(const void *)(row + word);
-    const rf_u2 two = {{row[word], row[word + 1]}};
+    uint64_t both; /* one load */
+    if (ints_row_words(dim) % 2 == 0)
+        both = *(const uint64_t *)(const void *)(row + word);
+    else
+        both = (uint64_t)row[word + 1] << 32 | row[word];
+    const rf_u2 two = {{(uint32_t)both, (uint32_t)(both >> 32)}};
     return two;
 }
 
 /* The warp's KV block on its way. */
-RF_DEVICE void ints_fetch(rf_u4 *to, const void *pool, const rf_walk *w, const rf_walk_block *p,
-                          uint32_t dim) {
+RF_DEVICE void ints_fetch(rf_u4 *to, const void *pool, const rf_gpu_attend_args *a,
+                          const rf_walk *w, const rf_walk_block *p, uint32_t dim) {
     const uint32_t n = 32 * ints_row_words(dim) / 4;
-    const rf_u4 *from = (const rf_u4 *)pool + (uint64_t)p->at * n;
+    const rf_u4 *from = (const rf_u4 *)pool + rf_walk_row(w, a, p) / 32 * n;
     if (p->bits) {
         RF_UNROLL
         for (uint32_t i = 0; i < n; i += 32)
@@ -243,12 +247,11 @@ RF_DEVICE float ints_lane_xor(float x, uint32_t mask) {
 RF_DEVICE void ints_soften(float s[4], ints_shared *sh, const rf_gpu_attend_args *a,
                            const ints_work *w, uint32_t block) {
     const uint32_t lane = w->at.lane, first = ints_key(lane / 4 * 4), h = lane % 4;
-    const uint32_t bits = w->now.bits >> first;
-    const int is_seen[4] = {(int)(bits & 1), (int)(bits >> 2 & 1), (int)(bits >> 16 & 1),
-                            (int)(bits >> 18 & 1)};
+    int is_seen[4];
     float m = -__builtin_inff();
     RF_UNROLL
     for (uint32_t i = 0; i < 4; i++) {
+        is_seen[i] = (int)(w->now.bits >> first >> ints_key(i) & 1);
         s[i] *= w->unit;
         if (a->softcap > 0) s[i] = a->softcap * rf_tanh32(s[i] / a->softcap);
         if (w->at.span.mask && is_seen[i])
@@ -262,7 +265,7 @@ RF_DEVICE void ints_soften(float s[4], ints_shared *sh, const rf_gpu_attend_args
     }
     RF_UNROLL
     for (uint32_t i = 0; i < 4; i++)
-        s[i] = is_seen[i] ? rf_exp32_down(s[i] - m) : 0.0f;
+        s[i] = rf_float_of(rf_bits_of(rf_exp32_down(s[i] - m)) & (0u - (uint32_t)is_seen[i]));
     const rf_f4 all = {{s[0], s[1], s[2], s[3]}};
     sh->p[w->at.warp][h * INTS_P_PITCH / 4 + lane / 4] = all;
     float l = s[0] + s[2], l_2 = s[1] + s[3]; /* keys 16 apart, */
@@ -284,7 +287,6 @@ RF_DEVICE void ints_scale_values(ints_shared *sh, const ints_work *w, uint32_t d
     const uint32_t lane = w->at.lane, warp = w->at.warp, key = ints_key(lane);
     const uint8_t *row = (const uint8_t *)ints_row(sh->v[warp], key, dim);
     const int is_seen = (int)(w->now.bits >> key & 1);
-    rf_f2 *scales = (rf_f2 *)(void *)sh->scales[warp];
     float scale[INTS_GROUPS];
     uint32_t most = 0;
     RF_UNROLL
@@ -293,24 +295,30 @@ RF_DEVICE void ints_scale_values(ints_shared *sh, const ints_work *w, uint32_t d
         const uint32_t m = rf_lane_most(is_seen ? rf_size_of(scale[g]) : 0);
         most = lane % INTS_GROUPS == g ? m : most;
     }
-    const rf_f2 own = {{rf_weight_inverse(most), rf_weight_unit(most)}};
-    if (lane < dim / 32) scales[lane] = own;
+    if (lane < INTS_GROUPS) {
+        sh->inverse[warp].v[lane] = rf_weight_inverse(most);
+        sh->unit[warp].v[lane] = rf_weight_unit(most);
+    }
     rf_warp_sync();
+    const rf_f4 inverse = sh->inverse[warp];
     RF_UNROLL
     for (uint32_t g = 0; g < dim / 32; g++)
-        ((float *)sh->t[warp][g])[lane] = is_seen ? scale[g] * scales[g].v[0] : 0.0f;
+        ((float *)sh->t[warp][g])[lane] = is_seen ? scale[g] * inverse.v[g] : 0.0f;
 }
 
-/* A digit of four weights, the upper one or the lower. */
+/* A digit of four weights, the upper one or the lower.  Here both have a sign: n = 256 * upper + lower, and
+ * n + 128 has the upper one and 128 more than the lower in its bytes. */
 RF_DEVICE uint32_t ints_digits(rf_f4 p, rf_f4 t, int is_upper) {
+    const uint32_t from = is_upper ? 0x51 : 0x40;
     uint32_t n[4];
     RF_UNROLL
     for (uint32_t i = 0; i < 4; i++)
-        n[i] = rf_weight_word(p.v[i], t.v[i]);
-    const uint32_t a = ints_bytes(n[0], n[1], 0x5410) << is_upper,
-                   b = ints_bytes(n[2], n[3], 0x5410) << is_upper;
-    return ints_bytes(a, b, is_upper ? 0x7531 : 0x6420) & (is_upper ? ~0u : 0x7f7f7f7fu);
+        n[i] = rf_bits_of(rf_fma(p.v[i], t.v[i], RF_INTS_MAGIC + 128.0f));
+    const uint32_t both =
+        ints_bytes(ints_bytes(n[0], n[1], from), ints_bytes(n[2], n[3], from), 0x5410);
+    return both ^ (is_upper ? 0 : 0x80808080u);
 }
+RF_DEVICE int32_t ints_weighted(int32_t upper, int32_t lower) { return 256 * upper + lower; }
 
 /* Four columns of group g of four keys from row on, a word for each column.  Where a group has half a word
  * at either end, the first eighth of the threads have both. */
@@ -339,13 +347,13 @@ RF_DEVICE void ints_values(ints_shared *sh, const ints_work *w, uint32_t dim) {
     const rf_f4 *p = sh->p[warp] + eighth / 2 * (INTS_P_PITCH / 4) + t;
     const rf_f4 p_0 = p[0], p_1 = p[4];
     const uint32_t *row = ints_row(sh->v[warp], 4 * t, dim);
+    const rf_f4 unit = sh->unit[warp];
+    rf_f4 out[INTS_GROUPS];
     RF_UNROLL
     for (uint32_t g = 0; g < dim / 32; g++) {
         const uint32_t digits[2] = {ints_digits(p_0, sh->t[warp][g][t], is_upper),
                                     ints_digits(p_1, sh->t[warp][g][t + 4], is_upper)};
-        const float unit = ((const rf_f2 *)(const void *)sh->scales[warp])[g].v[1];
         uint32_t x[4], y[4];
-        rf_f4 out;
         ints_load_values(x, row, g, eighth, dim);
         ints_load_values(y, row + ints_row_words(dim), g, eighth, dim);
         RF_UNROLL
@@ -353,11 +361,13 @@ RF_DEVICE void ints_values(ints_shared *sh, const ints_work *w, uint32_t dim) {
             const uint32_t square[4] = {x[i], x[i + 1], y[i], y[i + 1]};
             int32_t c[4];
             ints_multiply(c, square, digits);
-            out.v[i] = (float)rf_digits_sum(c[0], c[1]) * unit;
-            out.v[i + 1] = (float)rf_digits_sum(c[2], c[3]) * unit;
+            out[g].v[i] = (float)ints_weighted(c[0], c[1]) * unit.v[g];
+            out[g].v[i + 1] = (float)ints_weighted(c[2], c[3]) * unit.v[g];
         }
-        sh->sum[warp][(t * INTS_SUM_PITCH + 32 * g + 4 * eighth) / 4] = out;
     }
+    RF_UNROLL
+    for (uint32_t g = 0; g < dim / 32; g++)
+        sh->sum[warp][(t * INTS_SUM_PITCH + 32 * g + 4 * eighth) / 4] = out[g];
 }
 
 /* The whole -------------------------------------------------------------------------------------*/
@@ -375,14 +385,14 @@ RF_DEVICE void ints_block(ints_shared *sh, const rf_gpu_attend_args *a, ints_wor
                           uint32_t segment, uint32_t dim) {
     const uint32_t warp = w->at.warp;
     const int is_made = !rf_warp_may_skip() || w->now.bits;
-    const rf_walk_block then = rf_walk_block_of(&w->at, a, segment + a->n_walks);
+    const rf_walk_block after = rf_walk_block_of(&w->at, segment + 2 * a->n_walks);
     float s[4];
     if (w->at.lane == 0) sh->blocks.bits[warp] = w->now.bits;
     rf_copy_wait_but(1); /* the values */
     rf_warp_sync();
     if (is_made) ints_scores(s, sh, w, dim);
     rf_warp_sync();
-    ints_fetch(sh->k[warp], a->k, &w->at, &then, dim);
+    ints_fetch(sh->k[warp], a->k, a, &w->at, &w->then, dim);
     if (is_made) ints_soften(s, sh, a, w, segment * RF_GPU_SEGMENT_BLOCKS + warp);
     rf_copy_wait_but(1); /* the next keys */
     rf_warp_sync();
@@ -393,8 +403,9 @@ RF_DEVICE void ints_block(ints_shared *sh, const rf_gpu_attend_args *a, ints_wor
     }
     rf_warp_sync();
     if (!w->now.bits) ints_leave_out(sh, &w->at);
-    ints_fetch(sh->v[warp], a->v, &w->at, &then, dim);
-    w->now = then;
+    ints_fetch(sh->v[warp], a->v, a, &w->at, &w->then, dim);
+    w->now = w->then;
+    w->then = after;
 }
 
 RF_DEVICE void ints_attend(ints_shared *sh, const rf_gpu_attend_args *a, uint32_t dim) {
@@ -407,10 +418,11 @@ RF_DEVICE void ints_attend(ints_shared *sh, const rf_gpu_attend_args *a, uint32_
     /* With rows alone the kernel in front has written the row's last block only. */
     const uint32_t n_old = a->rows_alone ? a->batch.pos[rf_bid_x()] / 32 : 0;
     uint32_t segment = at->segment;
-    w.now = rf_walk_block_of(at, a, segment);
+    w.now = rf_walk_block_of(at, segment);
+    w.then = rf_walk_block_of(at, segment + a->n_walks);
     if (segment * RF_GPU_SEGMENT_BLOCKS + at->warp >= n_old) rf_await_before();
-    ints_fetch(sh->k[at->warp], a->k, at, &w.now, dim);
-    ints_fetch(sh->v[at->warp], a->v, at, &w.now, dim);
+    ints_fetch(sh->k[at->warp], a->k, a, at, &w.now, dim);
+    ints_fetch(sh->v[at->warp], a->v, a, at, &w.now, dim);
     rf_await_before();
     ints_put_query(sh, a, at, a->n_heads / a->n_kv_heads - at->in_group, dim);
     rf_walk_sum total;
@@ -424,7 +436,7 @@ RF_DEVICE void ints_attend(ints_shared *sh, const rf_gpu_attend_args *a, uint32_
                             segment, to);
         rf_sync();
     }
-    if (a->n_splits == 1 && c.is_here) rf_walk_put(a, &total, at->item + c.h, 0, to, c.n);
+    if (a->n_splits == 1 && c.is_here) rf_walk_put(a, &total, at->item + c.h, to, c.n);
 }
 
 RF_KERNEL_EARLY(attend_ints, rf_gpu_attend_args, 2) {

@@ -56,7 +56,7 @@ RF_DEVICE void vec_fetch_keys(vec_shared *sh, const rf_gpu_attend_args *a, const
                               const rf_walk_block *p, uint32_t stretch) {
     const uint32_t first = stretch * VEC_STRETCH, col = w->at.lane % 8;
     const uint32_t per_row = a->head_dim / 8, n = rf_min_u32(a->head_dim - first, VEC_STRETCH) / 8;
-    const rf_u4 *from = (const rf_u4 *)a->k + (uint64_t)p->at * 32 * per_row + first / 8 + col;
+    const rf_u4 *from = (const rf_u4 *)a->k + rf_walk_row(&w->at, a, p) * per_row + first / 8 + col;
     rf_u4 *to = sh->k[w->at.warp][stretch % VEC_SLOTS] + col;
     if (!p->bits || col >= n) return;
     RF_UNROLL
@@ -77,7 +77,7 @@ RF_DEVICE void vec_renew_key(vec_shared *sh, const rf_gpu_attend_args *a, const 
 }
 
 RF_DEVICE void vec_load_values(const rf_gpu_attend_args *a, vec_work *w) {
-    const rf_u2 *from = (const rf_u2 *)a->v + (uint64_t)w->now.at * 32 * (a->value_dim / 4) + w->at.lane;
+    const rf_u2 *from = (const rf_u2 *)a->v + rf_walk_row(&w->at, a, &w->now) * (a->value_dim / 4) + w->at.lane;
     if (!w->now.bits || 4 * w->at.lane >= a->value_dim) return;
     RF_UNROLL
     for (uint32_t j = 0; j < 32; j++)
@@ -388,7 +388,7 @@ RF_DEVICE void vec_block(vec_shared *sh, const rf_gpu_attend_args *a, vec_work *
                          uint32_t next, uint32_t n_heads) {
     const uint32_t block = segment * RF_GPU_SEGMENT_BLOCKS + w->at.warp;
     const int is_made = !rf_warp_may_skip() || w->now.bits;
-    const rf_walk_block then = rf_walk_block_of(&w->at, a, next);
+    const rf_walk_block then = rf_walk_block_of(&w->at, next);
     float s[VEC_MAX_HEADS];
     if (w->at.lane == 0) sh->blocks.bits[w->at.warp] = w->now.bits;
     w->own = block == sh->own_pos / 32 ? sh->own_pos % 32 : 32;
@@ -426,7 +426,7 @@ RF_DEVICE void vec_attend(vec_shared *sh, const rf_gpu_attend_args *a, uint32_t 
     const int has_own = makes && first <= last && last < end && ahead < at->n_segments &&
                         ahead % a->n_walks == 0;
     if (rf_tid() == 0) sh->own_pos = has_own ? pos : 0xffffffffu;
-    w.now = rf_walk_block_of(at, a, segment);
+    w.now = rf_walk_block_of(at, segment);
     if (!makes && segment * RF_GPU_SEGMENT_BLOCKS + at->warp >= n_old) rf_await_before();
     vec_fetch_first_keys(sh, a, &w, &w.now);
     vec_load_values(a, &w);
@@ -445,8 +445,7 @@ RF_DEVICE void vec_attend(vec_shared *sh, const rf_gpu_attend_args *a, uint32_t 
                             c.col);
         rf_sync();
     }
-    if (a->n_splits == 1 && c.is_here)
-        rf_walk_put(a, &total, at->item + c.h, 0, c.col, c.n);
+    if (a->n_splits == 1 && c.is_here) rf_walk_put(a, &total, at->item + c.h, c.col, c.n);
 }
 
 #if defined(RF_NVIDIA)

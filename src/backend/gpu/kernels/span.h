@@ -86,8 +86,8 @@ RF_DEVICE rf_fold rf_fold_of(float total_m, float m) {
     rf_fold f;
     f.is_first = total_m == -__builtin_inff();
     f.m = f.is_first || m > total_m ? m : total_m;
-    f.c_total = rf_exp32(total_m - f.m);
-    f.c_part = rf_exp32(m - f.m);
+    f.c_total = rf_exp32_down(total_m - f.m);
+    f.c_part = rf_exp32_down(m - f.m);
     return f;
 }
 

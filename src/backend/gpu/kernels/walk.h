@@ -42,18 +42,23 @@ RF_DEVICE rf_walk rf_walk_of(const rf_gpu_attend_args *a, uint32_t n_heads) {
     return w;
 }
 
-/* A KV block of a KV head: its number in the pools and its visible keys. */
+/* A KV block: its number in the pools and its visible keys. */
 typedef struct rf_walk_block {
     uint32_t at, bits;
 } rf_walk_block;
 
 /* The warp's block of a segment; bits 0: none. */
-RF_DEVICE rf_walk_block rf_walk_block_of(const rf_walk *w, const rf_gpu_attend_args *a,
-                                         uint32_t segment) {
+RF_DEVICE rf_walk_block rf_walk_block_of(const rf_walk *w, uint32_t segment) {
     const uint32_t block = segment * RF_GPU_SEGMENT_BLOCKS + w->warp;
     rf_walk_block p = {0, rf_span_bits(&w->span, block)};
-    if (p.bits) p.at = w->table[block] * a->n_kv_heads + w->kv_head;
+    if (p.bits) p.at = w->table[block];
     return p;
+}
+
+/* The first row of its KV head in the pools. */
+RF_DEVICE uint64_t rf_walk_row(const rf_walk *w, const rf_gpu_attend_args *a,
+                               const rf_walk_block *p) {
+    return (p->at * a->n_kv_heads + w->kv_head) * (uint64_t)32;
 }
 
 /* Maximum and sum in place of what a warp without visible keys has not made. */
@@ -129,17 +134,25 @@ RF_DEVICE void rf_walk_start(rf_walk_sum *total, const rf_gpu_attend_args *a, ui
     total->acc[0] = total->acc[1] = 0.0f;
 }
 
-/* Columns from col on of all segments, or of one as a part. */
+/* Columns from number to on, of all segments. */
 RF_DEVICE void rf_walk_put(const rf_gpu_attend_args *a, const rf_walk_sum *total, uint32_t item,
-                           uint32_t segment, uint32_t col, uint32_t n_cols) {
-    const int is_part = a->n_splits > 1;
-    const uint64_t part = (uint64_t)item * a->n_splits + (is_part ? segment : 0);
-    const float l = is_part || total->l == 0.0f ? 1.0f : total->l;
-    float *dst = (is_part ? a->parts : a->dst) + part * a->value_dim;
-    if (is_part && col == 0) rf_put_part(a, part, total->m, total->l);
+                           uint32_t to, uint32_t n_cols) {
+    float *dst = a->dst + (uint64_t)item * a->value_dim;
     RF_UNROLL
     for (uint32_t k = 0; k < n_cols; k++)
-        if (col + k < a->value_dim) dst[col + k] = total->acc[k] / l;
+        if (to + k < a->value_dim)
+            dst[to + k] = total->l == 0.0f ? total->acc[k] : total->acc[k] / total->l;
+}
+
+/* Of one segment. */
+RF_DEVICE void rf_walk_put_part(const rf_gpu_attend_args *a, const rf_walk_sum *t, uint32_t item,
+                                uint32_t segment, uint32_t to, uint32_t n_cols) {
+    const uint64_t part = (uint64_t)item * a->n_splits + segment;
+    float *dst = a->parts + part * a->value_dim;
+    if (to == 0) rf_put_part(a, part, t->m, t->l);
+    RF_UNROLL
+    for (uint32_t k = 0; k < n_cols; k++)
+        if (to + k < a->value_dim) dst[to + k] = t->acc[k];
 }
 
 /* What the warps made of a segment: into the total, or put as a part.  to: the columns' number in the
@@ -150,8 +163,8 @@ RF_DEVICE void rf_walk_end_segment(rf_walk_sum *total, rf_walk_blocks *b,
                                    uint32_t segment, uint32_t to) {
     rf_walk_sum t;
     rf_walk_fold_blocks(&t, b, w, c, part, stride);
-    rf_walk_fold_segment(total, &t, c->n);
-    if (a->n_splits == 1) return;
-    if (c->is_here) rf_walk_put(a, total, w->item + c->h, segment, to, c->n);
-    rf_walk_start(total, a, 0);
+    if (a->n_splits == 1)
+        rf_walk_fold_segment(total, &t, c->n);
+    else if (c->is_here)
+        rf_walk_put_part(a, &t, w->item + c->h, segment, to, c->n);
 }
