@@ -182,8 +182,9 @@ static rf_gpu_kernel walking_kernel(const rf_gpu_queue *q, const rf_gpu_attend_a
 
 /* May attention norm, rotate and put what it attends to itself?  Rows that see each other's cannot. */
 static bool makes_heads(const rf_gpu_queue *q, const rf_gpu_attend_args *a) {
-    return a->rows_alone && a->n_rows <= ATTEND_OWN_ROWS && fits_attend_vec(a) &&
-           !takes_attend_rows(a) && attend_vec_of(q, a) != NO_KERNEL;
+    uint32_t shared_bytes;
+    return a->rows_alone && a->n_rows <= ATTEND_OWN_ROWS && !takes_attend_rows(a) &&
+           walking_kernel(q, a, &shared_bytes) != NO_KERNEL;
 }
 
 /* How many blocks of so much shared memory take n_segments in turns, n_blocks times: with the least steps

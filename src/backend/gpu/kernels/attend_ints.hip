@@ -14,10 +14,12 @@
  * In a square thread number lane of a warp brings rows lane / 4 and 8 more of the left side, four columns
  * from 4 * (lane % 4) on and 16 further, on the right side column lane / 4; it gets columns 2 * (lane % 4)
  * and 1 more of its rows: a head's upper digits and its lower ones.  So a thread has scores of one head
- * with four keys. */
+ * with four keys.
+ *
+ * Heads may be made here, too (own.h). */
 #include "backend/gpu/kernels/digits.h"
 #include "backend/gpu/kernels/ints.h"
-#include "backend/gpu/kernels/walk.h"
+#include "backend/gpu/kernels/own.h"
 #include "backend/gpu/tile.h"
 
 #if !defined(RF_AMD)
@@ -26,9 +28,10 @@ enum {
     INTS_GROUPS = INTS_DIM / 32,
     INTS_WARPS = RF_BLOCK_attend_ints / 32,
     INTS_HEADS = RF_WALK_HEADS,
-    INTS_KV_BLOCK = 32 * INTS_GROUPS * RF_KV_Q8_BYTES / 16, /* pieces of 16 bytes */
-    INTS_P_PITCH = 40,             /* floats of a head's exponentials: no bank twice in a store, */
-    INTS_SUM_PITCH = INTS_DIM + 8, /* nor in one of weighted values */
+    INTS_ROW_WORDS = INTS_GROUPS * RF_KV_Q8_BYTES / 4,
+    INTS_KV_BLOCK = 32 * INTS_ROW_WORDS / 4, /* pieces of 16 bytes */
+    INTS_P_PITCH = 40,                       /* floats of a head's exponentials: no bank twice in a store, */
+    INTS_SUM_PITCH = INTS_DIM + 8,           /* nor in one of weighted values */
 };
 
 typedef struct ints_shared {
@@ -40,6 +43,7 @@ typedef struct ints_shared {
     rf_walk_blocks blocks;
     uint32_t q[INTS_HEADS][2][INTS_DIM / 4]; /* digits of queries, upper and lower */
     float q_unit[INTS_HEADS];                /* of the scores with them */
+    uint32_t fresh[2][INTS_ROW_WORDS]; /* the row's own key and value */
 } ints_shared;
 _Static_assert(sizeof(ints_shared) <= RF_ATTEND_INTS_SHARED, "has room");
 
@@ -49,6 +53,7 @@ typedef struct ints_work {
     rf_walk_block now, then; /* its KV blocks of this segment and the next */
     uint32_t q[INTS_GROUPS][2]; /* words of a digit of a head's query, for each group's square */
     float unit;                 /* of the scores with the thread's head, number lane % 4 */
+    uint32_t own_pos;           /* of the row's own key */
 } ints_work;
 
 /* Bytes of b and a, of which those of a have numbers 0 to 3; each of the four
@@ -133,7 +138,7 @@ RF_DEVICE void ints_fetch(rf_u4 *to, const void *pool, const rf_gpu_attend_args 
     const rf_u4 *from = (const rf_u4 *)pool + rf_walk_row(w, a, p) / 32 * n;
     if (p->bits) {
         RF_UNROLL
-        for (uint32_t i = 0; i < n; i += 32)
+        for (uint32_t i = 0; i < INTS_KV_BLOCK; i += 32)
             if (i + 32 <= n || i + w->lane < n) rf_copy_16(to + i + w->lane, from + i + w->lane);
     }
     rf_copy_end();
@@ -141,27 +146,78 @@ RF_DEVICE void ints_fetch(rf_u4 *to, const void *pool, const rf_gpu_attend_args 
 
 /* Queries ---------------------------------------------------------------------------------------*/
 
-/* A warp's head of the n_here that are there as integers. */
+/* A warp's head q as integers, number h of the block's; all threads of a block call, is_here: its own. */
 RF_DEVICE void ints_put_query(ints_shared *sh, const rf_gpu_attend_args *a, const rf_walk *w,
-                              uint32_t n_here, uint32_t dim) {
-    const uint32_t h = w->warp % INTS_HEADS;
-    const float *q = a->q + (uint64_t)(w->item + rf_min_u32(h, n_here - 1)) * dim + w->lane;
+                              const float *q, uint32_t h, int is_here, uint32_t dim) {
     float x[INTS_GROUPS];
     uint32_t most = 0;
     RF_UNROLL
-    for (uint32_t i = 0; i < dim / 32; i++) {
-        x[i] = q[32 * i];
+    for (uint32_t i = 0; i < INTS_GROUPS; i++) {
+        x[i] = 32 * i < dim ? q[w->lane + 32 * i] : 0.0f;
         most = rf_max_u32(most, rf_size_of(x[i]));
     }
     most = rf_lane_most(most);
     const float inverse = rf_query_inverse(most);
+    if (!is_here) return;
     RF_UNROLL
-    for (uint32_t i = 0; i < dim / 32; i++) {
+    for (uint32_t i = 0; i < INTS_GROUPS; i++) {
         const int32_t n = rf_query_int(x[i], inverse);
         ((int8_t *)sh->q[h][0])[w->lane + 32 * i] = (int8_t)rf_upper_digit(n);
         ((int8_t *)sh->q[h][1])[w->lane + 32 * i] = (int8_t)rf_lower_digit(n);
     }
     sh->q_unit[h] = rf_query_scale(most) * a->scale;
+}
+
+/* Those of the block that the kernel in front has made. */
+RF_DEVICE void ints_put_queries(ints_shared *sh, const rf_gpu_attend_args *a, const rf_walk *w,
+                                uint32_t dim) {
+    const uint32_t h = w->warp % INTS_HEADS, n_here = a->n_heads / a->n_kv_heads - w->in_group;
+    const float *q = a->q + (uint64_t)(w->item + rf_min_u32(h, n_here - 1)) * dim;
+    ints_put_query(sh, a, w, q, h, 1, dim);
+}
+
+/* A warp's head x as a row of the cache. */
+RF_DEVICE void ints_put_row(uint8_t *row, const float *x, uint32_t lane, int is_here,
+                            uint32_t dim) {
+    RF_NO_UNROLL
+    for (uint32_t g = 0; g < dim / 32; g++) {
+        const float v = x[lane + 32 * g];
+        const float amax = rf_float_of(rf_lane_most(rf_size_of(v)));
+        const float id = amax > 0 ? 127.0f / amax : 0;
+        uint8_t *group = row + g * RF_KV_Q8_BYTES;
+        if (!is_here) continue;
+        group[2 + lane] = (uint8_t)rf_quantised(v, id);
+        if (lane == 0) *(uint16_t *)(void *)group = rf_f16_of(amax / 127.0f);
+    }
+}
+
+/* Queries, and where the walk comes by them the row's own key and value, as the argument's heads say; waits
+ * for the kernel in front.  The block of the first query heads puts them into the pools, too. */
+RF_DEVICE void ints_make_heads(ints_shared *sh, const rf_gpu_attend_args *a, const rf_walk *w,
+                               int has_own, uint32_t dim) {
+    rf_own_head t = rf_own_head_of(a, w, INTS_HEADS, has_own);
+    const int is_row = t.is_here && !t.is_query, may_skip = rf_warp_may_skip();
+    uint32_t *row = sh->fresh[t.is_value];
+    rf_await_before();
+    if (may_skip && !t.is_here) return;
+    float *x = (float *)(void *)sh->p[w->warp];
+    rf_own_make(x, &t);
+    if (t.is_query || !may_skip)
+        ints_put_query(sh, a, w, x, w->warp % INTS_HEADS, t.is_query, dim);
+    if (is_row || !may_skip) ints_put_row((uint8_t *)row, x, w->lane, is_row, dim);
+    rf_warp_sync();
+    if (!is_row || w->in_group > 0) return;
+    for (uint32_t i = w->lane; i < ints_row_words(dim); i += 32)
+        ((uint32_t *)(void *)t.pool)[i] = row[i];
+}
+
+/* The row's own key or value in its place, if the warp's KV block has it. */
+RF_DEVICE void ints_renew(rf_u4 *block, const uint32_t *fresh, const ints_work *w, uint32_t number,
+                          uint32_t dim) {
+    if (w->own_pos / 32 != number) return;
+    uint32_t *row = (uint32_t *)(void *)block + w->own_pos % 32 * ints_row_words(dim);
+    for (uint32_t i = w->at.lane; i < ints_row_words(dim); i += 32)
+        row[i] = fresh[i];
 }
 
 /* The thread's words of a digit, in the order of columns in which ints_load_key has those of keys. */
@@ -383,18 +439,22 @@ RF_DEVICE void ints_leave_out(ints_shared *sh, const rf_walk *w) {
 /* One warp's part of a segment; turns to the next segment. */
 RF_DEVICE void ints_block(ints_shared *sh, const rf_gpu_attend_args *a, ints_work *w,
                           uint32_t segment, uint32_t dim) {
-    const uint32_t warp = w->at.warp;
+    const uint32_t warp = w->at.warp, block = segment * RF_GPU_SEGMENT_BLOCKS + warp;
     const int is_made = !rf_warp_may_skip() || w->now.bits;
     const rf_walk_block after = rf_walk_block_of(&w->at, segment + 2 * a->n_walks);
     float s[4];
     if (w->at.lane == 0) sh->blocks.bits[warp] = w->now.bits;
     rf_copy_wait_but(1); /* the values */
     rf_warp_sync();
+    ints_renew(sh->k[warp], sh->fresh[0], w, block, dim);
+    rf_warp_sync();
     if (is_made) ints_scores(s, sh, w, dim);
     rf_warp_sync();
     ints_fetch(sh->k[warp], a->k, a, &w->at, &w->then, dim);
-    if (is_made) ints_soften(s, sh, a, w, segment * RF_GPU_SEGMENT_BLOCKS + warp);
+    if (is_made) ints_soften(s, sh, a, w, block);
     rf_copy_wait_but(1); /* the next keys */
+    rf_warp_sync();
+    ints_renew(sh->v[warp], sh->fresh[1], w, block, dim);
     rf_warp_sync();
     if (is_made) {
         ints_scale_values(sh, w, dim);
@@ -408,29 +468,34 @@ RF_DEVICE void ints_block(ints_shared *sh, const rf_gpu_attend_args *a, ints_wor
     w->then = after;
 }
 
-RF_DEVICE void ints_attend(ints_shared *sh, const rf_gpu_attend_args *a, uint32_t dim) {
-    ints_work w;
-    w.at = rf_walk_of(a, INTS_HEADS);
-    const rf_walk *at = &w.at;
+/* The first segment's keys and values on their way, queries as integers. */
+RF_DEVICE void ints_begin(ints_shared *sh, const rf_gpu_attend_args *a, ints_work *w) {
+    const rf_walk *at = &w->at;
+    const uint32_t dim = a->head_dim;
+    w->at = rf_walk_of(a, INTS_HEADS);
+    w->own_pos = rf_own_pos(a, at);
+    w->now = rf_walk_block_of(at, at->segment);
+    w->then = rf_walk_block_of(at, at->segment + a->n_walks);
+    if (!rf_walk_is_old(a, at)) rf_await_before();
+    ints_fetch(sh->k[at->warp], a->k, a, at, &w->now, dim);
+    ints_fetch(sh->v[at->warp], a->v, a, at, &w->now, dim);
+    if (a->heads.n_parts > 0) ints_make_heads(sh, a, at, w->own_pos != RF_NO_OWN, dim);
+    rf_await_before();
+    if (a->heads.n_parts != 3) ints_put_queries(sh, a, at, dim);
+    rf_sync();
+}
+
+RF_DEVICE void ints_attend(ints_shared *sh, const rf_gpu_attend_args *a, ints_work *w,
+                           uint32_t dim) {
+    const rf_walk *at = &w->at;
     const rf_walk_columns c = rf_walk_columns_of(a, at, INTS_HEADS, dim);
     const float *part = (const float *)sh->sum[0] + c.h * INTS_SUM_PITCH + c.col;
     const uint32_t to = ints_column(c.col);
-    /* With rows alone the kernel in front has written the row's last block only. */
-    const uint32_t n_old = a->rows_alone ? a->batch.pos[rf_bid_x()] / 32 : 0;
-    uint32_t segment = at->segment;
-    w.now = rf_walk_block_of(at, segment);
-    w.then = rf_walk_block_of(at, segment + a->n_walks);
-    if (segment * RF_GPU_SEGMENT_BLOCKS + at->warp >= n_old) rf_await_before();
-    ints_fetch(sh->k[at->warp], a->k, a, at, &w.now, dim);
-    ints_fetch(sh->v[at->warp], a->v, a, at, &w.now, dim);
-    rf_await_before();
-    ints_put_query(sh, a, at, a->n_heads / a->n_kv_heads - at->in_group, dim);
     rf_walk_sum total;
     rf_walk_start(&total, a, at->item % a->n_heads + (c.is_here ? c.h : 0));
-    rf_sync();
-    ints_load_query(&w, sh, dim);
-    for (; segment < at->n_segments; segment += a->n_walks) {
-        ints_block(sh, a, &w, segment, dim);
+    ints_load_query(w, sh, dim);
+    for (uint32_t segment = at->segment; segment < at->n_segments; segment += a->n_walks) {
+        ints_block(sh, a, w, segment, dim);
         rf_sync();
         rf_walk_end_segment(&total, &sh->blocks, a, at, &c, part, INTS_HEADS * INTS_SUM_PITCH,
                             segment, to);
@@ -441,9 +506,11 @@ RF_DEVICE void ints_attend(ints_shared *sh, const rf_gpu_attend_args *a, uint32_
 
 RF_KERNEL_EARLY(attend_ints, rf_gpu_attend_args, 2) {
     ints_shared *sh = (ints_shared *)(void *)rf_dynamic_shared;
+    ints_work w;
+    ints_begin(sh, &a, &w);
     if (a.head_dim == INTS_DIM)
-        ints_attend(sh, &a, INTS_DIM);
+        ints_attend(sh, &a, &w, INTS_DIM);
     else
-        ints_attend(sh, &a, INTS_DIM / 2);
+        ints_attend(sh, &a, &w, INTS_DIM / 2);
 }
 #endif

@@ -11,7 +11,7 @@
  * Of rows that do not see each other's keys the block may norm and rotate its queries itself, a warp each,
  * and likewise the row's own key and value, which take their places in shared memory and registers: one block
  * puts them into the pools, for the next step. */
-#include "backend/gpu/kernels/walk.h"
+#include "backend/gpu/kernels/own.h"
 #include "backend/gpu/tile.h"
 
 enum {
@@ -235,120 +235,26 @@ RF_DEVICE void vec_queries(vec_shared *sh, const rf_gpu_attend_args *a, uint32_t
     }
 }
 
-/* A head of queries, keys or values that a warp makes itself, four elements a thread. */
-typedef struct vec_head {
-    rf_gpu_heads h;
-    uint64_t at;      /* its first element */
-    float w[4], b[4]; /* of the norm */
-    rf_f2 cs[2];      /* of two pairs' rotation */
-} vec_head;
-
-/* What does not depend on the kernel in front. */
-RF_DEVICE void vec_expect_head(vec_head *t, uint32_t row, uint32_t pos, uint32_t head) {
-    const uint32_t lane = rf_tid() % 32;
-    t->at = ((uint64_t)row * t->h.n_heads + head) * t->h.head_dim;
-    RF_UNROLL
-    for (uint32_t i = 0; i < 4; i++) {
-        const uint32_t k = lane + 32 * i;
-        t->w[i] = t->h.w && k < t->h.head_dim ? t->h.w[k] : 0.0f;
-        t->b[i] = t->h.b && k < t->h.head_dim ? t->h.b[k] : 0.0f;
-    }
-    const rf_f2 *cs = (const rf_f2 *)(const void *)(t->h.cos_sin + (uint64_t)pos * t->h.n_dims);
-    RF_UNROLL
-    for (uint32_t i = 0; i < 2; i++)
-        if (t->h.cos_sin && lane + 32 * i < t->h.n_dims / 2) t->cs[i] = cs[lane + 32 * i];
-}
-
-/* tree16 of n elements in shared memory, which every thread of the warp gets. */
-RF_DEVICE float vec_head_sum(const float *x, uint32_t n, int is_sum, float mean) {
-    float acc = 0.0f;
-    for (uint32_t k = rf_tid() % 16; k < n; k += 16) {
-        const float v = x[k] - mean;
-        acc = is_sum ? acc + x[k] : rf_fma(v, v, acc);
-    }
-    RF_UNROLL
-    for (uint32_t half = 8; half > 0; half /= 2)
-        acc += rf_float_of(rf_lane_xor(rf_bits_of(acc), half));
-    return acc;
-}
-
-/* The head, normed and rotated, in x, which is the warp's own. */
-RF_DEVICE void vec_make_head(float *x, const vec_head *t) {
-    const uint32_t lane = rf_tid() % 32, n = t->h.head_dim, half = t->h.n_dims / 2;
-    float v[4];
-    RF_UNROLL
-    for (uint32_t i = 0; i < 4; i++) {
-        v[i] = lane + 32 * i < n ? t->h.x[t->at + lane + 32 * i] : 0.0f;
-        x[lane + 32 * i] = v[i];
-    }
-    rf_warp_sync();
-    if (t->h.norm != RF_GPU_NO_NORM || !rf_warp_may_skip()) {
-        const int is_layer = t->h.norm == RF_GPU_LAYER_NORM;
-        float mean = 0.0f;
-        if (is_layer || !rf_warp_may_skip()) mean = vec_head_sum(x, n, 1, 0.0f) / (float)n;
-        if (!is_layer) mean = 0.0f;
-        const float ss = vec_head_sum(x, n, 0, mean);
-        const float r = 1.0f / __builtin_sqrtf(ss / (float)n + t->h.eps);
-        RF_UNROLL
-        for (uint32_t i = 0; i < 4 && t->h.norm != RF_GPU_NO_NORM; i++) {
-            v[i] = (v[i] - mean) * r;
-            if (t->h.w) v[i] = v[i] * t->w[i];
-            if (t->h.b) v[i] = v[i] + t->b[i];
-            x[lane + 32 * i] = v[i];
-        }
-    }
-    rf_warp_sync();
-    RF_UNROLL
-    for (uint32_t i = 0; i < 2; i++) {
-        const uint32_t pair = lane + 32 * i;
-        if (!t->h.cos_sin || pair >= half) continue;
-        const uint32_t i0 = t->h.neox ? pair : 2 * pair, i1 = t->h.neox ? pair + half : 2 * pair + 1;
-        const float x0 = x[i0], x1 = x[i1], c = t->cs[i].v[0], sn = t->cs[i].v[1];
-        x[i0] = rf_fma(x0, c, -(x1 * sn));
-        x[i1] = rf_fma(x0, sn, x1 * c);
-    }
-    rf_warp_sync();
-}
-
-/* Number number of the block's own heads: n_q of queries, the key and the value. */
-RF_DEVICE vec_head vec_own_head(const rf_gpu_attend_args *a, uint32_t number, uint32_t n_q) {
-    vec_head t;
-    t.h = a->heads.part[0];
-    if (a->heads.n_parts == 3 && number >= n_q) t.h = a->heads.part[1];
-    if (a->heads.n_parts == 3 && number > n_q) t.h = a->heads.part[2];
-    if (a->heads.n_parts == 2 && number > n_q) t.h = a->heads.part[1];
-    return t;
-}
-
 /* Queries, and where the walk comes by them the row's own key and value, as the argument's heads say; waits
  * for the kernel in front.  The block of the first query heads puts them into the pools, too. */
-RF_DEVICE void vec_make_heads(vec_shared *sh, const rf_gpu_attend_args *a, const vec_work *w,
-                              uint32_t in_group, uint32_t n_heads, int has_own) {
-    const uint32_t per_kv = a->n_heads / a->n_kv_heads, n_q = a->heads.n_parts == 3 ? n_heads : 0;
-    const uint32_t n = n_q + (has_own ? 2 : 0), row = rf_bid_x(), pos = a->batch.pos[row];
-    const int is_query = w->at.warp < n_q;
-    const uint32_t query = rf_min_u32(in_group + w->at.warp, per_kv - 1);
-    vec_head t = vec_own_head(a, w->at.warp, n_q);
-    vec_expect_head(&t, row, pos, is_query ? w->at.kv_head * per_kv + query : w->at.kv_head);
+RF_DEVICE void vec_make_heads(vec_shared *sh, const rf_gpu_attend_args *a, const rf_walk *w,
+                              uint32_t n_heads, int has_own) {
+    rf_own_head t = rf_own_head_of(a, w, n_heads, has_own);
     rf_await_before();
-    if (rf_warp_may_skip() && w->at.warp >= n) return;
-    float *x = (float *)(void *)sh->p[w->at.warp];
-    vec_make_head(x, &t);
-    if (w->at.warp >= n) return;
-    const uint32_t is_value = w->at.warp > n_q;
-    const uint64_t block_row = ((uint64_t)w->at.table[pos / 32] * a->n_kv_heads + w->at.kv_head) * 32;
-    const uint64_t own_row = block_row + pos % 32;
-    uint8_t *pool = (uint8_t *)t.h.pool + own_row * rf_kv_row_bytes(t.h.pool_type, t.h.head_dim);
+    if (rf_warp_may_skip() && !t.is_here) return;
+    float *x = (float *)(void *)sh->p[w->warp];
+    rf_own_make(x, &t);
+    if (!t.is_here) return;
     RF_UNROLL
     for (uint32_t i = 0; i < 4; i++) {
-        const uint32_t k = w->at.lane + 32 * i;
+        const uint32_t k = w->lane + 32 * i;
         if (k >= t.h.head_dim) continue;
-        if (is_query) {
-            ((float *)sh->q)[k * n_heads + w->at.warp] = x[k];
+        if (t.is_query) {
+            ((float *)sh->q)[k * n_heads + w->warp] = x[k];
             continue;
         }
-        rf_kv_put(sh->fresh[is_value], t.h.pool_type, k, x[k]);
-        if (in_group == 0) rf_kv_put(pool, t.h.pool_type, k, x[k]);
+        rf_kv_put(sh->fresh[t.is_value], t.h.pool_type, k, x[k]);
+        if (w->in_group == 0) rf_kv_put(t.pool, t.h.pool_type, k, x[k]);
     }
 }
 
@@ -416,21 +322,14 @@ RF_DEVICE void vec_attend(vec_shared *sh, const rf_gpu_attend_args *a, uint32_t 
     w.at = rf_walk_of(a, n_heads);
     const rf_walk *at = &w.at;
     const rf_walk_columns c = rf_walk_columns_of(a, at, n_heads, VEC_DIM);
-    const uint32_t first = rf_span_first(&at->span), end = rf_div_up(at->span.end, 32);
     uint32_t segment = at->segment;
-    /* With rows alone the kernel in front has written the row's last block only. */
-    const uint32_t pos = a->batch.pos[rf_bid_x()], last = pos / 32,
-                   n_old = a->rows_alone ? last : 0;
-    const int makes = a->heads.n_parts > 0; /* and then it has not written that either */
-    const uint32_t ahead = last / RF_GPU_SEGMENT_BLOCKS - segment; /* wraps where it is behind */
-    const int has_own = makes && first <= last && last < end && ahead < at->n_segments &&
-                        ahead % a->n_walks == 0;
-    if (rf_tid() == 0) sh->own_pos = has_own ? pos : 0xffffffffu;
+    const uint32_t own_pos = rf_own_pos(a, at);
+    if (rf_tid() == 0) sh->own_pos = own_pos;
     w.now = rf_walk_block_of(at, segment);
-    if (!makes && segment * RF_GPU_SEGMENT_BLOCKS + at->warp >= n_old) rf_await_before();
+    if (!rf_walk_is_old(a, at)) rf_await_before();
     vec_fetch_first_keys(sh, a, &w, &w.now);
     vec_load_values(a, &w);
-    if (makes) vec_make_heads(sh, a, &w, at->in_group, n_heads, has_own);
+    if (a->heads.n_parts > 0) vec_make_heads(sh, a, at, n_heads, own_pos != RF_NO_OWN);
     rf_await_before();
     if (a->heads.n_parts != 3)
         vec_queries(sh, a, at->item, a->n_heads / a->n_kv_heads - at->in_group, n_heads);

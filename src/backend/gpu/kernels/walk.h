@@ -61,6 +61,13 @@ RF_DEVICE uint64_t rf_walk_row(const rf_walk *w, const rf_gpu_attend_args *a,
     return (p->at * a->n_kv_heads + w->kv_head) * (uint64_t)32;
 }
 
+/* Is the first of the warp's blocks not written by the kernel in front?  With rows alone that has written the
+ * row's last block only, and nothing where attention makes the heads. */
+RF_DEVICE int rf_walk_is_old(const rf_gpu_attend_args *a, const rf_walk *w) {
+    const uint32_t n_old = a->rows_alone ? a->batch.pos[rf_bid_x()] / 32 : 0;
+    return a->heads.n_parts > 0 || w->segment * RF_GPU_SEGMENT_BLOCKS + w->warp < n_old;
+}
+
 /* Maximum and sum in place of what a warp without visible keys has not made. */
 RF_DEVICE void rf_walk_leave_out(rf_walk_blocks *b, const rf_walk *w) {
     if (w->lane >= RF_WALK_HEADS) return;
