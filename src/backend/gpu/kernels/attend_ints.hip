@@ -1,20 +1,23 @@
-/* attend_ints.hip - attention of few rows over keys and values in Q8_0, for NVIDIA's GPUs; a block of
- * threads per row, KV head, up to four of the query heads that share it, and walk over the segments.
+/* attend_ints.hip - attention of few rows over keys and values in Q8_0, for NVIDIA's GPUs; a
+ * block of threads per row, KV head, up to four of the query heads that share it, and walk over
+ * the segments.
  *
- * A warp has a KV block of each segment, whose keys and values come to shared memory as they lie in the
- * pools: the next segment's keys as soon as the scores are made, its values as soon as these are added.
- * Scores and weighted values are products of squares by the matrix units: sixteen keys, or sixteen
- * columns of values, with the two digits of four heads' queries or weights.
+ * A warp has a KV block of each segment, whose keys and values come to shared memory as they lie
+ * in the pools: the next segment's keys as soon as the scores are made, its values as soon as
+ * these are added.  Scores and weighted values are products of squares by the matrix units:
+ * sixteen keys, or sixteen columns of values, with the two digits of four heads' queries or
+ * weights.
  *
- * A row's groups begin with two bytes of scale, so that the words of shared memory hold a group's columns
- * from its second or third on, or two of one group and another's scale.  Sums of integers do not depend on
- * their order: words are multiplied as they are, with the columns of the queries in the same order, and
- * only of two words that each hold half of four columns one is made.
+ * A row's groups begin with two bytes of scale, so that the words of shared memory hold a
+ * group's columns from its second or third on, or two of one group and another's scale.  Sums of
+ * integers do not depend on their order: words are multiplied as they are, with the columns of
+ * the queries in the same order, and only of two words that each hold half of four columns one
+ * is made.
  *
- * In a square thread number lane of a warp brings rows lane / 4 and 8 more of the left side, four columns
- * from 4 * (lane % 4) on and 16 further, on the right side column lane / 4; it gets columns 2 * (lane % 4)
- * and 1 more of its rows: a head's upper digits and its lower ones.  So a thread has scores of one head
- * with four keys.
+ * In a square thread number lane of a warp brings rows lane / 4 and 8 more of the left side,
+ * four columns from 4 * (lane % 4) on and 16 further, on the right side column lane / 4; it gets
+ * columns 2 * (lane % 4) and 1 more of its rows: a head's upper digits and its lower ones.  So a
+ * thread has scores of one head with four keys.
  *
  * Heads may be made here, too (own.h). */
 #include "backend/gpu/kernels/digits.h"
@@ -30,34 +33,37 @@ enum {
     INTS_HEADS = RF_WALK_HEADS,
     INTS_ROW_WORDS = INTS_GROUPS * RF_KV_Q8_BYTES / 4,
     INTS_KV_BLOCK = 32 * INTS_ROW_WORDS / 4, /* pieces of 16 bytes */
-    INTS_P_PITCH = 40,                       /* floats of a head's exponentials: no bank twice in a store, */
-    INTS_SUM_PITCH = INTS_DIM + 8,           /* nor in one of weighted values */
+    /* Floats of a head's exponentials and of its weighted values: no bank twice in a store. */
+    INTS_P_PITCH = 40,
+    INTS_SUM_PITCH = INTS_DIM + 8,
 };
 
 typedef struct ints_shared {
     rf_u4 k[INTS_WARPS][INTS_KV_BLOCK], v[INTS_WARPS][INTS_KV_BLOCK]; /* each warp's own */
     rf_f4 sum[INTS_WARPS][INTS_HEADS * INTS_SUM_PITCH / 4];           /* weighted values */
     rf_f4 p[INTS_WARPS][INTS_HEADS * INTS_P_PITCH / 4];               /* exponentials, */
-    rf_f4 t[INTS_WARPS][INTS_GROUPS][8];    /* and what makes weights of them, by ints_key */
+    rf_f4 t[INTS_WARPS][INTS_GROUPS][8];         /* and what makes weights of them */
     rf_f4 inverse[INTS_WARPS], unit[INTS_WARPS]; /* of the weights of each group */
     rf_walk_blocks blocks;
     uint32_t q[INTS_HEADS][2][INTS_DIM / 4]; /* digits of queries, upper and lower */
     float q_unit[INTS_HEADS];                /* of the scores with them */
-    uint32_t fresh[2][INTS_ROW_WORDS]; /* the row's own key and value */
+    uint32_t fresh[2][INTS_ROW_WORDS];       /* the row's own key and value */
 } ints_shared;
-_Static_assert(sizeof(ints_shared) <= RF_ATTEND_INTS_SHARED, "has room");
+#if !defined(RF_NVIDIA)
+_Static_assert(sizeof(ints_shared) <= RF_ATTEND_INTS_SHARED, "there is room");
+#endif
 
 /* What a thread works on. */
 typedef struct ints_work {
     rf_walk at;
-    rf_walk_block now, then; /* its KV blocks of this segment and the next */
+    rf_walk_block now, then;    /* its KV blocks of this segment and the next */
     uint32_t q[INTS_GROUPS][2]; /* words of a digit of a head's query, for each group's square */
     float unit;                 /* of the scores with the thread's head, number lane % 4 */
     uint32_t own_pos;           /* of the row's own key */
 } ints_work;
 
-/* Bytes of b and a, of which those of a have numbers 0 to 3; each of the four
- * digits of from, the lowest first, names one. */
+/* Bytes of b and a, of which those of a have numbers 0 to 3; each of the four digits of from, the
+ * lowest first, names one. */
 RF_DEVICE uint32_t ints_bytes(uint32_t a, uint32_t b, uint32_t from) {
 #if defined(RF_NVIDIA)
     uint32_t out;
@@ -107,9 +113,9 @@ RF_DEVICE void ints_multiply(int32_t c[4], const uint32_t a[4], const uint32_t b
 #endif
 }
 
-/* The key of a KV block that has number number where exponentials and weights lie: thread lane's four keys
- * have the numbers from lane / 4 * 4 on.  The keys of eight neighbouring threads, which read together, and
- * a thread's of values, lie so that they meet all banks. */
+/* The key of a KV block that has number number where exponentials and weights lie: thread lane's
+ * four keys have the numbers from lane / 4 * 4 on.  The keys of eight neighbouring threads, which
+ * read together, and a thread's of values, lie so that they meet all banks. */
 RF_DEVICE uint32_t ints_key(uint32_t number) {
     const uint32_t four = number / 4, k = number % 4;
     return 4 * (four % 4) + four / 4 + 2 * (k % 2) + 16 * (k / 2);
@@ -146,7 +152,8 @@ RF_DEVICE void ints_fetch(rf_u4 *to, const void *pool, const rf_gpu_attend_args 
 
 /* Queries ---------------------------------------------------------------------------------------*/
 
-/* A warp's head q as integers, number h of the block's; all threads of a block call, is_here: its own. */
+/* A warp's head q as integers, number h of the block's; all threads of a block call, is_here:
+ * its own. */
 RF_DEVICE void ints_put_query(ints_shared *sh, const rf_gpu_attend_args *a, const rf_walk *w,
                               const float *q, uint32_t h, int is_here, uint32_t dim) {
     float x[INTS_GROUPS];
@@ -191,8 +198,9 @@ RF_DEVICE void ints_put_row(uint8_t *row, const float *x, uint32_t lane, int is_
     }
 }
 
-/* Queries, and where the walk comes by them the row's own key and value, as the argument's heads say; waits
- * for the kernel in front.  The block of the first query heads puts them into the pools, too. */
+/* Queries, and where the walk comes by them the row's own key and value, as the argument's heads
+ * say; waits for the kernel in front.  The block of the first query heads puts them into the
+ * pools, too. */
 RF_DEVICE void ints_make_heads(ints_shared *sh, const rf_gpu_attend_args *a, const rf_walk *w,
                                int has_own, uint32_t dim) {
     rf_own_head t = rf_own_head_of(a, w, INTS_HEADS, has_own);
@@ -220,7 +228,8 @@ RF_DEVICE void ints_renew(rf_u4 *block, const uint32_t *fresh, const ints_work *
         row[i] = fresh[i];
 }
 
-/* The thread's words of a digit, in the order of columns in which ints_load_key has those of keys. */
+/* The thread's words of a digit, in the order of columns in which ints_load_key has those of
+ * keys. */
 RF_DEVICE void ints_load_query(ints_work *w, const ints_shared *sh, uint32_t dim) {
     const uint32_t t = w->at.lane % 4, n = w->at.lane / 4;
     const uint16_t *from = (const uint16_t *)(const void *)sh->q[n / 2][n % 2];
@@ -249,8 +258,8 @@ RF_DEVICE float ints_scale_in(uint32_t word, uint32_t half) {
     return rf_f16_at((uint16_t)(word >> 16 * half));
 }
 
-/* Groups begin in words 0, 8, 17 and 25: with two columns behind a scale, or with the scale behind the last
- * two columns of the group in front. */
+/* Groups begin in words 0, 8, 17 and 25: with two columns behind a scale, or with the scale
+ * behind the last two columns of the group in front. */
 RF_DEVICE ints_words ints_load_key(const uint32_t *row, uint32_t t, uint32_t dim) {
     ints_words k;
     rf_u2 own = ints_two_words(row, 2 * t, dim);
@@ -299,7 +308,8 @@ RF_DEVICE float ints_lane_xor(float x, uint32_t mask) {
     return rf_float_of(rf_lane_xor(rf_bits_of(x), mask));
 }
 
-/* From scores to the block's exponentials, maximum and sum; the order of keys is that of ints_key. */
+/* From scores to the block's exponentials, maximum and sum; the order of keys is that of
+ * ints_key. */
 RF_DEVICE void ints_soften(float s[4], ints_shared *sh, const rf_gpu_attend_args *a,
                            const ints_work *w, uint32_t block) {
     const uint32_t lane = w->at.lane, first = ints_key(lane / 4 * 4), h = lane % 4;
@@ -362,8 +372,8 @@ RF_DEVICE void ints_scale_values(ints_shared *sh, const ints_work *w, uint32_t d
         ((float *)sh->t[warp][g])[lane] = is_seen ? scale[g] * inverse.v[g] : 0.0f;
 }
 
-/* A digit of four weights, the upper one or the lower.  Here both have a sign: n = 256 * upper + lower, and
- * n + 128 has the upper one and 128 more than the lower in its bytes. */
+/* A digit of four weights, the upper one or the lower.  Here both have a sign: n = 256 * upper +
+ * lower, and n + 128 has the upper one and 128 more than the lower in its bytes. */
 RF_DEVICE uint32_t ints_digits(rf_f4 p, rf_f4 t, int is_upper) {
     const uint32_t from = is_upper ? 0x51 : 0x40;
     uint32_t n[4];
@@ -376,8 +386,8 @@ RF_DEVICE uint32_t ints_digits(rf_f4 p, rf_f4 t, int is_upper) {
 }
 RF_DEVICE int32_t ints_weighted(int32_t upper, int32_t lower) { return 256 * upper + lower; }
 
-/* Four columns of group g of four keys from row on, a word for each column.  Where a group has half a word
- * at either end, the first eighth of the threads have both. */
+/* Four columns of group g of four keys from row on, a word for each column.  Where a group has
+ * half a word at either end, the first eighth of the threads have both. */
 RF_DEVICE void ints_load_values(uint32_t out[4], const uint32_t *row, uint32_t g, uint32_t eighth,
                                 uint32_t dim) {
     const uint32_t first[4] = {0, 9, 17, 26}, at = first[g] + eighth,

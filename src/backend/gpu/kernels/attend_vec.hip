@@ -77,7 +77,8 @@ RF_DEVICE void vec_renew_key(vec_shared *sh, const rf_gpu_attend_args *a, const 
 }
 
 RF_DEVICE void vec_load_values(const rf_gpu_attend_args *a, vec_work *w) {
-    const rf_u2 *from = (const rf_u2 *)a->v + rf_walk_row(&w->at, a, &w->now) * (a->value_dim / 4) + w->at.lane;
+    const rf_u2 *from =
+        (const rf_u2 *)a->v + rf_walk_row(&w->at, a, &w->now) * (a->value_dim / 4) + w->at.lane;
     if (!w->now.bits || 4 * w->at.lane >= a->value_dim) return;
     RF_UNROLL
     for (uint32_t j = 0; j < 32; j++)

@@ -1,6 +1,6 @@
-/* own.h - heads that the attention kernels of few rows (walk.h) norm and rotate themselves, where the rows do
- * not see each other's keys: the queries, and the row's own key and value, which take their places in
- * shared memory. */
+/* own.h - heads that the attention kernels of few rows (walk.h) norm and rotate themselves,
+ * where the rows do not see each other's keys: the queries, and the row's own key and value,
+ * which take their places in shared memory. */
 #pragma once
 #include "backend/gpu/kernels/walk.h"
 
@@ -19,10 +19,10 @@ RF_DEVICE uint32_t rf_own_pos(const rf_gpu_attend_args *a, const rf_walk *w) {
 typedef struct rf_own_head {
     rf_gpu_heads h;
     int is_here, is_query, is_value; /* else the key */
-    uint8_t *pool;    /* the row for a key or a value */
-    uint64_t at;      /* its first element */
-    float w[4], b[4]; /* of the norm */
-    rf_f2 cs[2];      /* of two pairs' rotation */
+    uint8_t *pool;                   /* the row for a key or a value */
+    uint64_t at;                     /* the head's first element */
+    float w[4], b[4];                /* of the norm */
+    rf_f2 cs[2];                     /* of two pairs' rotation */
 } rf_own_head;
 
 /* What does not depend on the kernel in front. */
@@ -84,7 +84,8 @@ RF_DEVICE void rf_own_make(float *x, const rf_own_head *t) {
     for (uint32_t i = 0; i < 2; i++) {
         const uint32_t pair = lane + 32 * i;
         if (!t->h.cos_sin || pair >= half) continue;
-        const uint32_t i0 = t->h.neox ? pair : 2 * pair, i1 = t->h.neox ? pair + half : 2 * pair + 1;
+        const uint32_t i0 = t->h.neox ? pair : 2 * pair,
+                       i1 = t->h.neox ? pair + half : 2 * pair + 1;
         const float x0 = x[i0], x1 = x[i1], c = t->cs[i].v[0], sn = t->cs[i].v[1];
         x[i0] = rf_fma(x0, c, -(x1 * sn));
         x[i1] = rf_fma(x0, sn, x1 * c);
@@ -92,8 +93,9 @@ RF_DEVICE void rf_own_make(float *x, const rf_own_head *t) {
     rf_warp_sync();
 }
 
-/* The warp's of the block's own heads, of n_heads of queries, if the arguments say how they are made, and where
- * has_own the row's own key and value; with what does not depend on the kernel in front. */
+/* The warp's of the block's own heads, of n_heads of queries, if the arguments say how they are
+ * made, and where has_own the row's own key and value; with what does not depend on the kernel
+ * in front. */
 RF_DEVICE rf_own_head rf_own_head_of(const rf_gpu_attend_args *a, const rf_walk *w,
                                      uint32_t n_heads, int has_own) {
     const uint32_t per_kv = a->n_heads / a->n_kv_heads, n_q = a->heads.n_parts == 3 ? n_heads : 0;

@@ -1,7 +1,7 @@
-/* walk.h - what the attention kernels of few rows share (attend_vec.hip, attend_ints.hip): a block of
- * threads walks over segments of the keys, all of them or those that are its turn; a warp (32 threads,
- * whatever the device calls one) has a KV block of each.  Then the blocks of the segment are folded, a
- * thread has one column of a head or two. */
+/* walk.h - what the attention kernels of few rows share (attend_vec.hip, attend_ints.hip): a
+ * block of threads walks over segments of the keys, all of them or those that are its turn; a
+ * warp (32 threads, whatever the device calls one) has a KV block of each.  Then the blocks of
+ * the segment are folded, a thread has one column of a head or two. */
 #pragma once
 #include "backend/gpu/kernels/span.h"
 
@@ -61,8 +61,8 @@ RF_DEVICE uint64_t rf_walk_row(const rf_walk *w, const rf_gpu_attend_args *a,
     return (p->at * a->n_kv_heads + w->kv_head) * (uint64_t)32;
 }
 
-/* Is the first of the warp's blocks not written by the kernel in front?  With rows alone that has written the
- * row's last block only, and nothing where attention makes the heads. */
+/* Is the first of the warp's blocks not written by the kernel in front?  With rows alone that has
+ * written the row's last block only, and nothing where attention makes the heads. */
 RF_DEVICE int rf_walk_is_old(const rf_gpu_attend_args *a, const rf_walk *w) {
     const uint32_t n_old = a->rows_alone ? a->batch.pos[rf_bid_x()] / 32 : 0;
     return a->heads.n_parts > 0 || w->segment * RF_GPU_SEGMENT_BLOCKS + w->warp < n_old;
@@ -157,13 +157,16 @@ RF_DEVICE void rf_walk_put_part(const rf_gpu_attend_args *a, const rf_walk_sum *
     const uint64_t part = (uint64_t)item * a->n_splits + segment;
     float *dst = a->parts + part * a->value_dim;
     if (to == 0) rf_put_part(a, part, t->m, t->l);
-    RF_UNROLL
-    for (uint32_t k = 0; k < n_cols; k++)
-        if (to + k < a->value_dim) dst[to + k] = t->acc[k];
+    if (to >= a->value_dim) return;
+    const rf_f2 both = {{t->acc[0], t->acc[1]}};
+    if (n_cols == 2) /* both are there: widths are even */
+        *(rf_f2 *)(void *)(dst + to) = both;
+    else
+        dst[to] = t->acc[0];
 }
 
-/* What the warps made of a segment: into the total, or put as a part.  to: the columns' number in the
- * result. */
+/* What the warps made of a segment: into the total, or put as a part. to: the columns' number in
+ * the result. */
 RF_DEVICE void rf_walk_end_segment(rf_walk_sum *total, rf_walk_blocks *b,
                                    const rf_gpu_attend_args *a, const rf_walk *w,
                                    const rf_walk_columns *c, const float *part, uint32_t stride,
