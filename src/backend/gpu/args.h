@@ -20,7 +20,7 @@ enum {
     RF_GPU_MAX_PRODUCTS = 3,     /* matrices that one launch multiplies with the same rows */
     RF_GPU_SEGMENT_BLOCKS = 8,   /* KV blocks that attention adds up by themselves: RF_KV_SEGMENT */
     RF_GPU_ATTEND_VEC_DIM = 128, /* widest head of attend_vec and attend_rows */
-    RF_GPU_ATTEND_INTS_DIM = 128, /* of attend_ints; it takes half of that, too */
+    RF_GPU_ATTEND_INTS_DIM = 128,  /* of attend_ints; it takes half of that, too */
     RF_GPU_BEST_MAX_GROUPS = 4096, /* groups of columns whose best are compared */
     RF_GPU_MIX_MOST = 32,          /* experts of a row of mm_mix.hip */
     RF_GPU_CONV_ROWS = 16,     /* rows of a stretch of conv, at least what it keeps of a sequence */
@@ -190,7 +190,7 @@ typedef struct rf_gpu_attend_args {
     float *parts;
     uint64_t parts_bytes;
     uint32_t step_blocks, n_splits; /* chosen by rf_gpu_op_attend; n_splits 1: not split */
-    uint32_t n_walks;               /* attend_vec, attend_ints: blocks that take the segments in turns */
+    uint32_t n_walks;   /* attend_vec, attend_ints: blocks that take the segments in turns */
     uint32_t is_paired; /* attend_rows: all blocks run at once, long walks beside short */
 } rf_gpu_attend_args;
 

@@ -86,8 +86,7 @@ RF_DEVICE rf_walk_columns rf_walk_columns_of(const rf_gpu_attend_args *a, const 
                                              uint32_t n_heads, uint32_t dim) {
     const uint32_t n = n_heads * dim > RF_WALK_THREADS ? 2 : 1, per_head = dim / n;
     rf_walk_columns c = {rf_tid() / per_head % n_heads, n * (rf_tid() % per_head), n, 0};
-    c.is_here =
-        w->in_group + c.h < a->n_heads / a->n_kv_heads && rf_tid() < n_heads * per_head;
+    c.is_here = w->in_group + c.h < a->n_heads / a->n_kv_heads && rf_tid() < n_heads * per_head;
     return c;
 }
 
