@@ -381,6 +381,64 @@ static void test_normed_products(void **state) {
     queue.info.n_units = n_units;
 }
 
+/* Scores of one row that is yet to be normed, by a kernel that also writes the row for others. */
+static void check_scores(rf_dtype type, uint32_t rows, uint32_t cols, bool special) {
+    size_t n = cols * sizeof(float);
+    float *x = random_floats(cols, 2), *y = random_floats(cols, 1), *w = random_floats(cols, 2);
+    float *bias = random_floats(rows, 1), *want = random_floats(rows, 1);
+    if (special) add_specials(x, cols);
+    norm_on_cpu(RF_GPU_RMS_NORM, y, x, rows % 3 ? w : NULL, NULL, cols);
+    ints a = make_ints(y, 1, cols, cols % 32 ? RF_INT_NONE : RF_INT_32);
+    ints b = make_ints(y, 1, cols, cols % 256 ? RF_INT_NONE : RF_INT_256);
+    rf_tensor m = random_weight(type, 1, rows, cols, &seed);
+    product_on_cpu(&m, 0, rows % 2 ? bias : NULL, y, 1, want);
+    rf_gpu_matmul_args args = {.n_parts = 1, .n_rows = 1};
+    args.norm = (rf_gpu_norm_args){.dst = take(n),
+                                   .x = up(x, n),
+                                   .w = rows % 3 ? up(w, n) : NULL,
+                                   .q32 = a.gpu,
+                                   .q256 = b.gpu,
+                                   .n_items = 1,
+                                   .n = cols,
+                                   .kind = RF_GPU_RMS_NORM,
+                                   .eps = 1e-5f};
+    args.x = args.norm.dst;
+    args.part[0] = (rf_gpu_product){.w = weight_on_gpu(&m),
+                                    .bias = rows % 2 ? up(bias, rows * sizeof *bias) : NULL,
+                                    .dst = take(rows * sizeof *want),
+                                    .dst_stride = rows};
+    queue.launched[RF_GPU_norm_rows] = false;
+    assert_int_equal(rf_gpu_takes_along(&queue, &args), cols <= RF_GPU_ROUTER_COLS);
+    rf_gpu_op_matmul(&queue, &args);
+    check_floats("scores", want, args.part[0].dst, rows);
+    check_floats("the normed row", y, args.norm.dst, cols);
+    if (a.in.q) check_ints(&a);
+    if (b.in.q) check_ints(&b);
+    assert_int_equal(queue.launched[RF_GPU_norm_rows], cols > RF_GPU_ROUTER_COLS);
+    free_ints(&a);
+    free_ints(&b);
+    free_tensor(&m);
+    rf_free(x);
+    rf_free(y);
+    rf_free(w);
+    rf_free(bias);
+    rf_free(want);
+    give_all();
+}
+
+static void test_scores(void **state) {
+    (void)state;
+    static const rf_dtype types[] = {RF_DT_F32, RF_DT_F16, RF_DT_BF16};
+    static const uint32_t cols[] = {1, 15, 37, 75, 256, 300, 2048, 2880, 3331, 4096, 4104};
+    static const uint32_t rows[] = {128, 7, 1, 30};
+    uint32_t n_units = queue.info.n_units;
+    queue.info.n_units = 4;
+    for (size_t i = 0; i < RF_COUNT(types); i++)
+        for (size_t k = 0; k < RF_COUNT(cols); k++)
+            check_scores(types[i], rows[(i + k) % RF_COUNT(rows)], cols[k], k == 7);
+    queue.info.n_units = n_units;
+}
+
 /* So many weight rows that one activation row has a kernel of its own. */
 static void test_tall_products(void **state) {
     (void)state;
@@ -1181,6 +1239,7 @@ int main(void) {
         cmocka_unit_test(test_products),
         cmocka_unit_test(test_product_specials),
         cmocka_unit_test(test_normed_products),
+        cmocka_unit_test(test_scores),
         cmocka_unit_test(test_few_products),
         cmocka_unit_test(test_tall_products),
         cmocka_unit_test(test_wide_products),

@@ -27,6 +27,7 @@ enum {
     RF_GPU_NORMED_COLS = 8192, /* most columns of a row that mm_normed.hip norms */
     RF_GPU_NORMED_BLOCKS_32 = 3,  /* its blocks of a multiprocessor, of groups of 32 */
     RF_GPU_NORMED_BLOCKS_256 = 2, /* and of 256 */
+    RF_GPU_ROUTER_COLS = 4096,    /* most columns of a row that router_normed norms */
     RF_GPU_FEW_SPLIT_32 = 4,      /* blocks that few_32_... has for a tile of weight rows */
     RF_GPU_FEW_SPLIT_256 = 2,     /* and few_256_... */
     RF_GPU_RECUR_KEPT = 128, /* rows of the matrix that delta_128 and scan_128 keep in registers */
@@ -138,7 +139,8 @@ typedef struct rf_gpu_matmul_args {
     uint8_t *ahead;     /* room for what mm_ahead.hip makes ahead, or NULL */
     uint64_t ahead_bytes;
     uint32_t ahead_first, ahead_tiles; /* chosen by rf_gpu_op_matmul: tiles of weight rows in it */
-    /* What makes x or xq, which nobody else reads, of a row each; n 0: nothing. */
+    /* What makes x or xq of a row each; n 0: nothing.  x, of floats, and what it is in integers may have
+     * other readers. */
     rf_gpu_norm_args norm;
 } rf_gpu_matmul_args;
 

@@ -527,6 +527,16 @@ static bool fits_router(const rf_gpu_queue *q, const rf_gpu_matmul_args *a, uint
            w->cols % 8 == 0 && can_run(q, RF_GPU_mm_router);
 }
 
+/* Few outputs of one row that is yet to be normed: each block norms it, so short that it does that at once. */
+static bool norms_scores(const rf_gpu_queue *q, const rf_gpu_matmul_args *a) {
+    const rf_gpu_weight *w = &a->part[0].w;
+    const rf_gpu_norm_args *n = &a->norm;
+    return n->n && a->n_rows == 1 && a->mode == RF_GPU_MM_PLAIN && a->n_parts == 1 &&
+           w->form <= RF_GPU_BF16 && w->rows <= RF_MAX_EXPERTS &&
+           w->rows <= ROUTER_BLOCKS * q->info.n_units && n->kind == RF_GPU_RMS_NORM && !n->b &&
+           n->n == w->cols && n->n <= RF_GPU_ROUTER_COLS && can_run(q, RF_GPU_router_normed);
+}
+
 /* Several rows of floats; NVIDIA's blocks have what they bring ahead in all of a multiprocessor's shared
  * memory. */
 static shape float_rows_shape(const rf_gpu_queue *q, const rf_gpu_matmul_args *a, rf_gpu_kernel k,
@@ -805,7 +815,7 @@ bool rf_gpu_has_substitute(const rf_gpu_queue *q, rf_gpu_kernel k) {
         k == RF_GPU_attend_vec_4 || k == RF_GPU_attend_ints || k == RF_GPU_attend_rows ||
         k == RF_GPU_attend_tile)
         return attends;
-    if (k == RF_GPU_float_one || k == RF_GPU_mm_router ||
+    if (k == RF_GPU_float_one || k == RF_GPU_mm_router || k == RF_GPU_router_normed ||
         (k >= RF_GPU_mm_float_4 && k <= RF_GPU_mm_float_32))
         return !q->left_out[RF_GPU_mm_float];
     if (k == RF_GPU_heads_rows) return !q->left_out[RF_GPU_heads];
@@ -816,6 +826,10 @@ bool rf_gpu_has_substitute(const rf_gpu_queue *q, rf_gpu_kernel k) {
     if (is_mix(k)) return !q->left_out[RF_GPU_mix];
     if (k == RF_GPU_normed_256_40_42 || k == RF_GPU_normed_256_41_42) return true; /* one by one */
     return is_besides(k) || k == RF_GPU_lists || k == RF_GPU_attend_fold || layout_goes_on(q, k);
+}
+
+bool rf_gpu_takes_along(const rf_gpu_queue *q, const rf_gpu_matmul_args *a) {
+    return norms_scores(q, a);
 }
 
 /* The products of a row's experts and their mix in one launch. */
@@ -836,6 +850,10 @@ void rf_gpu_op_matmul(rf_gpu_queue *q, const rf_gpu_matmul_args *a) {
     if (args.lists)
         q->launched[RF_GPU_lists] = true; /* for this product: its failure may be theirs */
     if (launch_mix(q, &args)) return;
+    if (norms_scores(q, &args)) { /* a block more, which writes the normed row */
+        put(q, RF_GPU_router_normed, a->part[0].w.rows + 1, 1, 1, a, sizeof *a);
+        return;
+    }
     if (args.norm.n && !norms_itself(q, &args)) {
         rf_gpu_op_norm(q, &args.norm);
         args.norm.n = 0;

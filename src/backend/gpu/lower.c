@@ -712,6 +712,20 @@ static rf_gpu_task *product_behind(const lowering *l, const rf_gpu_task *t) {
     return is_plain && reader->per_output == t->per_output ? reader : NULL;
 }
 
+/* Adds what task t names, whose arguments are the part of those of `to` that starts at byte `at`.  False:
+ * no room. */
+static bool add_names(rf_gpu_task *to, const rf_gpu_task *t, uint32_t at) {
+    if (to->n_slots + t->n_slots > RF_GPU_MAX_SLOTS || to->n_uses + t->n_uses > RF_GPU_MAX_USES)
+        return false;
+    for (uint32_t k = 0; k < t->n_slots; k++) {
+        to->slot[to->n_slots] = t->slot[k];
+        to->slot[to->n_slots++].at += at;
+    }
+    for (uint32_t k = 0; k < t->n_uses; k++)
+        to->use[to->n_uses++] = (rf_gpu_use){t->use[k].number, t->use[k].at + at};
+    return true;
+}
+
 /* A norm that a product alone reads goes with it: kernels of one row norm it themselves. */
 static void absorb_norms(lowering *l) {
     rf_exec *x = l->x;
@@ -719,21 +733,48 @@ static void absorb_norms(lowering *l) {
     for (uint32_t i = 0; i < x->n_tasks; i++) {
         rf_gpu_task *t = &x->tasks[i], *to = NULL;
         if (t->kind == RF_GPU_TASK_NORM && t->items_per_row == 1) to = product_behind(l, t);
-        if (!to || to->n_slots + t->n_slots > RF_GPU_MAX_SLOTS ||
-            to->n_uses + t->n_uses > RF_GPU_MAX_USES) {
+        if (to && add_names(to, t, FIELD(to, &to->args.matmul.norm)))
+            to->args.matmul.norm = t->args.norm;
+        else
             x->tasks[n++] = *t;
-            continue;
-        }
-        const uint32_t at = FIELD(to, &to->args.matmul.norm);
-        to->args.matmul.norm = t->args.norm;
-        for (uint32_t k = 0; k < t->n_slots; k++) {
-            to->slot[to->n_slots] = t->slot[k];
-            to->slot[to->n_slots++].at += at;
-        }
-        for (uint32_t k = 0; k < t->n_uses; k++)
-            to->use[to->n_uses++] = (rf_gpu_use){t->use[k].number, t->use[k].at + at};
     }
     x->n_tasks = n;
+}
+
+static const rf_gpu_slot *slot_at(const rf_gpu_task *t, const void *field) {
+    for (uint32_t k = 0; k < t->n_slots; k++)
+        if (t->slot[k].at == FIELD(t, field)) return &t->slot[k];
+    return NULL;
+}
+
+/* The first task behind t that names anything that t does, but for the field's. */
+static rf_gpu_task *first_reader(const rf_exec *x, const rf_gpu_task *t, const void *but) {
+    for (rf_gpu_task *r = x->tasks + (t - x->tasks) + 1; r < x->tasks + x->n_tasks; r++)
+        for (uint32_t k = 0; k < r->n_slots; k++)
+            for (uint32_t i = 0; i < t->n_slots; i++)
+                if (t->slot[i].at != FIELD(t, but) && r->slot[k].item == t->slot[i].item) return r;
+    return NULL;
+}
+
+/* The product of floats that reads a norm's row first, as a router's: its kernel may norm it, too. */
+static void pair_norm(rf_exec *x, rf_gpu_task *t) {
+    rf_gpu_task *to = first_reader(x, t, &t->args.norm.x);
+    const rf_gpu_slot *dst = slot_at(t, &t->args.norm.dst);
+    if (!to || to->kind != RF_GPU_TASK_MATMUL || to->per_output != t->per_output || !dst) return;
+    rf_gpu_matmul_args *a = &to->args.matmul;
+    const rf_gpu_slot *in = slot_at(to, &a->x);
+    if (a->mode != RF_GPU_MM_PLAIN || a->norm.n || slot_at(to, &a->xq) || !in ||
+        in->item != dst->item || !add_names(to, t, FIELD(to, &a->norm)))
+        return;
+    a->norm = t->args.norm;
+    to->takes_along = true;
+    t->behind = (uint32_t)(to - x->tasks) + 1;
+}
+
+/* Tasks whose work a product behind them may do, too; whether it does is told at each launch. */
+static void pair_tasks(rf_exec *x) {
+    for (rf_gpu_task *t = x->tasks; t < x->tasks + x->n_tasks; t++)
+        if (t->kind == RF_GPU_TASK_NORM && t->items_per_row == 1) pair_norm(x, t);
 }
 
 /* The layers' keys and values, in bytes of one block each. */
@@ -782,9 +823,11 @@ static rf_status lower_all(lowering *l) {
         rf_val dst = l->p->steps[i].dst;
         if (dst && !is_product(&l->p->steps[i])) l->made[dst] = true;
     }
-    if (!l->fuse) return RF_OK;
-    drop_unread_norms(l);
-    absorb_norms(l);
+    if (l->fuse) {
+        drop_unread_norms(l);
+        absorb_norms(l);
+    }
+    pair_tasks(l->x);
     return RF_OK;
 }
 

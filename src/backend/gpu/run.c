@@ -196,10 +196,33 @@ static void run_copy(const rf_exec *x, rf_gpu_queue *q, const rf_gpu_task *t, rf
     rf_gpu_op_copy(q, a);
 }
 
+static void fill_matmul(const rf_exec *x, const rf_gpu_task *t, uint32_t n_rows, rf_gpu_args *a) {
+    *a = t->args;
+    fill_slots(x, t, a);
+    a->matmul.n_rows = a->matmul.norm.n_items = n_rows;
+    a->matmul.ahead_bytes = a->matmul.ahead ? x->room_bytes : 0;
+}
+
+static void run_matmul(const rf_exec *x, rf_gpu_queue *q, const rf_gpu_task *t, uint32_t n_rows) {
+    rf_gpu_args a;
+    fill_matmul(x, t, n_rows, &a);
+    if (t->takes_along && !rf_gpu_takes_along(q, &a.matmul)) a.matmul.norm.n = 0;
+    rf_gpu_op_matmul(q, &a.matmul);
+}
+
+/* Does a product behind it do its work, too? */
+static bool is_done_behind(const rf_exec *x, const rf_gpu_queue *q, const rf_gpu_task *t,
+                           uint32_t n_rows) {
+    rf_gpu_args a;
+    if (!t->behind) return false;
+    fill_matmul(x, &x->tasks[t->behind - 1], n_rows, &a);
+    return rf_gpu_takes_along(q, &a.matmul);
+}
+
 static void run_task(const rf_exec *x, rf_gpu_queue *q, const rf_gpu_task *t) {
     uint32_t n_rows = t->per_output ? x->shape.n_outputs : x->shape.n_tokens;
     rf_gpu_args a = t->args;
-    if (n_rows == 0) return;
+    if (n_rows == 0 || is_done_behind(x, q, t, n_rows)) return;
     fill_slots(x, t, &a);
     switch (t->kind) {
     case RF_GPU_TASK_NORM:
@@ -211,9 +234,7 @@ static void run_task(const rf_exec *x, rf_gpu_queue *q, const rf_gpu_task *t) {
         rf_gpu_op_quant(q, &a.quant);
         return;
     case RF_GPU_TASK_MATMUL:
-        a.matmul.n_rows = a.matmul.norm.n_items = n_rows;
-        a.matmul.ahead_bytes = a.matmul.ahead ? x->room_bytes : 0;
-        rf_gpu_op_matmul(q, &a.matmul);
+        run_matmul(x, q, t, n_rows);
         return;
     case RF_GPU_TASK_HEADS:
         a.heads.n_rows = n_rows;

@@ -97,11 +97,19 @@ static const uint8_t tested_by[RF_GPU_KERNEL_COUNT] = {
 /* Works for other kernels only, with their lists or parts. */
 static bool is_helper(int k) { return k == RF_GPU_lists || k == RF_GPU_attend_fold; }
 
-/* The kernels that made an item in the latest run. */
+static bool has_launched(const rf_gpu_kernels *by) {
+    for (int k = 0; k < RF_GPU_KERNEL_COUNT; k++)
+        if (by->launched[k]) return true;
+    return false;
+}
+
+/* The kernels that made an item in the latest run: the first that were launched for a task that names it,
+ * as the work of one may be done with that of the next. */
 static const rf_gpu_kernels *makers_of(const rf_exec *x, rf_gpu_item item) {
     for (uint32_t i = 0; i < x->n_tasks; i++)
         for (uint32_t k = 0; k < x->tasks[i].n_slots; k++)
-            if (x->tasks[i].slot[k].item == item) return &x->by_task[i];
+            if (x->tasks[i].slot[k].item == item && has_launched(&x->by_task[i]))
+                return &x->by_task[i];
     return NULL;
 }
 

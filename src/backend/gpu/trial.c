@@ -155,6 +155,7 @@ static rf_val build_experts(rf_gpu_trial *t, rf_plan *p, rf_val x) {
     uint32_t n = p->vals[x].cols, n_ff = N_ROWS;
     if (info->is_block) n_ff = info->block_elems > 32 ? info->block_elems : 64;
     const rf_router *r = &t->router;
+    x = rf_emit_rms_norm(p, x, vector(t, n), 0); /* which the router's scores may be made with */
     rf_val scores = rf_emit_matmul(p, x, tensor(t, RF_DT_F32, 1, N_EXPERTS, n), NULL);
     rf_val route = rf_emit_route(p, scores, r);
     rf_val up = rf_emit_experts(p, x, route, tensor(t, t->c.type, N_EXPERTS, n_ff, n),

@@ -2,8 +2,10 @@
  * a router: a block has one output, so that many of them read at once.
  *
  * Both rows pass through shared memory in stretches of columns, the first weights before the kernel in
- * front has ended; sixteen threads add up the canonical lanes. */
+ * front has ended; sixteen threads add up the canonical lanes.  One row that is yet to be RMS-normed each
+ * block norms for itself, all of it at a time; the last block writes it for those who read it later. */
 #include "backend/gpu/kernels/mm.h"
+#include "backend/gpu/kernels/norm.h"
 
 enum { ROUTER_STEP = 2048, ROUTER_LANES = 16 };
 
@@ -70,4 +72,108 @@ RF_KERNEL_EARLY(mm_router, rf_gpu_matmul_args, 4) {
         router_run(&sh, &a, RF_GPU_F16);
     else
         router_run(&sh, &a, RF_GPU_BF16);
+}
+
+/* One row, yet to be normed ------------------------------------------------------------------------*/
+
+_Static_assert((int)RF_GPU_ROUTER_COLS == (int)NORM_PIECE, "threads have all of the row at a time");
+
+/* The lanes of a row one after the other, so that a thread reads four elements of one at once.  The room
+ * for a lane is an odd number of fours: neighbouring lanes meet no bank twice. */
+enum { ROUTER_LANE = RF_GPU_ROUTER_COLS / ROUTER_LANES / 4 + 1 };
+
+typedef struct router_lanes {
+    rf_f4 w[ROUTER_LANES * ROUTER_LANE], x[ROUTER_LANES * ROUTER_LANE];
+    norm_shared norm;
+} router_lanes;
+
+/* The thread's elements of its lane in its stretch of a weight's row, as norm_load_lane has them. */
+RF_DEVICE void router_load_lane(float v[NORM_OWN], const void *w, uint32_t form, uint32_t n) {
+    const uint32_t k = rf_tid() / 16 * RF_NORM_STRETCH + rf_tid() % 16;
+    if (form == RF_GPU_F32) {
+        norm_load_lane(v, (const float *)w, 0, n);
+        return;
+    }
+    RF_UNROLL
+    for (uint32_t i = 0; i < NORM_OWN; i++)
+        v[i] = k + 16 * i < n ? router_weight((const rf_u4 *)w, k + 16 * i, form) : 0.0f;
+}
+
+RF_DEVICE void router_put_lane(rf_f4 *lanes, const float v[NORM_OWN]) {
+    rf_f4 *to = lanes + (rf_tid() % 16 * ROUTER_LANE + rf_tid() / 16 * (NORM_OWN / 4));
+    RF_UNROLL
+    for (uint32_t i = 0; i < NORM_OWN / 4; i++) {
+        const rf_f4 four = {{v[4 * i], v[4 * i + 1], v[4 * i + 2], v[4 * i + 3]}};
+        to[i] = four;
+    }
+}
+
+/* The lane of the first sixteen threads. */
+RF_DEVICE float router_lane(const router_lanes *sh, uint32_t n) {
+    const rf_f4 *w = sh->w + rf_tid() * ROUTER_LANE, *x = sh->x + rf_tid() * ROUTER_LANE;
+    const uint32_t count = (n + ROUTER_LANES - 1 - rf_tid()) / ROUTER_LANES;
+    float s = 0.0f;
+    RF_UNROLL_8
+    for (uint32_t i = 0; i < count / 4; i++) {
+        const rf_f4 a = w[i], b = x[i];
+        RF_UNROLL
+        for (uint32_t j = 0; j < 4; j++)
+            s = rf_fma(a.v[j], b.v[j], s);
+    }
+    for (uint32_t i = count / 4 * 4; i < count; i++)
+        s = rf_fma(w[i / 4].v[i % 4], x[i / 4].v[i % 4], s);
+    return s;
+}
+
+/* The normed row, in floats and in integers, as far as somebody asks for it. */
+RF_DEVICE void router_write_row(router_lanes *sh, const rf_gpu_norm_args *a) {
+    float w[NORM_OWN], lane[NORM_OWN], v[NORM_OWN];
+    norm_weights(w, a->w, 0, a->n);
+    rf_await_before();
+    norm_load_lane(lane, a->x, 0, a->n);
+    norm_load(v, a->x, 0, a->n);
+    const float factor = norm_factor(&sh->norm, lane, a);
+    RF_UNROLL
+    for (uint32_t i = 0; i < NORM_OWN; i++) {
+        v[i] = v[i] * factor;
+        if (a->w) v[i] = v[i] * w[i];
+    }
+    if (a->dst) norm_store(a->dst, v, 0, a->n);
+    quant_piece(v, &a->q32, &a->q256, 0, 0, a->n);
+}
+
+RF_DEVICE void router_score(router_lanes *sh, const rf_gpu_matmul_args *a, uint32_t form) {
+    const mm_share share = share_of(a, 1, 1);
+    const uint32_t n = share.p.w.cols, bytes = form == RF_GPU_F32 ? 4 : 2;
+    float v[NORM_OWN], w[NORM_OWN];
+    router_load_lane(v, (const uint8_t *)share.p.w.lo + (uint64_t)share.tile * n * bytes, form, n);
+    router_put_lane(sh->w, v);
+    if (a->norm.w) norm_load_lane(w, a->norm.w, 0, n);
+    rf_await_before();
+    norm_load_lane(v, a->norm.x, 0, n);
+    const float factor = norm_factor(&sh->norm, v, &a->norm); /* v stays: there is one piece */
+    RF_UNROLL
+    for (uint32_t i = 0; i < NORM_OWN; i++) {
+        v[i] = v[i] * factor;
+        if (a->norm.w) v[i] = v[i] * w[i];
+    }
+    router_put_lane(sh->x, v);
+    rf_sync();
+    float s = rf_tid() < ROUTER_LANES ? router_lane(sh, n) : 0.0f;
+    RF_UNROLL
+    for (uint32_t half = ROUTER_LANES / 2; half > 0; half /= 2) /* tree16 */
+        s += rf_float_of(rf_lane_xor(rf_bits_of(s), half));
+    if (rf_tid() == 0) put_output(a, &share, 0, share.tile, 0.0f, s);
+}
+
+RF_KERNEL_EARLY(router_normed, rf_gpu_matmul_args, 4) {
+    RF_SHARED router_lanes sh;
+    if (rf_bid_x() == a.part[0].w.rows)
+        router_write_row(&sh, &a.norm);
+    else if (a.part[0].w.form == RF_GPU_F32)
+        router_score(&sh, &a, RF_GPU_F32);
+    else if (a.part[0].w.form == RF_GPU_F16)
+        router_score(&sh, &a, RF_GPU_F16);
+    else
+        router_score(&sh, &a, RF_GPU_BF16);
 }
