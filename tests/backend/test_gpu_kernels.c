@@ -392,26 +392,27 @@ static void check_scores(rf_dtype type, uint32_t rows, uint32_t cols, bool speci
     ints b = make_ints(y, 1, cols, cols % 256 ? RF_INT_NONE : RF_INT_256);
     rf_tensor m = random_weight(type, 1, rows, cols, &seed);
     product_on_cpu(&m, 0, rows % 2 ? bias : NULL, y, 1, want);
-    rf_gpu_matmul_args args = {.n_parts = 1, .n_rows = 1};
-    args.norm = (rf_gpu_norm_args){.dst = take(n),
-                                   .x = up(x, n),
-                                   .w = rows % 3 ? up(w, n) : NULL,
-                                   .q32 = a.gpu,
-                                   .q256 = b.gpu,
-                                   .n_items = 1,
-                                   .n = cols,
-                                   .kind = RF_GPU_RMS_NORM,
-                                   .eps = 1e-5f};
-    args.x = args.norm.dst;
-    args.part[0] = (rf_gpu_product){.w = weight_on_gpu(&m),
-                                    .bias = rows % 2 ? up(bias, rows * sizeof *bias) : NULL,
-                                    .dst = take(rows * sizeof *want),
-                                    .dst_stride = rows};
+    rf_gpu_choose_args all = {.matmul = {.n_parts = 1, .n_rows = 1}};
+    rf_gpu_matmul_args *args = &all.matmul;
+    args->norm = (rf_gpu_norm_args){.dst = take(n),
+                                    .x = up(x, n),
+                                    .w = rows % 3 ? up(w, n) : NULL,
+                                    .q32 = a.gpu,
+                                    .q256 = b.gpu,
+                                    .n_items = 1,
+                                    .n = cols,
+                                    .kind = RF_GPU_RMS_NORM,
+                                    .eps = 1e-5f};
+    args->x = args->norm.dst;
+    args->part[0] = (rf_gpu_product){.w = weight_on_gpu(&m),
+                                     .bias = rows % 2 ? up(bias, rows * sizeof *bias) : NULL,
+                                     .dst = take(rows * sizeof *want),
+                                     .dst_stride = rows};
     queue.launched[RF_GPU_norm_rows] = false;
-    assert_int_equal(rf_gpu_takes_along(&queue, &args), cols <= RF_GPU_ROUTER_COLS);
-    rf_gpu_op_matmul(&queue, &args);
-    check_floats("scores", want, args.part[0].dst, rows);
-    check_floats("the normed row", y, args.norm.dst, cols);
+    assert_int_equal(rf_gpu_takes_along(&queue, &all), cols <= RF_GPU_ROUTER_COLS);
+    rf_gpu_op_matmul(&queue, args);
+    check_floats("scores", want, args->part[0].dst, rows);
+    check_floats("the normed row", y, args->norm.dst, cols);
     if (a.in.q) check_ints(&a);
     if (b.in.q) check_ints(&b);
     assert_int_equal(queue.launched[RF_GPU_norm_rows], cols > RF_GPU_ROUTER_COLS);
@@ -701,6 +702,119 @@ static void test_experts(void **state) {
         for (size_t t = 0; t < RF_COUNT(Ts); t++)
             for (int k = 0; k < 8; k++)
                 check_experts(types[i], Ts[t], k & 1, k & 2, k & 4);
+}
+
+/* Scores of kinds that are hard to put in order. */
+enum { FAR, TIES, NEAR, NONE_LEFT, SOME_NANS, ALL_NANS, SCORES };
+
+static void set_scores(float *s, uint32_t n, int kind) {
+    for (uint32_t i = 0; i < n; i++) {
+        uint64_t r = rf_test_rand(&seed);
+        if (kind == TIES) s[i] = (float)(r % 4);
+        if (kind == NEAR) s[i] = r % 4 ? (float)(r / 4 % 9) * -0x1p-24f : -1.0f;
+        if (kind == NONE_LEFT && r % 8) s[i] = r % 16 ? -INFINITY : -1e4f;
+        if ((kind == SOME_NANS && r % 9 == 0) || kind == ALL_NANS) s[i] = NAN;
+    }
+}
+
+/* What the route's own kernel makes of the scores; the CPU's order of NaNs is another. */
+static void route_of(const rf_gpu_choose_args *a, const rf_router *r, const float *scores,
+                     float *out, int kind) {
+    rf_gpu_route_args args = a->route;
+    args.dst = take(2 * r->n_used * sizeof *out);
+    rf_gpu_op_route(&queue, &args);
+    check_queue();
+    rf_gpu_download(&queue, out, args.dst, 2 * r->n_used * sizeof *out);
+    rf_gpu_wait(&queue);
+    if (kind == SOME_NANS) return;
+    float *want = rf_alloc(2 * r->n_used, sizeof *want);
+    rf_cpu_route(r, scores, want);
+    check_floats("route", want, args.dst, 2 * r->n_used);
+    rf_free(want);
+}
+
+/* One row's products with experts that the blocks choose themselves. */
+static void check_choice(rf_dtype type, rf_router r, int kind, bool glu) {
+    uint32_t n_experts = r.n_experts, n_used = r.n_used, rows = 21 + n_used,
+             cols = cols_of(type, 3);
+    size_t n = (size_t)n_used * rows, n_bias = (size_t)n_experts * rows;
+    float *x = random_floats(cols, 1), *scores = random_floats(n_experts, 6);
+    float *bias = random_floats(n_bias, 1), *select = random_floats(n_experts, 1);
+    float *route = random_floats(2 * n_used, 1), *want[2];
+    rf_tensor w[2];
+    set_scores(scores, n_experts, kind);
+    rf_gpu_choose_args args = {.matmul = {.n_parts = glu ? 2 : 1,
+                                          .n_rows = 1,
+                                          .mode = RF_GPU_MM_EXPERTS,
+                                          .is_glu = glu,
+                                          .act = RF_ACT_SILU,
+                                          .n_used = n_used},
+                               .route = {.scores = up(scores, n_experts * sizeof *scores),
+                                         .n_rows = 1,
+                                         .n_experts = n_experts,
+                                         .n_used = n_used,
+                                         .kind = (uint32_t)r.kind,
+                                         .normalise = r.normalise,
+                                         .scale = r.scale}};
+    if (r.select_bias) {
+        r.select_bias = select;
+        args.route.select_bias = up(select, n_experts * sizeof *select);
+    }
+    route_of(&args, &r, scores, route, kind);
+    float *made = take(2 * n_used * sizeof *made), *bias_up = up(bias, n_bias * sizeof *bias);
+    args.matmul.route = args.route.dst = made;
+    product_input(&args.matmul, x, 1, cols, type);
+    for (uint32_t p = 0; p < args.matmul.n_parts; p++) {
+        w[p] = random_weight(type, n_experts, rows, cols, &seed);
+        want[p] = random_floats(n, 1);
+        for (uint32_t i = 0; i < n_used; i++)
+            product_on_cpu(&w[p], (uint32_t)route[n_used + i], bias, x, 1, want[p] + i * rows);
+        args.matmul.part[p] = (rf_gpu_product){.w = weight_on_gpu(&w[p]),
+                                               .bias = bias_up,
+                                               .dst = take(n * sizeof(float)),
+                                               .dst_stride = rows};
+    }
+    if (glu) cpu->glu(RF_ACT_SILU, want[0], want[0], want[1], n);
+    assert_true(rf_gpu_takes_along(&queue, &args));
+    rf_gpu_op_choose(&queue, &args);
+    check_floats("route of the chosen", route, made, 2 * n_used);
+    check_floats("chosen experts", want[0], args.matmul.part[0].dst, n);
+    for (uint32_t p = 0; p < args.matmul.n_parts; p++) {
+        free_tensor(&w[p]);
+        rf_free(want[p]);
+    }
+    rf_free(x);
+    rf_free(scores);
+    rf_free(bias);
+    rf_free(select);
+    rf_free(route);
+    give_all();
+}
+
+static void test_choice(void **state) {
+    (void)state;
+    static const rf_dtype types[] = {RF_DT_Q4_0, RF_DT_Q5_0, RF_DT_Q8_0, RF_DT_Q2_K,  RF_DT_Q3_K,
+                                     RF_DT_Q4_K, RF_DT_Q5_K, RF_DT_Q6_K, RF_DT_IQ4_XS};
+    static const uint32_t sizes[][2] = {{128, 8}, {60, 4}, {9, 3}, {127, 13}, {32, 4}, {65, 6}};
+    static const float some_bias; /* stands for a bias of the choice */
+    uint32_t k = 0;
+    for (int router = RF_ROUTER_SOFTMAX; router <= RF_ROUTER_SIGMOID; router++)
+        for (int kind = FAR; kind < SCORES; kind++)
+            for (int with_bias = 0; with_bias < 2; with_bias++, k++) {
+                const rf_router r = {.kind = (rf_router_kind)router,
+                                     .n_experts = sizes[k % RF_COUNT(sizes)][0],
+                                     .n_used = sizes[k % RF_COUNT(sizes)][1],
+                                     .n_groups = 0,
+                                     .normalise = k % 3 != 0,
+                                     .scale = k % 2 ? 1.0f : 2.5f,
+                                     .select_bias = with_bias ? &some_bias : NULL};
+                check_choice(types[k % RF_COUNT(types)], r, kind, k % 5 != 0);
+            }
+    const rf_router qwen3 = {
+        .kind = RF_ROUTER_SOFTMAX, .n_experts = 128, .n_used = 8, .normalise = true, .scale = 1.0f};
+    for (int kind = FAR; kind <= NEAR; kind++)
+        for (int i = 0; i < 3; i++)
+            check_choice(RF_DT_Q4_K, qwen3, kind, true);
 }
 
 /* Element-wise ops, copies, experts ---------------------------------------------------------------*/
@@ -1249,6 +1363,7 @@ int main(void) {
         cmocka_unit_test(test_float_products),
         cmocka_unit_test(test_head_products),
         cmocka_unit_test(test_experts),
+        cmocka_unit_test(test_choice),
         cmocka_unit_test(test_each),
         cmocka_unit_test(test_copy),
         cmocka_unit_test(test_embed),

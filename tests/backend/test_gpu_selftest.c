@@ -39,7 +39,7 @@ static const rf_kernel_verdict *verdict(const rf_selftest *t, const char *name) 
 
 /* Kernels that only tall weights or experts in all formats reach, which a quick test leaves out. */
 static bool is_tall(const char *name) {
-    if (strncmp(name, "rf_mix_", 7) == 0) return true;
+    if (strncmp(name, "rf_mix_", 7) == 0 || strncmp(name, "rf_choose_", 10) == 0) return true;
     size_t n = strlen(name);
     bool is_single = strncmp(name, "rf_vec_", 7) == 0 && strcmp(name + n - 2, "_1") == 0;
     return is_single || strncmp(name, "rf_best_", 8) == 0; /* results as long as a vocabulary */
@@ -139,9 +139,10 @@ static void check_goes_on(rf_gpu_kernel kernel) {
 static void test_wrong_kernel(void **state) {
     (void)state;
     static const rf_gpu_kernel wrong[] = {RF_GPU_vec_32_80_4, RF_GPU_lists, RF_GPU_attend_fold,
-                                          RF_GPU_router_normed};
+                                          RF_GPU_router_normed, RF_GPU_choose_32_80};
     static const uint32_t kinds[] = {1u << RF_GPU_TRIAL_PRODUCTS, 1u << RF_GPU_TRIAL_EXPERTS,
-                                     1u << RF_GPU_TRIAL_HEADS, 1u << RF_GPU_TRIAL_EXPERTS};
+                                     1u << RF_GPU_TRIAL_HEADS, 1u << RF_GPU_TRIAL_EXPERTS,
+                                     1u << RF_GPU_TRIAL_EXPERTS};
     for (size_t i = 0; i < RF_COUNT(wrong); i++) {
         const char *name = rf_gpu_kernel_name(wrong[i]);
         rf_selftest *t = run(name, kinds[i]);

@@ -28,6 +28,7 @@ enum {
     RF_GPU_NORMED_BLOCKS_32 = 3,  /* its blocks of a multiprocessor, of groups of 32 */
     RF_GPU_NORMED_BLOCKS_256 = 2, /* and of 256 */
     RF_GPU_ROUTER_COLS = 4096,    /* most columns of a row that router_normed norms */
+    RF_GPU_CHOOSE_MOST = 128,     /* experts among which blocks choose themselves (choose.h) */
     RF_GPU_FEW_SPLIT_32 = 4,      /* blocks that few_32_... has for a tile of weight rows */
     RF_GPU_FEW_SPLIT_256 = 2,     /* and few_256_... */
     RF_GPU_RECUR_KEPT = 128, /* rows of the matrix that delta_128 and scan_128 keep in registers */
@@ -271,6 +272,12 @@ typedef struct rf_gpu_route_args {
     uint32_t kind, normalise; /* rf_router */
     float scale;
 } rf_gpu_route_args;
+
+/* A product with experts, and what makes its route; n_experts 0: the route is there. */
+typedef struct rf_gpu_choose_args {
+    rf_gpu_matmul_args matmul;
+    rf_gpu_route_args route;
+} rf_gpu_choose_args;
 
 /* The best of rows of results (rf_best in backend.h), by two kernels: the best number of every group of
  * 64 columns, then the groups that reach the 48th best of these. */

@@ -54,6 +54,7 @@ typedef union rf_gpu_args {
     rf_gpu_norm_args norm;
     rf_gpu_quant_args quant;
     rf_gpu_matmul_args matmul;
+    rf_gpu_choose_args choose; /* begins with the product's */
     rf_gpu_heads_args heads;
     rf_gpu_attend_args attend;
     rf_gpu_conv_args conv;

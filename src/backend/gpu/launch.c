@@ -319,11 +319,11 @@ size_t rf_gpu_lists_bytes(uint32_t max_rows, uint32_t n_used, uint32_t n_experts
 }
 
 /* The kernels of one layout of integers: for 1, 2, 4 and 8 activation rows, for one row and not many
- * tiles, for one and few long weight rows, for one that is yet to be normed, for its experts' mix, and tiles
- * by size. */
+ * tiles, for one and few long weight rows, for one that is yet to be normed, for its experts' mix, for
+ * experts that blocks choose, and tiles by size. */
 typedef struct int_kernels {
     uint32_t view, lo_bits, hi_bits;
-    rf_gpu_kernel vec[4], one, few, normed, mix, tile[RF_TILE_SIZES];
+    rf_gpu_kernel vec[4], one, few, normed, mix, choose, tile[RF_TILE_SIZES];
 } int_kernels;
 
 /* NVIDIA's kernels for formats of one layout and so many scales, with minima or without: for some
@@ -363,7 +363,7 @@ static const matrix_kernels matrix_layouts[] = {
             {RF_GPU_vec_##view##_##lo##hi##_1, RF_GPU_vec_##view##_##lo##hi##_2,            \
              RF_GPU_vec_##view##_##lo##hi##_4, RF_GPU_vec_##view##_##lo##hi##_8},           \
             RF_GPU_one_##view##_##lo##hi, few, RF_GPU_normed_##view##_##lo##hi,             \
-            RF_GPU_mix_##view##_##lo##hi,                                                   \
+            RF_GPU_mix_##view##_##lo##hi, RF_GPU_choose_##view##_##lo##hi,                  \
             {RF_GPU_tile_##view##_##lo##hi##_large, RF_GPU_tile_##view##_##lo##hi##_middle, \
              RF_GPU_tile_##view##_##lo##hi##_small},                                        \
     }
@@ -779,7 +779,7 @@ static void launch_group(rf_gpu_queue *q, rf_gpu_matmul_args *a) {
 static bool layout_goes_on(const rf_gpu_queue *q, rf_gpu_kernel k) {
     for (size_t i = 0; i < RF_COUNT(layouts); i++) {
         const int_kernels *l = &layouts[i];
-        bool is_here = l->one == k || l->few == k || l->normed == k,
+        bool is_here = l->one == k || l->few == k || l->normed == k || l->choose == k,
              goes_on = !q->left_out[l->tile[RF_TILE_SIZES - 1]];
         for (size_t j = 0; j < RF_COUNT(l->vec); j++) {
             is_here = is_here || l->vec[j] == k;
@@ -828,8 +828,33 @@ bool rf_gpu_has_substitute(const rf_gpu_queue *q, rf_gpu_kernel k) {
     return is_besides(k) || k == RF_GPU_lists || k == RF_GPU_attend_fold || layout_goes_on(q, k);
 }
 
-bool rf_gpu_takes_along(const rf_gpu_queue *q, const rf_gpu_matmul_args *a) {
-    return norms_scores(q, a);
+/* One row, experts whose choice a block can make, and nothing else that reads the route before. */
+static bool chooses(const rf_gpu_queue *q, const rf_gpu_choose_args *a) {
+    const rf_gpu_matmul_args *m = &a->matmul;
+    const rf_gpu_route_args *r = &a->route;
+    const rf_gpu_weight *w = &m->part[0].w;
+    bool is_one = m->n_rows == 1 && m->mode == RF_GPU_MM_EXPERTS && (m->n_parts == 1 || m->is_glu);
+    bool is_easy = r->n_experts && r->n_experts <= RF_GPU_CHOOSE_MOST && r->n_groups <= 1;
+    return is_one && is_easy && !m->mixed && !m->x_per_used && w->form >= RF_GPU_INT_32 &&
+           !wants_lists(q, 1, m->n_used, w->planes) && can_run(q, int_kernels_of(w)->choose);
+}
+
+bool rf_gpu_takes_along(const rf_gpu_queue *q, const rf_gpu_choose_args *a) {
+    return norms_scores(q, &a->matmul) || chooses(q, a);
+}
+
+/* A block more of each expert, one of which makes the route. */
+void rf_gpu_op_choose(rf_gpu_queue *q, const rf_gpu_choose_args *a) {
+    rf_gpu_choose_args args = *a;
+    const rf_gpu_matmul_args *m = &a->matmul;
+    if (!chooses(q, a)) {
+        rf_gpu_op_matmul(q, m);
+        return;
+    }
+    args.matmul.lists = NULL;
+    if (m->x) quantise_rows(q, &args.matmul);
+    put(q, int_kernels_of(&m->part[0].w)->choose, tiles_of(m, one_rows(m)) + 1, m->n_used, 1, &args,
+        sizeof args);
 }
 
 /* The products of a row's experts and their mix in one launch. */

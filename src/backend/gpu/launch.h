@@ -18,8 +18,10 @@ void rf_gpu_op_quant(rf_gpu_queue *q, const rf_gpu_quant_args *a);
 void rf_gpu_op_lists(rf_gpu_queue *q, const rf_gpu_lists_args *a);
 /* One launch for neighbouring parts of one layout.  Lists, where there are any, are of this route. */
 void rf_gpu_op_matmul(rf_gpu_queue *q, const rf_gpu_matmul_args *a);
-/* Does its launch norm the row, too, and write all that the norm is asked for? */
-bool rf_gpu_takes_along(const rf_gpu_queue *q, const rf_gpu_matmul_args *a);
+/* Does the launch of the product norm its row, too, with all that the norm is asked for, or make the route? */
+bool rf_gpu_takes_along(const rf_gpu_queue *q, const rf_gpu_choose_args *a);
+/* With experts for which it does that, or as rf_gpu_op_matmul, of a route that is there. */
+void rf_gpu_op_choose(rf_gpu_queue *q, const rf_gpu_choose_args *a);
 /* Norm, rotation and KV put of queries, keys and values; also ROPE and KV_PUT alone. */
 void rf_gpu_op_heads(rf_gpu_queue *q, const rf_gpu_heads_args *a);
 void rf_gpu_op_attend(rf_gpu_queue *q, const rf_gpu_attend_args *a);

@@ -747,10 +747,11 @@ static const rf_gpu_slot *slot_at(const rf_gpu_task *t, const void *field) {
     return NULL;
 }
 
-/* The first task behind t that names anything that t does, but for the field's. */
+/* The first task behind t that names anything that t does, but for the field's; lists of a route are none:
+ * where products choose, nothing is made of them. */
 static rf_gpu_task *first_reader(const rf_exec *x, const rf_gpu_task *t, const void *but) {
     for (rf_gpu_task *r = x->tasks + (t - x->tasks) + 1; r < x->tasks + x->n_tasks; r++)
-        for (uint32_t k = 0; k < r->n_slots; k++)
+        for (uint32_t k = 0; k < r->n_slots && r->kind != RF_GPU_TASK_LISTS; k++)
             for (uint32_t i = 0; i < t->n_slots; i++)
                 if (t->slot[i].at != FIELD(t, but) && r->slot[k].item == t->slot[i].item) return r;
     return NULL;
@@ -771,10 +772,23 @@ static void pair_norm(rf_exec *x, rf_gpu_task *t) {
     t->behind = (uint32_t)(to - x->tasks) + 1;
 }
 
+/* The product of experts that reads a route first: its blocks may choose themselves. */
+static void pair_route(rf_exec *x, rf_gpu_task *t) {
+    rf_gpu_task *to = first_reader(x, t, &t->args.route.scores);
+    if (!to || to->kind != RF_GPU_TASK_MATMUL || to->args.matmul.mode != RF_GPU_MM_EXPERTS ||
+        to->takes_along || !add_names(to, t, FIELD(to, &to->args.choose.route)))
+        return;
+    to->args.choose.route = t->args.route;
+    to->takes_along = true;
+    t->behind = (uint32_t)(to - x->tasks) + 1;
+}
+
 /* Tasks whose work a product behind them may do, too; whether it does is told at each launch. */
 static void pair_tasks(rf_exec *x) {
-    for (rf_gpu_task *t = x->tasks; t < x->tasks + x->n_tasks; t++)
+    for (rf_gpu_task *t = x->tasks; t < x->tasks + x->n_tasks; t++) {
         if (t->kind == RF_GPU_TASK_NORM && t->items_per_row == 1) pair_norm(x, t);
+        if (t->kind == RF_GPU_TASK_ROUTE) pair_route(x, t);
+    }
 }
 
 /* The layers' keys and values, in bytes of one block each. */

@@ -199,15 +199,21 @@ static void run_copy(const rf_exec *x, rf_gpu_queue *q, const rf_gpu_task *t, rf
 static void fill_matmul(const rf_exec *x, const rf_gpu_task *t, uint32_t n_rows, rf_gpu_args *a) {
     *a = t->args;
     fill_slots(x, t, a);
-    a->matmul.n_rows = a->matmul.norm.n_items = n_rows;
+    a->matmul.n_rows = a->matmul.norm.n_items = a->choose.route.n_rows = n_rows;
     a->matmul.ahead_bytes = a->matmul.ahead ? x->room_bytes : 0;
 }
 
 static void run_matmul(const rf_exec *x, rf_gpu_queue *q, const rf_gpu_task *t, uint32_t n_rows) {
     rf_gpu_args a;
     fill_matmul(x, t, n_rows, &a);
-    if (t->takes_along && !rf_gpu_takes_along(q, &a.matmul)) a.matmul.norm.n = 0;
-    rf_gpu_op_matmul(q, &a.matmul);
+    if (t->takes_along && !rf_gpu_takes_along(q, &a.choose)) {
+        a.matmul.norm.n = 0;
+        a.choose.route.n_experts = 0;
+    }
+    if (a.choose.route.n_experts)
+        rf_gpu_op_choose(q, &a.choose);
+    else
+        rf_gpu_op_matmul(q, &a.matmul);
 }
 
 /* Does a product behind it do its work, too? */
@@ -216,7 +222,7 @@ static bool is_done_behind(const rf_exec *x, const rf_gpu_queue *q, const rf_gpu
     rf_gpu_args a;
     if (!t->behind) return false;
     fill_matmul(x, &x->tasks[t->behind - 1], n_rows, &a);
-    return rf_gpu_takes_along(q, &a.matmul);
+    return rf_gpu_takes_along(q, &a.choose);
 }
 
 static void run_task(const rf_exec *x, rf_gpu_queue *q, const rf_gpu_task *t) {

@@ -79,6 +79,7 @@ enum {
     BY_rf_gpu_embed_args = 1 << RF_GPU_TRIAL_ROWS,
     BY_rf_gpu_copy_args = 1 << RF_GPU_TRIAL_ROWS,
     BY_rf_gpu_matmul_args = 1 << RF_GPU_TRIAL_PRODUCTS | 1 << RF_GPU_TRIAL_EXPERTS,
+    BY_rf_gpu_choose_args = 1 << RF_GPU_TRIAL_EXPERTS,
     BY_rf_gpu_route_args = 1 << RF_GPU_TRIAL_EXPERTS,
     BY_rf_gpu_lists_args = 1 << RF_GPU_TRIAL_EXPERTS,
     BY_rf_gpu_mix_args = 1 << RF_GPU_TRIAL_EXPERTS,

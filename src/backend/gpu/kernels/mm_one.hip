@@ -7,7 +7,9 @@
  * has ended.  Activations come in integers, or in floats that each warp makes integers of for its parts.
  * A part leaves the exact integers of its groups and their scales in shared memory, where one thread per
  * row adds them in order while the next round's loads are on their way. */
+#include "backend/gpu/kernels/choose.h"
 #include "backend/gpu/kernels/one.h"
+#include "backend/gpu/kernels/route.h"
 
 /* A round's pieces of 16 columns, sums and factors in integers, of each of which a thread has one. */
 typedef struct one_stretch {
@@ -85,17 +87,19 @@ RF_DEVICE void one_quantise_all(one_x to, const one_floats *f, const one_place *
         if (i == 0 || first + i * n < at->n_groups) one_quantise(to, &f[i], view, i * n + own);
 }
 
+/* Weight rows of a block's tile. */
+RF_DEVICE uint32_t one_tile_rows(const rf_gpu_matmul_args *a, uint32_t split) {
+    return RF_GPU_TILE_ROWS / (split == 1 && a->is_glu ? 2 : split);
+}
+
 /* takes_floats: the activations may come in floats.  split: parts that a warp is, each with so many fewer
  * weight rows; where there are more than one, activations do come in floats. */
-RF_DEVICE void one_run(const rf_gpu_matmul_args *a, int view, int lo_bits, int hi_bits,
-                       uint32_t n_warps, uint32_t split, int takes_floats, one_shared *shared,
-                       one_term *terms) {
+RF_DEVICE void one_share(const rf_gpu_matmul_args *a, const mm_share s, int view, int lo_bits,
+                         int hi_bits, uint32_t n_warps, uint32_t split, int takes_floats,
+                         one_shared *shared, one_term *terms) {
     const uint32_t n_own = ONE_GROUPS(view), n_round = n_warps * split * n_own;
+    const uint32_t n_rows = one_tile_rows(a, split);
     one_rows *const x = shared->x;
-    if (a->mode == RF_GPU_MM_EXPERTS) rf_await_before(); /* the route */
-    const uint32_t n_rows = RF_GPU_TILE_ROWS / (split == 1 && a->is_glu ? 2 : split);
-    const mm_share s = share_of(a, n_rows, 1);
-    if (s.n == 0) return;
     one_place at = one_place_of(a, &s, view, n_rows, n_warps, split);
     const int skips = ONE_SKIPS && split > 1; /* fewer parts only lose by the branch */
     one_loads loads;
@@ -142,6 +146,15 @@ RF_DEVICE void one_run(const rf_gpu_matmul_args *a, int view, int lo_bits, int h
     one_end(a, &s, &at, takes_floats ? &shared->extra : 0, n_rows, dst_row, acc);
 }
 
+RF_DEVICE void one_run(const rf_gpu_matmul_args *a, int view, int lo_bits, int hi_bits,
+                       uint32_t n_warps, uint32_t split, int takes_floats, one_shared *shared,
+                       one_term *terms) {
+    if (a->mode == RF_GPU_MM_EXPERTS) rf_await_before(); /* the route */
+    const mm_share s = share_of(a, one_tile_rows(a, split), 1);
+    if (s.n == 0) return;
+    one_share(a, s, view, lo_bits, hi_bits, n_warps, split, takes_floats, shared, terms);
+}
+
 /* n_blocks: as many as have registers for all loads. */
 #define ONE_KERNEL(name, view, lo_bits, hi_bits, n_blocks, split, takes_floats)          \
     RF_KERNEL_EARLY(name, rf_gpu_matmul_args, n_blocks) {                                \
@@ -172,3 +185,49 @@ FEW_KERNEL(256, 2, 1)
 FEW_KERNEL(256, 4, 0)
 FEW_KERNEL(256, 4, 1)
 FEW_KERNEL(256, 4, 2)
+
+/* Experts that blocks choose -----------------------------------------------------------------------*/
+
+/* One row's products with experts that each block chooses for itself, as the route has them, of which it
+ * has the rank that grid y is; blocks whose grid x is 0 have no tile, and one of them makes the route. */
+typedef union choose_room {
+    one_shared one;
+    route_shared route;
+} choose_room;
+
+RF_DEVICE void choose_run(const rf_gpu_choose_args *a, int view, int lo_bits, int hi_bits,
+                          choose_room *room, choose_shared *choice, one_term *terms) {
+    const uint32_t rank = rf_bid_y();
+    rf_await_before(); /* the scores */
+    if (rf_bid_x() == 0) {
+        if (rank == 0) route_run(&room->route, &a->route, 0);
+        return;
+    }
+    mm_share s;
+    s.p = a->matmul.part[0];
+    s.tile = rf_bid_x() - 1;
+    s.plane = rf_alike(choose_expert(choice, &a->route, rank));
+    s.first = 0;
+    s.n = 1;
+    s.items = 0;
+    one_share(&a->matmul, s, view, lo_bits, hi_bits, RF_BLOCK_route / 32, 1, 0, &room->one, terms);
+}
+
+#define CHOOSE_KERNEL(view, lo_bits, hi_bits, n_blocks)                                     \
+    _Static_assert((int)RF_BLOCK_choose_##view##_##lo_bits##hi_bits == (int)RF_BLOCK_route, \
+                   "a block makes the route");                                              \
+    RF_KERNEL_EARLY(choose_##view##_##lo_bits##hi_bits, rf_gpu_choose_args, n_blocks) {     \
+        RF_SHARED choose_room room;                                                         \
+        RF_SHARED choose_shared choice;                                                     \
+        RF_SHARED one_term terms[2 * (RF_BLOCK_route / 32) * ONE_GROUPS(view) * 32];        \
+        choose_run(&a, view, lo_bits, hi_bits, &room, &choice, terms);                      \
+    }
+CHOOSE_KERNEL(32, 4, 0, 4)
+CHOOSE_KERNEL(32, 4, 1, 4)
+CHOOSE_KERNEL(32, 8, 0, 4)
+CHOOSE_KERNEL(256, 2, 0, 3)
+CHOOSE_KERNEL(256, 2, 1, 3)
+CHOOSE_KERNEL(256, 4, 0, 3)
+CHOOSE_KERNEL(256, 4, 1, 2)
+CHOOSE_KERNEL(256, 4, 2, 2)
+CHOOSE_KERNEL(256, 8, 0, 2)

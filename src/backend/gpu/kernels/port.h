@@ -256,6 +256,38 @@ RF_DEVICE uint32_t rf_lane_xor(uint32_t v, uint32_t mask) {
 #endif
 }
 
+/* The largest of 32 threads' words; a word with a bit for each of 32 threads, the lowest for number 0:
+ * set where it says yes.  All threads of a block call. */
+RF_DEVICE uint32_t rf_warp_most(uint32_t v) {
+#if defined(RF_NVIDIA) && __CUDA_ARCH__ >= 800
+    uint32_t most;
+    asm volatile("redux.sync.max.u32 %0, %1, 0xffffffff;" : "=r"(most) : "r"(v));
+    return most;
+#else
+    RF_UNROLL
+    for (uint32_t mask = 1; mask < 32; mask *= 2) {
+        const uint32_t other = rf_lane_xor(v, mask);
+        v = other > v ? other : v;
+    }
+    return v;
+#endif
+}
+RF_DEVICE uint32_t rf_warp_ballot(int yes) {
+#if defined(RF_NVIDIA)
+    uint32_t all;
+    asm volatile("{ .reg .pred p; setp.ne.u32 p, %1, 0; vote.sync.ballot.b32 %0, p, 0xffffffff; }"
+                 : "=r"(all)
+                 : "r"(yes));
+    return all;
+#else
+    uint32_t all = yes ? 1u << rf_tid() % 32 : 0;
+    RF_UNROLL
+    for (uint32_t mask = 1; mask < 32; mask *= 2)
+        all |= rf_lane_xor(all, mask);
+    return all;
+#endif
+}
+
 /* Orders shared memory among 32 threads, which are part of one warp or wave; on the host among all of the
  * block.  There all threads go the same way: what no thread of a warp needs is not left out. */
 RF_DEVICE void rf_warp_sync(void) {

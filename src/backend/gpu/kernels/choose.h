@@ -1,0 +1,154 @@
+/* choose.h - the expert of one rank of a row's route, which each 32 threads of a block find for
+ * themselves: the one that route.h has at that rank, but no weight.
+ *
+ * A thread has four neighbouring experts, best first.  In each turn the best of all threads goes, in
+ * the thread of the lowest number that has it.  After a softmax the order is that of exponentials, as
+ * long as these are so far apart that their quotients with the sum differ, too; only else the sum is
+ * made, which is long, since its order is that of the experts. */
+#pragma once
+#include "backend/gpu/kernels/canon.h"
+
+enum { CHOOSE_OWN = 4 };
+_Static_assert((int)RF_GPU_CHOOSE_MOST == 32 * (int)CHOOSE_OWN, "32 threads have all experts");
+
+typedef struct choose_shared {
+    rf_f4 e[RF_GPU_CHOOSE_MOST / 4];
+} choose_shared;
+
+/* Of a thread's experts what is compared, 0 for none, and their numbers. */
+typedef struct choose_own {
+    uint32_t key[CHOOSE_OWN], id[CHOOSE_OWN];
+} choose_own;
+
+/* Numbers in the order of floats, all of them above 0; 0 for a NaN, which is never chosen. */
+RF_DEVICE uint32_t choose_key(float v) {
+    const uint32_t bits = rf_bits_of(v + 0.0f); /* both zeros are one */
+    if (v != v) return 0;
+    return bits >> 31 ? ~bits : bits | 0x80000000u;
+}
+RF_DEVICE float choose_value(uint32_t key) {
+    return rf_float_of(key >> 31 ? key & 0x7fffffffu : ~key);
+}
+
+/* Best first, of equal ones the lowest number. */
+RF_DEVICE choose_own choose_sorted(const float v[CHOOSE_OWN], uint32_t n) {
+    choose_own own;
+    RF_UNROLL
+    for (uint32_t i = 0; i < CHOOSE_OWN; i++) {
+        own.id[i] = CHOOSE_OWN * (rf_tid() % 32) + i;
+        own.key[i] = own.id[i] < n ? choose_key(v[i]) : 0;
+    }
+    RF_UNROLL
+    for (uint32_t i = 1; i < CHOOSE_OWN; i++) {
+        RF_UNROLL
+        for (uint32_t k = CHOOSE_OWN - 1; k >= i; k--) {
+            const uint32_t key = own.key[k], id = own.id[k];
+            const int is_better = key > own.key[k - 1];
+            own.key[k] = is_better ? own.key[k - 1] : key;
+            own.id[k] = is_better ? own.id[k - 1] : id;
+            own.key[k - 1] = is_better ? key : own.key[k - 1];
+            own.id[k - 1] = is_better ? id : own.id[k - 1];
+        }
+    }
+    return own;
+}
+
+/* The best of all that are left goes.  0, or in the thread that had it one more than its number. */
+RF_DEVICE uint32_t choose_turn(choose_own *own, uint32_t most) {
+    const uint32_t before = (1u << rf_tid() % 32) - 1;
+    const int has_most = own->key[0] == most;
+    if ((rf_warp_ballot(has_most) & before) != 0 || !has_most || most == 0) return 0;
+    const uint32_t id = own->id[0];
+    RF_UNROLL
+    for (uint32_t i = 1; i < CHOOSE_OWN; i++) {
+        own->key[i - 1] = own->key[i];
+        own->id[i - 1] = own->id[i];
+    }
+    own->key[CHOOSE_OWN - 1] = 0;
+    return id + 1;
+}
+
+/* The expert of that rank; where NaNs leave it open, that of such a number.  *are_apart: the values of
+ * all ranks up to the next one are, and normal numbers after a division by a sum of so many. */
+RF_DEVICE uint32_t choose_rank(choose_own own, uint32_t rank, int *are_apart) {
+    uint32_t found = 0;
+    float above = 4.0f;
+    *are_apart = 1;
+    RF_NO_UNROLL
+    for (uint32_t r = 0; r <= rank + 1; r++) {
+        const uint32_t most = rf_warp_most(own.key[0]);
+        const float v = choose_value(most ? most : choose_key(0.0f));
+        const uint32_t here = choose_turn(&own, most);
+        if (r == rank) found = here;
+        if (!(v < above * 0.999999f) || above < 0x1p-100f) *are_apart = 0;
+        above = v;
+    }
+    found = rf_warp_most(found);
+    return found ? found - 1 : rank;
+}
+
+/* The thread's scores. */
+RF_DEVICE void choose_load(float v[CHOOSE_OWN], const float *scores, uint32_t n) {
+    const uint32_t first = CHOOSE_OWN * (rf_tid() % 32);
+    RF_UNROLL
+    for (uint32_t i = 0; i < CHOOSE_OWN; i++)
+        v[i] = first + i < n ? scores[first + i] : 0.0f;
+}
+
+/* Exponentials of scores, which become parts of their sum. */
+RF_DEVICE void choose_parts(choose_shared *s, float v[CHOOSE_OWN], uint32_t n) {
+    const float *e = (const float *)s->e;
+    float sum = 0.0f;
+    if (rf_tid() < 32) {
+        const rf_f4 four = {{v[0], v[1], v[2], v[3]}};
+        s->e[rf_tid()] = four;
+    }
+    rf_sync();
+    RF_UNROLL_4
+    for (uint32_t i = 0; i < n / 4; i++)
+        sum = sum + s->e[i].v[0] + s->e[i].v[1] + s->e[i].v[2] + s->e[i].v[3];
+    for (uint32_t i = n / 4 * 4; i < n; i++)
+        sum += e[i];
+    RF_UNROLL
+    for (uint32_t i = 0; i < CHOOSE_OWN; i++)
+        v[i] /= sum;
+}
+
+/* Scores become exponentials; are all of them numbers? */
+RF_DEVICE int choose_powers(float v[CHOOSE_OWN], uint32_t n) {
+    const uint32_t first = CHOOSE_OWN * (rf_tid() % 32);
+    uint32_t most = 0;
+    RF_UNROLL
+    for (uint32_t i = 0; i < CHOOSE_OWN; i++) {
+        const uint32_t key = first + i < n ? choose_key(v[i]) : 0;
+        most = key > most ? key : most;
+    }
+    const float top = choose_value(rf_warp_most(most));
+    int are_numbers = 1;
+    RF_UNROLL
+    for (uint32_t i = 0; i < CHOOSE_OWN; i++) {
+        v[i] = first + i < n ? rf_exp32(v[i] - top) : 0.0f;
+        are_numbers = are_numbers && v[i] == v[i];
+    }
+    return rf_warp_ballot(!are_numbers) == 0;
+}
+
+/* All threads of the block call, and get the same. */
+RF_DEVICE uint32_t choose_expert(choose_shared *s, const rf_gpu_route_args *a, uint32_t rank) {
+    const uint32_t n = a->n_experts, first = CHOOSE_OWN * (rf_tid() % 32);
+    float v[CHOOSE_OWN];
+    int are_apart;
+    choose_load(v, a->scores, n);
+    if (a->kind == RF_ROUTER_SOFTMAX) {
+        if (!choose_powers(v, n)) return rank; /* all parts of the sum are NaNs */
+        const uint32_t expert = choose_rank(choose_sorted(v, n), rank, &are_apart);
+        if (are_apart && !a->select_bias) return expert;
+        choose_parts(s, v, n);
+    }
+    RF_UNROLL
+    for (uint32_t i = 0; i < CHOOSE_OWN; i++) {
+        if (a->kind == RF_ROUTER_SIGMOID) v[i] = rf_gated(1.0f, v[i]);
+        if (a->select_bias && first + i < n) v[i] = v[i] + a->select_bias[first + i];
+    }
+    return choose_rank(choose_sorted(v, n), rank, &are_apart);
+}
