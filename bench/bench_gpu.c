@@ -425,7 +425,8 @@ enum { N_EXPERTS = 128, N_USED = 8, EXPERT_COLS = 768, EMBD = 2048 };
 typedef struct mixture {
     rf_dtype type;
     uint32_t T;
-    float *route, *scores;
+    float *route, *chance; /* what is read: a route and scores by chance */
+    float *made, *scores;  /* what is made */
     uint32_t *lists;
 } mixture;
 
@@ -437,25 +438,36 @@ static rf_gpu_weight expert_weight(rf_dtype type, uint32_t planes, uint32_t rows
     return rf_gpu_weight_at(&l, next_bytes(l.bytes));
 }
 
+/* With the norm before it. */
 static void launch_scores(const void *what) {
     const mixture *m = what;
-    rf_gpu_matmul_args a = {.n_parts = 1, .n_rows = m->T, .x = x};
+    float *normed = dst + (size_t)MAX_T * MAX_COLS;
+    rf_gpu_matmul_args a = {.n_parts = 1, .n_rows = m->T, .x = normed};
+    a.norm = (rf_gpu_norm_args){.dst = normed,
+                                .x = x,
+                                .w = (const float *)(const void *)pool,
+                                .n_items = m->T,
+                                .n = EMBD,
+                                .kind = RF_GPU_RMS_NORM,
+                                .eps = 1e-6f};
+    if (rf_dtype_get(m->type)->view == RF_INT_32)
+        a.norm.q32 = q32;
+    else
+        a.norm.q256 = q256;
     a.part[0] = (rf_gpu_product){.w = expert_weight(RF_DT_F32, 1, N_EXPERTS, EMBD),
                                  .dst = m->scores,
                                  .dst_stride = N_EXPERTS};
     rf_gpu_op_matmul(&queue, &a);
 }
 
-static void launch_route(const void *what) {
-    const mixture *m = what;
-    rf_gpu_route_args a = {.dst = dst, /* the benchmark's own route stays */
-                           .scores = m->scores,
-                           .n_rows = m->T,
-                           .n_experts = N_EXPERTS,
-                           .n_used = N_USED,
-                           .normalise = 1,
-                           .scale = 1};
-    rf_gpu_op_route(&queue, &a);
+static rf_gpu_route_args route_of(const mixture *m) {
+    return (rf_gpu_route_args){.dst = m->made,
+                               .scores = m->chance,
+                               .n_rows = m->T,
+                               .n_experts = N_EXPERTS,
+                               .n_used = N_USED,
+                               .normalise = 1,
+                               .scale = 1};
 }
 
 static void launch_lists(const void *what) {
@@ -470,19 +482,30 @@ static rf_gpu_matmul_args experts_of(const mixture *m) {
                                 .route = m->route,
                                 .n_used = N_USED,
                                 .lists = m->lists,
-                                .xq = q256};
+                                .xq = rf_dtype_get(m->type)->view == RF_INT_32 ? q32 : q256};
+}
+
+static rf_gpu_choose_args gate_up_of(const mixture *m) {
+    rf_gpu_choose_args a = {.matmul = experts_of(m), .route = route_of(m)};
+    a.matmul.n_parts = 2;
+    a.matmul.is_glu = 1;
+    for (uint32_t i = 0; i < 2; i++)
+        a.matmul.part[i] =
+            (rf_gpu_product){.w = expert_weight(m->type, N_EXPERTS, EXPERT_COLS, EMBD),
+                             .dst = dst,
+                             .dst_stride = EXPERT_COLS};
+    return a;
+}
+
+/* Nothing where blocks of gate+up choose. */
+static void launch_route(const void *what) {
+    const rf_gpu_choose_args a = gate_up_of(what);
+    if (!rf_gpu_takes_along(&queue, &a)) rf_gpu_op_route(&queue, &a.route);
 }
 
 static void launch_gate_up(const void *what) {
-    const mixture *m = what;
-    rf_gpu_matmul_args a = experts_of(m);
-    a.n_parts = 2;
-    a.is_glu = 1;
-    for (uint32_t i = 0; i < 2; i++)
-        a.part[i] = (rf_gpu_product){.w = expert_weight(m->type, N_EXPERTS, EXPERT_COLS, EMBD),
-                                     .dst = dst,
-                                     .dst_stride = EXPERT_COLS};
-    rf_gpu_op_matmul(&queue, &a);
+    const rf_gpu_choose_args a = gate_up_of(what);
+    rf_gpu_op_choose(&queue, &a);
 }
 
 static void launch_mixed(const void *what) {
@@ -531,15 +554,32 @@ static void random_route(mixture *m) {
     rf_free(route);
 }
 
+static void random_scores(mixture *m) {
+    size_t n = (size_t)m->T * N_EXPERTS;
+    float *scores = rf_alloc(n, sizeof *scores);
+    uint64_t seed = 2;
+    for (size_t i = 0; i < n; i++) {
+        seed = seed * 6364136223846793005u + 1442695040888963407u;
+        scores[i] = (float)(seed >> 40) * 0x1p-21f; /* up to 8 */
+    }
+    m->chance = take(n * sizeof *scores);
+    rf_gpu_upload(&queue, m->chance, scores, n * sizeof *scores);
+    rf_gpu_wait(&queue);
+    rf_free(scores);
+}
+
 static void bench_mixture(rf_dtype type, uint32_t T) {
     mixture m = {.type = type, .T = T};
     random_route(&m);
+    random_scores(&m);
     m.scores = take((size_t)T * N_EXPERTS * sizeof(float));
+    m.made = take((size_t)T * 2 * N_USED * sizeof(float));
     m.lists = take(rf_gpu_lists_bytes(T, N_USED, N_EXPERTS));
     launch_lists(&m);
     const uint32_t n = T > 64 ? 4 : 24;
     (void)time_launches(launch_mixture, &m, n);
-    printf("%-5s T %4u  all %9.2f us; scores %.2f, route %.2f, lists %.2f, gate+up %.2f, down+mix "
+    printf("%-5s T %4u  all %9.2f us; norm+scores %.2f, route %.2f, lists %.2f, gate+up %.2f, "
+           "down+mix "
            "%.2f\n",
            rf_dtype_get(type)->name, T, time_launches(launch_mixture, &m, n),
            time_launches(launch_scores, &m, n), time_launches(launch_route, &m, n),
@@ -547,6 +587,8 @@ static void bench_mixture(rf_dtype type, uint32_t T) {
            time_launches(launch_mixed, &m, n));
     fflush(stdout);
     rf_gpu_free(&queue, m.route);
+    rf_gpu_free(&queue, m.chance);
+    rf_gpu_free(&queue, m.made);
     rf_gpu_free(&queue, m.scores);
     rf_gpu_free(&queue, m.lists);
 }

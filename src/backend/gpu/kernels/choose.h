@@ -1,5 +1,6 @@
-/* choose.h - the expert of one rank of a row's route, which each 32 threads of a block find for
- * themselves: the one that route.h has at that rank, but no weight.
+/* choose.h - the expert of one rank of a row's route, which 32 threads of a block find for all of it: the
+ * one that route.h has at that rank, but no weight.  (On the host all threads do, which lanes that
+ * exchange words ask for.)
  *
  * A thread has four neighbouring experts, best first.  In each turn the best of all threads goes, in
  * the thread of the lowest number that has it.  After a softmax the order is that of exponentials, as
@@ -13,6 +14,7 @@ _Static_assert((int)RF_GPU_CHOOSE_MOST == 32 * (int)CHOOSE_OWN, "32 threads have
 
 typedef struct choose_shared {
     rf_f4 e[RF_GPU_CHOOSE_MOST / 4];
+    uint32_t expert;
 } choose_shared;
 
 /* Of a thread's experts what is compared, 0 for none, and their numbers. */
@@ -103,7 +105,7 @@ RF_DEVICE void choose_parts(choose_shared *s, float v[CHOOSE_OWN], uint32_t n) {
         const rf_f4 four = {{v[0], v[1], v[2], v[3]}};
         s->e[rf_tid()] = four;
     }
-    rf_sync();
+    rf_warp_sync();
     RF_UNROLL_4
     for (uint32_t i = 0; i < n / 4; i++)
         sum = sum + s->e[i].v[0] + s->e[i].v[1] + s->e[i].v[2] + s->e[i].v[3];
@@ -133,8 +135,7 @@ RF_DEVICE int choose_powers(float v[CHOOSE_OWN], uint32_t n) {
     return rf_warp_ballot(!are_numbers) == 0;
 }
 
-/* All threads of the block call, and get the same. */
-RF_DEVICE uint32_t choose_expert(choose_shared *s, const rf_gpu_route_args *a, uint32_t rank) {
+RF_DEVICE uint32_t choose_by_warp(choose_shared *s, const rf_gpu_route_args *a, uint32_t rank) {
     const uint32_t n = a->n_experts, first = CHOOSE_OWN * (rf_tid() % 32);
     float v[CHOOSE_OWN];
     int are_apart;
@@ -151,4 +152,14 @@ RF_DEVICE uint32_t choose_expert(choose_shared *s, const rf_gpu_route_args *a, u
         if (a->select_bias && first + i < n) v[i] = v[i] + a->select_bias[first + i];
     }
     return choose_rank(choose_sorted(v, n), rank, &are_apart);
+}
+
+/* All threads of the block call, and get the same. */
+RF_DEVICE uint32_t choose_expert(choose_shared *s, const rf_gpu_route_args *a, uint32_t rank) {
+    if (rf_tid() < 32 || !rf_warp_may_skip()) {
+        const uint32_t expert = choose_by_warp(s, a, rank);
+        if (rf_tid() == 0) s->expert = expert;
+    }
+    rf_sync();
+    return s->expert;
 }
