@@ -241,6 +241,26 @@ static void test_launches(void **state) {
     rf_model_close(m);
 }
 
+/* The same token by itself, whose router norms and whose experts' blocks choose, and among others. */
+static void test_choice(void **state) {
+    (void)state;
+    rf_model *m = open_model(rf_test_data("models/gpt-oss.gguf"));
+    session_opts o = session_defaults();
+    session one = open_on(&rf_gpu_ops, m, &o, false), two = open_on(&rf_gpu_ops, m, &o, false);
+    const bool *by_one = one.b->queue.launched, *by_two = two.b->queue.launched;
+    const int32_t token[2] = {1, 2};
+    float *first = logits_of(&one, token, 1, 1), *both = logits_of(&two, token, 2, 2);
+    assert_memory_equal(first, both, m->n_vocab * sizeof *first);
+    assert_true(by_one[RF_GPU_router_normed] && by_one[RF_GPU_choose_32_41]);
+    assert_false(by_one[RF_GPU_route]);
+    assert_true(by_two[RF_GPU_route]);
+    rf_free(first);
+    rf_free(both);
+    close_session(&one);
+    close_session(&two);
+    rf_model_close(m);
+}
+
 /* A block copied is as good as the one it came from; a run without outputs computes the cache. */
 static void test_kv_copy(void **state) {
     (void)state;
@@ -621,14 +641,15 @@ int main(void) {
     }
     rf_gpu_driver_set(rf_faulty_gpu(driver));
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_fixtures),       cmocka_unit_test(test_formats),
-        cmocka_unit_test(test_patterns),       cmocka_unit_test(test_random_plans),
-        cmocka_unit_test(test_chunks),         cmocka_unit_test(test_kv_copy),
-        cmocka_unit_test(test_launches),       cmocka_unit_test(test_state_slots),
-        cmocka_unit_test(test_shared_weights), cmocka_unit_test(test_long_upload),
-        cmocka_unit_test(test_limits),         cmocka_unit_test(test_misuse),
-        cmocka_unit_test(test_failure_walk),   cmocka_unit_test(test_faults),
-        cmocka_unit_test(test_lost),           cmocka_unit_test(test_revive_walk),
+        cmocka_unit_test(test_fixtures),    cmocka_unit_test(test_formats),
+        cmocka_unit_test(test_patterns),    cmocka_unit_test(test_random_plans),
+        cmocka_unit_test(test_chunks),      cmocka_unit_test(test_kv_copy),
+        cmocka_unit_test(test_launches),    cmocka_unit_test(test_choice),
+        cmocka_unit_test(test_state_slots), cmocka_unit_test(test_shared_weights),
+        cmocka_unit_test(test_long_upload), cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_misuse),      cmocka_unit_test(test_failure_walk),
+        cmocka_unit_test(test_faults),      cmocka_unit_test(test_lost),
+        cmocka_unit_test(test_revive_walk),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

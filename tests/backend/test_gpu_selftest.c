@@ -54,6 +54,7 @@ static void test_sound(void **state) {
         if (t->kernels[i].n_cases == 0 && !is_tall(t->kernels[i].name))
             fail_msg("%s was not tested", t->kernels[i].name);
     assert_true(verdict(t, "rf_attend_1")->formats >> RF_DT_Q8_0 & 1);
+    assert_true(verdict(t, "rf_choose_256_40")->formats >> RF_DT_Q4_K & 1);
     assert_true(verdict(t, "rf_vec_256_42_4")->formats >> RF_DT_Q6_K & 1);
     assert_int_equal(strncmp(t->path, folder, strlen(folder)), 0);
     rf_selftest_free(t);
