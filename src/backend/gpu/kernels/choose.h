@@ -1,16 +1,15 @@
-/* choose.h - the expert of one rank of a row's route, which 32 threads of a block find for all of it: the
- * one that route.h has at that rank, but no weight.  (On the host all threads do, which lanes that
- * exchange words ask for.)
+/* choose.h - the expert of one rank of a row's route, which 32 threads of a block find for all of
+ * it: the one that route.h has at that rank, but no weight.  (On the host all threads do, which
+ * lanes that exchange words ask for.)
  *
- * A thread has four neighbouring experts, best first.  In each turn the best of all threads goes, in
- * the thread of the lowest number that has it.  After a softmax the order is that of exponentials, as
- * long as these are so far apart that their quotients with the sum differ, too; only else the sum is
- * made, which is long, since its order is that of the experts. */
+ * A thread has four neighbouring experts, best first.  In each turn the best of all threads goes,
+ * in the thread of the lowest number that has it.  After a softmax the order is that of
+ * exponentials, as long as these are so far apart that their quotients with the sum differ, too;
+ * only else the sum is made, which is long, since its order is that of the experts. */
 #pragma once
 #include "backend/gpu/kernels/canon.h"
 
-enum { CHOOSE_OWN = 4 };
-_Static_assert((int)RF_GPU_CHOOSE_MOST == 32 * (int)CHOOSE_OWN, "32 threads have all experts");
+enum { CHOOSE_OWN = 4 }; /* 32 threads have RF_GPU_CHOOSE_MOST */
 
 typedef struct choose_shared {
     rf_f4 e[RF_GPU_CHOOSE_MOST / 4];
@@ -70,8 +69,8 @@ RF_DEVICE uint32_t choose_turn(choose_own *own, uint32_t most) {
     return id + 1;
 }
 
-/* The expert of that rank; where NaNs leave it open, that of such a number.  *are_apart: the values of
- * all ranks up to the next one are, and normal numbers after a division by a sum of so many. */
+/* The expert of that rank; where NaNs leave it open, that of such a number.  *are_apart: the values
+ * of all ranks up to the next one are, and normal numbers after a division by a sum of so many. */
 RF_DEVICE uint32_t choose_rank(choose_own own, uint32_t rank, int *are_apart) {
     uint32_t found = 0;
     float above = 4.0f;

@@ -186,10 +186,11 @@ FEW_KERNEL(256, 4, 0)
 FEW_KERNEL(256, 4, 1)
 FEW_KERNEL(256, 4, 2)
 
-/* Experts that blocks choose -----------------------------------------------------------------------*/
+/* Experts that blocks choose ---------------------------------------------------------------------*/
 
-/* One row's products with experts that each block chooses for itself, as the route has them, of which it
- * has the rank that grid y is; blocks whose grid x is 0 have no tile, and one of them makes the route. */
+/* One row's products with experts that each block chooses for itself, as the route has them, of
+ * which it has the rank that grid y is; blocks whose grid x is 0 have no tile, and one of them makes
+ * the route. */
 typedef union choose_room {
     one_shared one;
     route_shared route;
@@ -213,14 +214,13 @@ RF_DEVICE void choose_run(const rf_gpu_choose_args *a, int view, int lo_bits, in
     one_share(&a->matmul, s, view, lo_bits, hi_bits, RF_BLOCK_route / 32, 1, 0, &room->one, terms);
 }
 
-#define CHOOSE_KERNEL(view, lo_bits, hi_bits, n_blocks)                                     \
-    _Static_assert((int)RF_BLOCK_choose_##view##_##lo_bits##hi_bits == (int)RF_BLOCK_route, \
-                   "a block makes the route");                                              \
-    RF_KERNEL_EARLY(choose_##view##_##lo_bits##hi_bits, rf_gpu_choose_args, n_blocks) {     \
-        RF_SHARED choose_room room;                                                         \
-        RF_SHARED choose_shared choice;                                                     \
-        RF_SHARED one_term terms[2 * (RF_BLOCK_route / 32) * ONE_GROUPS(view) * 32];        \
-        choose_run(&a, view, lo_bits, hi_bits, &room, &choice, terms);                      \
+/* As many threads as the kernel route has. */
+#define CHOOSE_KERNEL(view, lo_bits, hi_bits, n_blocks)                                 \
+    RF_KERNEL_EARLY(choose_##view##_##lo_bits##hi_bits, rf_gpu_choose_args, n_blocks) { \
+        RF_SHARED choose_room room;                                                     \
+        RF_SHARED choose_shared choice;                                                 \
+        RF_SHARED one_term terms[2 * (RF_BLOCK_route / 32) * ONE_GROUPS(view) * 32];    \
+        choose_run(&a, view, lo_bits, hi_bits, &room, &choice, terms);                  \
     }
 CHOOSE_KERNEL(32, 4, 0, 4)
 CHOOSE_KERNEL(32, 4, 1, 4)

@@ -2,9 +2,9 @@
  * a router: a block has one output, so that many of them read at once.
  *
  * Both rows pass through shared memory in stretches of columns, the first weights before the kernel in
- * front has ended; sixteen threads add up the canonical lanes.  One row that is yet to be RMS-normed
- * each block norms for itself, all of it at a time; the last block writes it for those who read it
- * later. */
+ * front has ended; sixteen threads add up the canonical lanes.  One row that is yet to be
+ * RMS-normed each block norms for itself, all of it at a time; the last block writes it for those
+ * who read it later. */
 #include "backend/gpu/kernels/mm.h"
 #include "backend/gpu/kernels/norm.h"
 
@@ -75,12 +75,11 @@ RF_KERNEL_EARLY(mm_router, rf_gpu_matmul_args, 4) {
         router_run(&sh, &a, RF_GPU_BF16);
 }
 
-/* One row, yet to be normed -----------------------------------------------------------------------*/
+/* One row, yet to be normed ----------------------------------------------------------------------*/
 
-_Static_assert((int)RF_GPU_ROUTER_COLS == (int)NORM_PIECE, "threads have all of the row at a time");
-
-/* The lanes of a row one after the other, so that a thread reads four elements of one at once.  The
- * room for a lane is an odd number of fours: neighbouring lanes meet no bank twice. */
+/* The row is a piece of norm.h's at most.  Its lanes lie one after the other, so that a thread reads
+ * four elements of one at once.  The room for a lane is an odd number of fours: neighbouring lanes
+ * meet no bank twice. */
 enum {
     ROUTER_LANE = (int)RF_GPU_ROUTER_COLS / 64 + 1,
     ROUTER_ROOM = 16 * ((int)RF_GPU_ROUTER_COLS / 64 + 1),
@@ -91,7 +90,7 @@ typedef struct router_lanes {
     norm_shared norm;
 } router_lanes;
 
-/* The thread's elements of its lane in its stretch of a weight's row, as norm_load_lane has them. */
+/* The thread's elements of its lane in its stretch of a weight's row, as norm_load_lane has it. */
 RF_DEVICE void router_load_lane(float v[NORM_OWN], const void *w, uint32_t form, uint32_t n) {
     const uint32_t k = rf_tid() / 16 * RF_NORM_STRETCH + rf_tid() % 16;
     if (form == RF_GPU_F32) {

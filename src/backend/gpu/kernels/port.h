@@ -256,8 +256,8 @@ RF_DEVICE uint32_t rf_lane_xor(uint32_t v, uint32_t mask) {
 #endif
 }
 
-/* The largest of 32 threads' words; a word with a bit for each of 32 threads, the lowest for number 0,
- * set where it says yes.  All 32 call, and on the host all threads of a block. */
+/* The largest of 32 threads' words; a word with a bit for each of 32 threads, the lowest for number
+ * 0, set where it says yes.  All 32 call, and on the host all threads of a block. */
 RF_DEVICE uint32_t rf_warp_most(uint32_t v) {
 #if defined(RF_NVIDIA) && __CUDA_ARCH__ >= 800
     uint32_t most;

@@ -1,5 +1,5 @@
-/* route.h - the experts of a row, and their weights, by the 256 threads of a block.  Sums run in order
- * of expert, those over the picked ones in order of rank, in every thread alike. */
+/* route.h - the experts of a row, and their weights, by the 256 threads of a block.  Sums run in
+ * order of expert, those over the picked ones in order of rank, in every thread alike. */
 #pragma once
 #include "backend/gpu/kernels/canon.h"
 
