@@ -10,7 +10,7 @@ set(RF_GPU_ALL_AMD gfx906 gfx908 gfx90a gfx942 gfx950 gfx1030 gfx1031 gfx1032 gf
 set(RF_GPU_ALL_GENERIC gfx9-generic gfx9-4-generic gfx10-1-generic gfx10-3-generic gfx11-generic
     gfx12-generic)
 set(RF_GPU_ALL_NVIDIA sm_80 sm_90 sm_90a sm_120) # sm_90a: what only Hopper has
-set(RF_GPU_PTX_sm_80 ptx71) # the oldest version of PTX that has what is used, for old drivers
+set(RF_GPU_PTX_sm_80 ptx74) # the oldest version of PTX that has what is used, for old drivers
 set(RF_GPU_PTX_sm_90 ptx78)
 set(RF_GPU_PTX_sm_90a ptx84)
 set(RF_GPU_PTX_sm_120 ptx87)
