@@ -182,6 +182,7 @@ typedef struct attend_case {
     bool sinks, latent, is_wild; /* is_wild: the scale of a value is infinite */
     uint32_t units;              /* of the device, where segments are made side by side; else 0 */
     uint32_t len[2], rows[2];
+    uint32_t prefix[2]; /* of RF_ATTN_PREFIX */
 } attend_case;
 
 /* n_rows random rows of dim elements; those in groups of 32 with scales that differ much. */
@@ -238,6 +239,7 @@ static void attend_on_cpu(const attend_case *a, const kv_case *c, const float *q
                               .mask = mask ? mask + (size_t)t * MASK_STRIDE : NULL,
                               .scale = 0.125f,
                               .softcap = a->softcap};
+            if (a->pattern.kind == RF_ATTN_PREFIX) args.pattern.n_global = a->prefix[c->row_seq[t]];
             cpu->attend(&args);
         }
 }
@@ -271,6 +273,7 @@ static void check_attend(const attend_case *a) {
         c.gpu.mask = up(mask, (size_t)c.T * MASK_STRIDE * sizeof *mask);
         c.gpu.mask_stride = MASK_STRIDE;
     }
+    if (a->pattern.kind == RF_ATTN_PREFIX) c.gpu.prefix = up(a->prefix, sizeof a->prefix);
     uint32_t longest = a->len[0] > a->len[1] ? a->len[0] : a->len[1];
     rf_gpu_attend_args args = {.q = up(q, n_q * sizeof *q),
                                .dst = take(n * sizeof *want),
@@ -521,6 +524,44 @@ static void test_attend_rows(void **state) {
     queue.info.n_units = n_units;
 }
 
+/* Many rows over keys and values in Q8_0. */
+static void check_int_rows(const attend_case *a) {
+    if (queue.function[RF_GPU_attend_ints_tile]) {
+        queue.launched[RF_GPU_attend_ints_tile] = false;
+        check_attend(a);
+        assert_true(queue.launched[RF_GPU_attend_ints_tile]);
+    }
+}
+
+static void test_attend_int_rows(void **state) {
+    (void)state;
+    static const rf_attn_pattern patterns[] = {
+        {RF_ATTN_CAUSAL, 0, 0},       {RF_ATTN_PREFIX, 0, 0},  {RF_ATTN_BIDIRECTIONAL, 0, 0},
+        {RF_ATTN_LOCAL, 40, 0},       {RF_ATTN_LOCAL, 300, 0}, {RF_ATTN_LOCAL_BOTH, 20, 0},
+        {RF_ATTN_GLOBAL_LOCAL, 33, 5}};
+    static const uint32_t heads[][2] = {{8, 1}, {6, 3}, {14, 2}, {3, 3}, {8, 2}};
+    static const uint32_t lens[][2] = {{330, 19}, {44, 290}, {96, 64}, {37, 555}, {301, 11}};
+    for (uint32_t k = 0; k < 28; k++) {
+        attend_case a = {.n_heads = heads[k % 5][0],
+                         .n_kv_heads = heads[k % 5][1],
+                         .head_dim = k % 2 ? 64 : 128,
+                         .value_dim = k % 2 ? 64 : 128,
+                         .pattern = patterns[k % RF_COUNT(patterns)],
+                         .softcap = k % 4 == 1 ? 5.0f : 0,
+                         .sinks = k % 3 == 1,
+                         .is_wild = k % 6 == 5,
+                         .k_type = RF_DT_Q8_0,
+                         .v_type = RF_DT_Q8_0,
+                         .len = {lens[k / 2 % 5][0], lens[k / 2 % 5][1]},
+                         .rows = {k % 3 ? 37 : 9, 11},
+                         .prefix = {lens[k / 2 % 5][0] - 5, 3}};
+        check_int_rows(&a);
+        a.len[k % 2] += 14;
+        a.rows[k % 2] += 14;
+        check_int_rows(&a);
+    }
+}
+
 /* Rows of two sequences whose heads attention makes itself, against the kernel of heads before it. */
 typedef struct own_case {
     uint32_t per_kv, head_dim, value_dim, n_dims, norm, len[2];
@@ -651,7 +692,7 @@ int main(void) {
         cmocka_unit_test(test_heads),       cmocka_unit_test(test_attend),
         cmocka_unit_test(test_attend_long), cmocka_unit_test(test_own_heads),
         cmocka_unit_test(test_attend_rows), cmocka_unit_test(test_attend_ints),
-        cmocka_unit_test(test_attend_q8),
+        cmocka_unit_test(test_attend_q8),   cmocka_unit_test(test_attend_int_rows),
     };
     return cmocka_run_group_tests(tests, open_device, close_device);
 }

@@ -34,7 +34,7 @@ enum {
     ATTEND_STEP_BLOCKS = 4,
     ATTEND_FEW = 512,     /* heads of rows */
     ATTEND_AT_ONCE = 2,   /* blocks of one of these kernels that a multiprocessor runs */
-    ATTEND_MIN_ROWS = 16, /* of attend_rows, and half of that for each sequence */
+    ATTEND_MIN_ROWS = 16, /* of attend_rows and the like, and half of that for each sequence */
     ATTEND_OWN_ROWS = 64, /* whose heads attention makes itself; more have not been measured */
     CONV_BLOCKS = 8,      /* for each unit of the device */
     MAX_GRID_Y = 65535,
@@ -106,9 +106,31 @@ static bool fits_attend_vec(const rf_gpu_attend_args *a) {
 }
 
 /* Enough neighbouring rows of each sequence. */
+static bool has_many_rows(const rf_gpu_attend_args *a) {
+    return a->n_rows >= ATTEND_MIN_ROWS && 2 * a->n_rows / ATTEND_MIN_ROWS >= a->n_seqs;
+}
+
 static bool takes_attend_rows(const rf_gpu_attend_args *a) {
-    return fits_attend_vec(a) && a->n_rows >= ATTEND_MIN_ROWS &&
-           2 * a->n_rows / ATTEND_MIN_ROWS >= a->n_seqs;
+    return fits_attend_vec(a) && has_many_rows(a);
+}
+
+/* Many rows over keys and values in Q8_0: there the kernels for every shape are so much slower that few
+ * blocks are better, too.  False: not by its own kernel. */
+static bool attends_int_rows(rf_gpu_queue *q, const rf_gpu_attend_args *a) {
+    bool fits = a->k_type == RF_DT_Q8_0 && a->v_type == RF_DT_Q8_0 && a->v &&
+                a->head_dim == a->value_dim && (a->head_dim == 64 || a->head_dim == 128) &&
+                a->pattern != RF_ATTN_CUSTOM && has_many_rows(a);
+    uint32_t per_kv = a->n_heads / a->n_kv_heads;
+    uint64_t stretches =
+        ((uint64_t)a->n_rows * per_kv + RF_INTS_TILE_ITEMS - 1) / RF_INTS_TILE_ITEMS;
+    if (!fits || !can_run(q, RF_GPU_attend_ints_tile) || stretches > MAX_GRID_Y ||
+        RF_INTS_TILE_SHARED > q->info.lds_bytes)
+        return false;
+    rf_gpu_attend_args args = *a;
+    args.is_paired = stretches * a->n_kv_heads <= ATTEND_AT_ONCE * (uint64_t)q->info.n_units;
+    put_shared(q, RF_GPU_attend_ints_tile, (rf_gpu_grid){a->n_kv_heads, (uint32_t)stretches, 1},
+               RF_INTS_TILE_SHARED, &args, sizeof args);
+    return true;
 }
 
 /* By attend_tile where its shared memory is there and blocks for all of the device, else by
@@ -217,7 +239,7 @@ void rf_gpu_op_attend(rf_gpu_queue *q, const rf_gpu_attend_args *a) {
     size_t v_row = a->v ? rf_kv_head_bytes((rf_dtype)a->v_type, a->value_dim)
                         : rf_kv_head_bytes((rf_dtype)a->k_type, a->head_dim);
     args.step_blocks = min_u32(ATTEND_VALUE_BYTES / (32 * (uint32_t)v_row), ATTEND_STEP_BLOCKS);
-    if (attends_rows(q, a)) return;
+    if (attends_rows(q, a) || attends_int_rows(q, a)) return;
     uint32_t shared_bytes;
     rf_gpu_kernel k = walking_kernel(q, a, &shared_bytes);
     bool walks = k != NO_KERNEL;
@@ -813,7 +835,7 @@ bool rf_gpu_has_substitute(const rf_gpu_queue *q, rf_gpu_kernel k) {
     bool attends = !q->left_out[RF_GPU_attend_1] || !q->left_out[RF_GPU_attend_4];
     if (k == RF_GPU_attend_1 || k == RF_GPU_attend_4 || k == RF_GPU_attend_vec_1 ||
         k == RF_GPU_attend_vec_4 || k == RF_GPU_attend_ints || k == RF_GPU_attend_rows ||
-        k == RF_GPU_attend_tile)
+        k == RF_GPU_attend_tile || k == RF_GPU_attend_ints_tile)
         return attends;
     if (k == RF_GPU_float_one || k == RF_GPU_mm_router || k == RF_GPU_router_normed ||
         (k >= RF_GPU_mm_float_4 && k <= RF_GPU_mm_float_32))

@@ -264,6 +264,17 @@ enum {
                           (3 * RF_TILE_STEP + 1) * RF_TILE_ITEMS + RF_TILE_STEP),
 };
 
+/* The same over keys and values in Q8_0 (attend_ints_tile.hip): a block's items, groups of 32 columns of its
+ * heads at most, and the bytes of shared memory that it takes: two slots of keys and values as they
+ * lie, and as they are multiplied with their factors; queries; items' visible keys and factors. */
+enum {
+    RF_INTS_TILE_ITEMS = 64,
+    RF_INTS_TILE_GROUPS = 4,
+    RF_INTS_TILE_SHARED =
+        2 * (64 * 34 + 64 * 32 + 3 * 128 + 4) * RF_INTS_TILE_GROUPS +
+        (64 * RF_INTS_TILE_GROUPS + 4 + 8 * RF_INTS_TILE_GROUPS) * RF_INTS_TILE_ITEMS,
+};
+
 /* The products of floats with several activation rows (mm_float_rows.hip): a block's weight rows and
  * activation rows, stretches of columns in shared memory. */
 enum {

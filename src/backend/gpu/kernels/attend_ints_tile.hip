@@ -1,0 +1,723 @@
+/* attend_ints_tile.hip - attention of many rows of a sequence over keys and values in Q8_0, as
+ * docs/arithmetic.md has it, on the matrix units of NVIDIA's GPUs; a block of threads per KV head and
+ * neighbouring items: an item is a query head of a row, the heads of the KV head first.
+ *
+ * A warp has sixteen items and walks over KV blocks.  An instruction multiplies the bytes of sixteen
+ * items with those of eight keys or columns, 32 at a time; thread 4g + t gets results 2t and 2t + 1 of
+ * items g and g + 8 and brings bytes number 4t .. and 16 + 4t .. of the 32.  Their order is free, as
+ * long as both sides have the same, and so is that of the eight: a thread gets those scores whose
+ * weights it then brings, keys t, t + 4, .. t + 28, and four neighbouring columns of two results.
+ *
+ * Blocks come as they lie into one of two slots and are then laid out for the instructions, once for
+ * all warps, while the block before is multiplied.  Weighted values of a segment stay in registers; the
+ * total lies where the result will be. */
+#include "backend/gpu/kernels/ints.h"
+#include "backend/gpu/kernels/rows.h"
+#include "backend/gpu/tile.h"
+
+#if !defined(RF_AMD)
+enum {
+    PROMPT_THREADS = RF_BLOCK_attend_ints_tile,
+    PROMPT_WARPS = PROMPT_THREADS / 32,
+    PROMPT_ITEMS = 16 * PROMPT_WARPS,
+    PROMPT_GROUPS = RF_INTS_TILE_GROUPS,
+};
+
+/* A KV block for the instructions: of each thread of a warp the bytes that it brings, for two times
+ * eight keys or columns; of thread t of four its keys' scales and what exponentials are multiplied with,
+ * and the unit of their sums, if all keys are visible. */
+typedef struct prompt_block {
+    rf_u4 k[PROMPT_GROUPS][2][32], v[PROMPT_GROUPS][2][32];
+    float k_scale[PROMPT_GROUPS][4][8], v_scale[PROMPT_GROUPS][4][8], t[PROMPT_GROUPS][4][8];
+    float unit[PROMPT_GROUPS];
+} prompt_block;
+
+typedef struct prompt_shared {
+    uint8_t raw[2][64 * PROMPT_GROUPS * RF_KV_Q8_BYTES]; /* rows of keys, then of values */
+    prompt_block ready[2];
+    rf_u4 q[PROMPT_WARPS][PROMPT_GROUPS][2][32]; /* upper bytes of queries, lower ones */
+    /* Where a warp's items do not see all of a block: visible keys, and instead of the block's what
+     * scales of a group are multiplied with and the unit. */
+    uint32_t bits[PROMPT_WARPS][16];
+    rf_f2 factors[PROMPT_WARPS][PROMPT_GROUPS][16];
+} prompt_shared;
+_Static_assert(sizeof(prompt_shared) == RF_INTS_TILE_SHARED, "as much as the host asks for");
+_Static_assert((int)PROMPT_ITEMS == (int)RF_INTS_TILE_ITEMS, "sixteen items of a warp");
+
+/* A thread's place and its two items: what their results' scores are multiplied with, their rows, and
+ * where their results are, in fours of floats, ~0: nowhere. */
+typedef struct prompt_place {
+    uint32_t kv_head, per_kv, n_items, first; /* first: the block's first item */
+    uint32_t warp, lane, t;
+    uint32_t row[2], to[2];
+    float unit[2];
+} prompt_place;
+
+/* A thread's numbers: of a segment weighted values by sixteen columns and halves of these, and of its
+ * two items maximum and sum of the segment and of the total. */
+typedef struct prompt_sum {
+    float acc[2 * PROMPT_GROUPS][2][4];
+    float m[2], l[2], total_m[2], total_l[2];
+    int is_begun; /* something has been added to the total */
+} prompt_sum;
+
+/* Instructions ------------------------------------------------------------------------------------*/
+
+#if defined(RF_NVIDIA)
+/* v, which the compiler does not know to be the same in each turn of a loop: else it would keep every
+ * address that is made of it in a register of its own. */
+RF_DEVICE uint32_t prompt_anew(uint32_t v) {
+    asm volatile("" : "+r"(v));
+    return v;
+}
+/* Four of eight bytes: those of a, then of b; which has a number in each four bits. */
+RF_DEVICE uint32_t prompt_bytes(uint32_t a, uint32_t b, uint32_t which) {
+    uint32_t r;
+    asm("prmt.b32 %0, %1, %2, %3;" : "=r"(r) : "r"(a), "r"(b), "r"(which));
+    return r;
+}
+/* c = x y; the items' bytes are signed, or not. */
+#define PROMPT_MULTIPLY(kind)                                                                  \
+    asm("mma.sync.aligned.m16n8k32.row.col.s32." kind ".s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, " \
+        "{%8,%9}, {%10,%10,%10,%10};"                                                          \
+        : "=r"(c[0]), "=r"(c[1]), "=r"(c[2]), "=r"(c[3])                                       \
+        : "r"(x->v[0]), "r"(x->v[1]), "r"(x->v[2]), "r"(x->v[3]), "r"(y0), "r"(y1), "r"(0))
+RF_DEVICE void prompt_multiply(int32_t c[4], const rf_u4 *x, uint32_t y0, uint32_t y1,
+                               int is_signed) {
+    if (is_signed)
+        PROMPT_MULTIPLY("s8");
+    else
+        PROMPT_MULTIPLY("u8");
+}
+/* The larger one; a NaN is below all. */
+RF_DEVICE float prompt_max(float a, float b) {
+    float r;
+    asm("max.f32 %0, %1, %2;" : "=f"(r) : "f"(a), "f"(b));
+    return r;
+}
+/* Whether all threads of the warp say so. */
+RF_DEVICE int prompt_all(int is_so) {
+    uint32_t r;
+    asm volatile("{\n"
+                 ".reg .pred p;\n"
+                 "setp.ne.b32 p, %1, 0;\n"
+                 "vote.sync.all.pred p, p, 0xffffffff;\n"
+                 "selp.b32 %0, 1, 0, p;\n"
+                 "}"
+                 : "=r"(r)
+                 : "r"(is_so));
+    return r != 0;
+}
+#else
+RF_DEVICE uint32_t prompt_anew(uint32_t v) { return v; }
+RF_DEVICE uint32_t prompt_bytes(uint32_t a, uint32_t b, uint32_t which) {
+    uint32_t r = 0;
+    for (uint32_t i = 0; i < 4; i++) {
+        const uint32_t from = which >> 4 * i & 7;
+        r |= ((from < 4 ? a : b) >> from % 4 * 8 & 255) << 8 * i;
+    }
+    return r;
+}
+RF_DEVICE int32_t prompt_product(uint32_t x, uint32_t y, int is_signed) {
+    int32_t sum = 0;
+    for (uint32_t i = 0; i < 32; i += 8) {
+        const uint8_t byte = (uint8_t)(x >> i);
+        sum += (is_signed ? (int32_t)(int8_t)byte : (int32_t)byte) * (int32_t)(int8_t)(y >> i);
+    }
+    return sum;
+}
+RF_DEVICE void prompt_multiply(int32_t c[4], const rf_u4 *x, uint32_t y0, uint32_t y1,
+                               int is_signed) {
+    static _Thread_local struct {
+        rf_u4 x;
+        uint32_t y[2];
+    } of[PROMPT_THREADS];
+    const uint32_t tid = rf_tid(), warp = tid / 32 * 32, g = tid % 32 / 4, t = tid % 4;
+    of[tid].x = *x;
+    of[tid].y[0] = y0;
+    of[tid].y[1] = y1;
+    rf_sync();
+    for (uint32_t i = 0; i < 4; i++) {
+        c[i] = 0;
+        for (uint32_t k = 0; k < 8; k++)
+            c[i] += prompt_product(of[warp + 4 * g + k % 4].x.v[i / 2 + k / 4 * 2],
+                                   of[warp + 4 * (2 * t + i % 2) + k % 4].y[k / 4], is_signed);
+    }
+    rf_sync();
+}
+RF_DEVICE float prompt_max(float a, float b) { return a > b || b != b ? a : b; }
+RF_DEVICE int prompt_all(int is_so) { /* of the block: all threads go the same way */
+    static _Thread_local int says[PROMPT_THREADS];
+    int all = 1;
+    says[rf_tid()] = is_so;
+    rf_sync();
+    for (uint32_t i = 0; i < PROMPT_THREADS; i++)
+        all = all && says[i];
+    rf_sync();
+    return all;
+}
+#endif
+
+/* Of four words the second bytes as one word, and the first ones: what upper and lower stand for. */
+RF_DEVICE void prompt_split(uint32_t *upper, uint32_t *lower, const uint32_t w[4]) {
+    const uint32_t a = prompt_bytes(w[0], w[1], 0x5140), b = prompt_bytes(w[2], w[3], 0x5140);
+    *lower = prompt_bytes(a, b, 0x5410);
+    *upper = prompt_bytes(a, b, 0x7632);
+}
+RF_DEVICE float prompt_joined(int32_t upper, int32_t lower) { return (float)(256 * upper + lower); }
+
+/* Blocks of the cache -----------------------------------------------------------------------------*/
+
+/* Block number b on its way into its slot. */
+RF_DEVICE void prompt_fetch(prompt_shared *sh, const rf_gpu_attend_args *a, const prompt_place *at,
+                            const rf_rows_walk *w, uint32_t b, uint32_t groups) {
+    const uint32_t pieces = 32 * groups * RF_KV_Q8_BYTES / 16, tid = prompt_anew(rf_tid());
+    if (b < w->end) {
+        const uint64_t first = ((uint64_t)w->table[b] * a->n_kv_heads + at->kv_head) * pieces;
+        const rf_u4 *k = (const rf_u4 *)a->k + first, *v = (const rf_u4 *)a->v + first;
+        rf_u4 *to = (rf_u4 *)(void *)sh->raw[b % 2];
+        for (uint32_t i = tid; i < pieces; i += PROMPT_THREADS) {
+            rf_copy_16(to + i, k + i);
+            rf_copy_16(to + pieces + i, v + i);
+        }
+    }
+    rf_copy_end();
+}
+
+/* The word that is at an even place. */
+RF_DEVICE uint32_t prompt_word(const uint8_t *raw, uint32_t place) {
+    const uint32_t *w = (const uint32_t *)(const void *)raw + place / 4;
+    return prompt_bytes(w[0], w[1], place % 4 ? 0x5432 : 0x3210);
+}
+
+/* Keys: threads bring eight neighbouring bytes of one. */
+RF_DEVICE void prompt_make_keys(prompt_block *out, const uint8_t *raw, uint32_t tid,
+                                uint32_t groups) {
+    const uint32_t bytes = groups * RF_KV_Q8_BYTES;
+    RF_UNROLL
+    for (uint32_t i = 0; i < 64 * groups; i += PROMPT_THREADS) {
+        const uint32_t n = i + tid, lane = n % 32, half = n / 32 % 2, group = n / 64;
+        const uint32_t key = 16 * half + lane / 8 + lane / 4 % 2 * 4;
+        const uint32_t place = key * bytes + group * RF_KV_Q8_BYTES + 2 + 8 * (lane % 4);
+        rf_u4 x;
+        RF_UNROLL
+        for (uint32_t k = 0; k < 4; k++)
+            x.v[k] = prompt_word(raw, place + k / 2 * 8 * bytes + k % 2 * 4);
+        if (n < 64 * groups) out->k[group][half][lane] = x;
+    }
+    RF_UNROLL
+    for (uint32_t i = 0; i < 32 * groups; i += PROMPT_THREADS) {
+        const uint32_t n = i + tid, key = n % 32, group = n / 32;
+        if (n < 32 * groups)
+            out->k_scale[group][key % 4][key / 4] =
+                rf_ints_scale(raw + key * bytes + group * RF_KV_Q8_BYTES);
+    }
+}
+
+/* Values: of four columns and the eight keys of a thread that is number t of four, turned by four times
+ * four. */
+RF_DEVICE void prompt_make_values(prompt_block *out, const uint8_t *raw, uint32_t tid,
+                                  uint32_t groups) {
+    const uint32_t bytes = groups * RF_KV_Q8_BYTES;
+    RF_UNROLL
+    for (uint32_t i = 0; i < 32 * groups; i += PROMPT_THREADS) {
+        const uint32_t n = i + tid, t = n % 4, four = n / 4 % 8, group = n / 32;
+        const uint32_t place = t * bytes + group * RF_KV_Q8_BYTES + 2 + 4 * four;
+        if (n >= 32 * groups) break;
+        uint32_t col[4][2];
+        RF_UNROLL
+        for (uint32_t u = 0; u < 2; u++) {
+            uint32_t x[4];
+            RF_UNROLL
+            for (uint32_t k = 0; k < 4; k++)
+                x[k] = prompt_word(raw, place + (16 * u + 4 * k) * bytes);
+            const uint32_t y[4] = {
+                prompt_bytes(x[0], x[1], 0x5140), prompt_bytes(x[2], x[3], 0x5140),
+                prompt_bytes(x[0], x[1], 0x7362), prompt_bytes(x[2], x[3], 0x7362)};
+            RF_UNROLL
+            for (uint32_t c = 0; c < 4; c++)
+                col[c][u] = prompt_bytes(y[c / 2 * 2], y[c / 2 * 2 + 1], c % 2 ? 0x7632 : 0x5410);
+        }
+        RF_UNROLL
+        for (uint32_t c = 0; c < 2; c++) {
+            const rf_u4 x = {{col[c][0], col[c][1], col[c + 2][0], col[c + 2][1]}};
+            out->v[group][four / 4][8 * (four % 4) + 4 * c + t] = x;
+        }
+    }
+}
+
+/* The values' scales, a group by each warp; all threads call. */
+RF_DEVICE void prompt_make_scales(prompt_block *out, const uint8_t *raw, uint32_t tid,
+                                  uint32_t groups) {
+    const uint32_t key = tid % 32;
+    RF_UNROLL
+    for (uint32_t i = 0; i < groups; i += PROMPT_WARPS) {
+        const uint32_t warp = i + tid / 32, group = rf_min_u32(warp, groups - 1);
+        const float scale =
+            rf_ints_scale(raw + (key * groups + group) * (uint32_t)RF_KV_Q8_BYTES);
+        const uint32_t most = rf_lane_most(rf_size_of(scale));
+        if (warp >= groups) continue;
+        out->v_scale[group][key % 4][key / 4] = scale;
+        out->t[group][key % 4][key / 4] = scale * rf_weight_inverse(most);
+        if (key == 0) out->unit[group] = rf_weight_unit(most);
+    }
+}
+
+RF_DEVICE void prompt_make(prompt_shared *sh, uint32_t b, uint32_t groups) {
+    const uint8_t *k = sh->raw[b % 2], *v = k + 32 * groups * RF_KV_Q8_BYTES;
+    prompt_block *out = &sh->ready[b % 2];
+    const uint32_t tid = prompt_anew(rf_tid());
+    prompt_make_scales(out, v, tid, groups);
+    prompt_make_keys(out, k, tid, groups);
+    prompt_make_values(out, v, tid, groups);
+}
+
+/* What is of a thread's eight keys. */
+RF_DEVICE void prompt_of_keys(float out[8], const float *from) {
+    const rf_f4 *x = (const rf_f4 *)(const void *)from;
+    RF_UNROLL
+    for (uint32_t i = 0; i < 2; i++) {
+        const rf_f4 four = x[i];
+        RF_UNROLL
+        for (uint32_t k = 0; k < 4; k++)
+            out[4 * i + k] = four.v[k];
+    }
+}
+
+/* Scores and weights ------------------------------------------------------------------------------*/
+
+RF_DEVICE void prompt_scores(float s[2][8], const prompt_shared *sh, const prompt_block *in,
+                             const prompt_place *at, uint32_t groups) {
+    RF_UNROLL
+    for (uint32_t i = 0; i < 16; i++)
+        s[i / 8][i % 8] = 0.0f;
+    RF_UNROLL
+    for (uint32_t group = 0; group < groups; group++) {
+        const rf_u4 *q = &sh->q[at->warp][group][0][at->lane];
+        const rf_u4 high = q[0], low = q[32];
+        float scale[8];
+        prompt_of_keys(scale, in->k_scale[group][at->t]);
+        RF_UNROLL
+        for (uint32_t n = 0; n < 4; n++) {
+            const rf_u2 k =
+                *(const rf_u2 *)(const void *)&in->k[group][n / 2][at->lane].v[n % 2 * 2];
+            int32_t upper[4], lower[4];
+            prompt_multiply(upper, &high, k.v[0], k.v[1], 1);
+            prompt_multiply(lower, &low, k.v[0], k.v[1], 0);
+            RF_UNROLL
+            for (uint32_t i = 0; i < 4; i++) {
+                float *of = &s[i / 2][2 * n + i % 2];
+                *of = rf_fma(prompt_joined(upper[i], lower[i]), scale[2 * n + i % 2], *of);
+            }
+        }
+    }
+    RF_UNROLL
+    for (uint32_t i = 0; i < 16; i++)
+        s[i / 8][i % 8] *= at->unit[i / 8];
+}
+
+/* Score after score, so that there is little code: they pass by. */
+RF_DEVICE void prompt_softcap(float s[2][8], float softcap) {
+    RF_NO_UNROLL
+    for (uint32_t n = 0; n < 16; n++) {
+        const float x = softcap * rf_tanh32(s[0][0] / softcap);
+        RF_UNROLL
+        for (uint32_t k = 1; k < 16; k++)
+            s[(k - 1) / 8][(k - 1) % 8] = s[k / 8][k % 8];
+        s[1][7] = x;
+    }
+}
+
+/* What the thread's items do not see. */
+RF_DEVICE void prompt_hide(float s[2][8], const uint32_t bits[2], uint32_t t, float with) {
+    RF_UNROLL
+    for (uint32_t i = 0; i < 16; i++)
+        if (!(bits[i / 8] >> (t + i % 8 * 4) & 1)) s[i / 8][i % 8] = with;
+}
+
+/* The largest of an item's scores. */
+RF_DEVICE float prompt_most(const float s[8]) {
+    float most = -__builtin_inff();
+    RF_UNROLL
+    for (uint32_t i = 0; i < 8; i++)
+        most = prompt_max(most, s[i]);
+    RF_UNROLL
+    for (uint32_t other = 1; other < 4; other *= 2)
+        most = prompt_max(most, rf_float_of(rf_lane_xor(rf_bits_of(most), other)));
+    return most;
+}
+
+/* The sum of an item's exponentials, keys 16 apart first. */
+RF_DEVICE float prompt_tree(const float p[8]) {
+    float sum[4];
+    RF_UNROLL
+    for (uint32_t i = 0; i < 4; i++)
+        sum[i] = p[i] + p[i + 4];
+    const float of_four = (sum[0] + sum[2]) + (sum[1] + sum[3]);
+    const float of_two = of_four + rf_float_of(rf_lane_xor(rf_bits_of(of_four), 2));
+    return of_two + rf_float_of(rf_lane_xor(rf_bits_of(of_two), 1));
+}
+
+/* A block's exponentials, and by what it is folded into the segment. */
+typedef struct prompt_part {
+    float p[2][8], c_total[2], c_part[2];
+    uint32_t bits[2]; /* keys that the items see, of one that is whole not valid */
+    int is_whole;
+} prompt_part;
+
+/* A part of maximum m and sum l, 0 when no key of it is visible, onto what there is; the factors by
+ * which part * c_part + total * c_total is what docs/arithmetic.md says of the weighted values, bit by
+ * bit, without a choice for each of them.  A total to which nothing has been added is -0, which is not
+ * seen in a sum; nor is a part to which no key was added, times nothing.  Of a part whose maximum is
+ * -inf only l, not a number, is added: the result is none either, unless what comes later takes the
+ * place of it.  One of the exponentials is that of a number less itself: 1, or not a number. */
+RF_DEVICE void prompt_fold(float *total_m, float *total_l, float m, float l, float nothing,
+                           float *c_total, float *c_part) {
+    const int is_first = *total_m == -__builtin_inff(), is_above = m > *total_m;
+    const int is_seen = l != 0.0f, is_added = is_seen && m != -__builtin_inff();
+    const float most = is_first || is_above ? m : *total_m;
+    const float less = rf_exp32_down(is_above ? *total_m - m : m - *total_m),
+                same = 1.0f + (most - most);
+    const float of_total = is_above ? less : same, of_part = is_above ? same : less;
+    *c_total = is_added && !is_first ? of_total : 1.0f;
+    *c_part = !is_added ? nothing : is_first ? 1.0f : of_part;
+    if (is_seen) {
+        *total_l = is_first ? l : rf_fma(l, of_part, *total_l * of_total);
+        *total_m = most;
+    }
+}
+
+/* What stands for the block's own factors where items do not see all of it. */
+RF_DEVICE void prompt_factors(prompt_shared *sh, const prompt_block *in, const prompt_part *part,
+                              const prompt_place *at, uint32_t groups) {
+    uint32_t *bits_of = sh->bits[at->warp];
+    rf_warp_sync();
+    if (at->t == 0) {
+        bits_of[at->lane / 4] = part->bits[0];
+        bits_of[at->lane / 4 + 8] = part->bits[1];
+    }
+    rf_warp_sync();
+    RF_NO_UNROLL
+    for (uint32_t i = at->lane; i < 16 * groups; i += 32) {
+        const uint32_t bits = bits_of[i % 16];
+        uint32_t most = 0;
+        RF_NO_UNROLL
+        for (uint32_t key = 0; key < 32; key++)
+            if (bits >> key & 1)
+                most = rf_max_u32(most, rf_size_of(in->v_scale[i / 16][key % 4][key / 4]));
+        const rf_f2 out = {{rf_weight_inverse(most), rf_weight_unit(most)}};
+        sh->factors[at->warp][i / 16][i % 16] = out;
+    }
+    rf_warp_sync();
+}
+
+/* What exponentials are multiplied with to be weights of a group, and what their sums of either item are
+ * multiples of. */
+RF_DEVICE void prompt_scales(float t[2][8], float unit[2], const prompt_shared *sh,
+                             const prompt_block *in, const prompt_part *part,
+                             const prompt_place *at, uint32_t group, int is_whole) {
+    if (is_whole) {
+        prompt_of_keys(t[0], in->t[group][at->t]);
+        RF_UNROLL
+        for (uint32_t i = 0; i < 8; i++)
+            t[1][i] = t[0][i];
+        unit[0] = unit[1] = in->unit[group];
+        return;
+    }
+    prompt_of_keys(t[0], in->v_scale[group][at->t]);
+    const rf_f2 *factors = sh->factors[at->warp][group] + at->lane / 4;
+    RF_UNROLL
+    for (uint32_t i = 0; i < 8; i++) {
+        t[1][i] = t[0][i] * factors[8].v[0];
+        t[0][i] *= factors[0].v[0];
+    }
+    prompt_hide(t, part->bits, at->t, 0.0f);
+    unit[0] = factors[0].v[1];
+    unit[1] = factors[8].v[1];
+}
+
+/* The bytes of the weights of a group. */
+RF_DEVICE void prompt_weights(rf_u4 *high, rf_u4 *low, const prompt_part *part,
+                              float t[2][8]) {
+    RF_UNROLL
+    for (uint32_t i = 0; i < 4; i++) {
+        const uint32_t r = i % 2, first = i / 2 * 4;
+        uint32_t w[4];
+        RF_UNROLL
+        for (uint32_t k = 0; k < 4; k++)
+            w[k] = rf_weight_word(part->p[r][first + k], t[r][first + k]);
+        prompt_split(&high->v[i], &low->v[i], w);
+    }
+}
+
+/* The block's weighted values onto the segment's. */
+RF_DEVICE void prompt_weigh(prompt_sum *sum, const prompt_shared *sh, const prompt_block *in,
+                            const prompt_part *part, const prompt_place *at, uint32_t groups,
+                            int is_whole) {
+    RF_UNROLL
+    for (uint32_t group = 0; group < groups; group++) {
+        rf_u4 high, low;
+        float t[2][8], unit[2];
+        prompt_scales(t, unit, sh, in, part, at, group, is_whole);
+        prompt_weights(&high, &low, part, t);
+        RF_UNROLL
+        for (uint32_t n = 0; n < 4; n++) {
+            const rf_u2 v =
+                *(const rf_u2 *)(const void *)&in->v[group][n / 2][at->lane].v[n % 2 * 2];
+            float *acc = sum->acc[2 * group + n / 2][n % 2];
+            int32_t upper[4], lower[4];
+            prompt_multiply(upper, &high, v.v[0], v.v[1], 1);
+            prompt_multiply(lower, &low, v.v[0], v.v[1], 0);
+            RF_UNROLL
+            for (uint32_t i = 0; i < 4; i++)
+                acc[i] = rf_fma(prompt_joined(upper[i], lower[i]) * unit[i / 2],
+                                part->c_part[i / 2], acc[i] * part->c_total[i / 2]);
+        }
+    }
+}
+
+/* The walk ----------------------------------------------------------------------------------------*/
+
+/* Which keys of block b the thread's items see; false: no item of the warp sees any. */
+RF_DEVICE int prompt_bits(prompt_part *part, const rf_gpu_attend_args *a, const prompt_place *at,
+                          const rf_rows_walk *w, uint32_t b) {
+    int is_whole = 1, is_empty = 1;
+    RF_UNROLL
+    for (uint32_t r = 0; r < 2; r++) {
+        const uint32_t row = prompt_anew(at->row[r]);
+        uint32_t bits = 0;
+        if (a->batch.row_seq[row] == w->seq) {
+            rf_span span = rf_span_of(a, row);
+            span.mask = 0;
+            bits = rf_span_bits(&span, b);
+        }
+        is_whole &= bits == ~0u;
+        is_empty &= bits == 0;
+        part->bits[r] = bits;
+    }
+    part->is_whole = prompt_all(is_whole);
+    return !(prompt_all(is_empty) && rf_warp_may_skip());
+}
+
+/* Block number b onto the segment. */
+RF_DEVICE void prompt_add(prompt_shared *sh, const rf_gpu_attend_args *a, const prompt_place *at,
+                          const rf_rows_walk *w, prompt_sum *sum, uint32_t b, uint32_t groups) {
+    const prompt_block *in = &sh->ready[b % 2];
+    prompt_part part;
+    part.bits[0] = part.bits[1] = ~0u;
+    part.is_whole = 1;
+    const int is_inside = 32 * b >= w->lo && 32 * (b + 1) <= w->hi;
+    if (!is_inside && !prompt_bits(&part, a, at, w, b)) return;
+    prompt_scores(part.p, sh, in, at, groups);
+    if (a->softcap > 0) prompt_softcap(part.p, a->softcap);
+    if (!part.is_whole) prompt_hide(part.p, part.bits, at->t, -__builtin_inff());
+    const float most[2] = {prompt_most(part.p[0]), prompt_most(part.p[1])};
+    RF_UNROLL
+    for (uint32_t i = 0; i < 16; i++)
+        part.p[i / 8][i % 8] = rf_exp32_down(part.p[i / 8][i % 8] - most[i / 8]);
+    if (!part.is_whole) prompt_hide(part.p, part.bits, at->t, 0.0f);
+    int is_odd = 0; /* no score is a number: l says so, and values are not added */
+    RF_UNROLL
+    for (uint32_t r = 0; r < 2; r++) {
+        const float l = prompt_tree(part.p[r]);
+        prompt_fold(&sum->m[r], &sum->l[r], most[r], l, -0.0f, &part.c_total[r],
+                    &part.c_part[r]);
+        if (most[r] != -__builtin_inff()) continue;
+        is_odd = 1;
+        part.bits[r] = 0;
+    }
+    if (!prompt_all(!is_odd)) part.is_whole = 0;
+    if (part.is_whole) {
+        prompt_weigh(sum, sh, in, &part, at, groups, 1);
+    } else {
+        prompt_factors(sh, in, &part, at, groups);
+        prompt_weigh(sum, sh, in, &part, at, groups, 0);
+    }
+}
+
+RF_DEVICE void prompt_start(prompt_sum *t) {
+    RF_UNROLL
+    for (uint32_t r = 0; r < 2; r++) {
+        t->m[r] = -__builtin_inff();
+        t->l[r] = 0.0f;
+    }
+    RF_UNROLL
+    for (uint32_t i = 0; i < 16 * PROMPT_GROUPS; i++)
+        t->acc[i / 8][i / 4 % 2][i % 4] = -0.0f;
+}
+
+/* Sixty-four columns of an item's segment onto the total, which is there or yet to be begun. */
+RF_DEVICE void prompt_fold_columns(rf_u4 *to, float (*acc)[2][4], uint32_t r, float c_total,
+                                   float c_part, int is_begun) {
+    rf_u4 total[4];
+    RF_UNROLL
+    for (uint32_t i = 0; i < 4; i++) {
+        RF_UNROLL
+        for (uint32_t d = 0; d < 4; d++)
+            total[i].v[d] = rf_bits_of(-0.0f);
+        if (is_begun) total[i] = rf_rows_load(to + 4 * i);
+    }
+    RF_UNROLL
+    for (uint32_t i = 0; i < 4; i++) {
+        RF_UNROLL
+        for (uint32_t d = 0; d < 4; d++)
+            total[i].v[d] = rf_bits_of(rf_fma(acc[i][d / 2][2 * r + d % 2], c_part,
+                                              rf_float_of(total[i].v[d]) * c_total));
+        to[4 * i] = total[i];
+    }
+}
+
+/* The segment onto the total. */
+RF_DEVICE void prompt_total(const rf_gpu_attend_args *a, const prompt_place *at, prompt_sum *t,
+                            uint32_t groups) {
+    RF_UNROLL
+    for (uint32_t r = 0; r < 2; r++) {
+        const int is_sink = !t->is_begun && t->total_l[r] != 0.0f; /* weighted values are +0 */
+        const int is_idle = t->is_begun && t->l[r] == 0.0f;
+        rf_u4 *to = (rf_u4 *)a->dst + prompt_anew(at->to[r]) + at->t;
+        float c_total, c_part;
+        prompt_fold(&t->total_m[r], &t->total_l[r], t->m[r], t->l[r], 0.0f, &c_total, &c_part);
+        if (at->to[r] == ~0u || is_idle) continue;
+        if (is_sink) c_total = -c_total;
+        RF_UNROLL
+        for (uint32_t i = 0; i < 2 * groups; i += 4)
+            prompt_fold_columns(to + 4 * i, t->acc + i, r, c_total, c_part, t->is_begun);
+    }
+    t->is_begun = 1;
+}
+
+/* The total divided by its sum. */
+RF_DEVICE void prompt_end(const rf_gpu_attend_args *a, const prompt_place *at, const prompt_sum *t,
+                          uint32_t groups) {
+    RF_UNROLL
+    for (uint32_t r = 0; r < 2; r++) {
+        const float l = t->total_l[r];
+        rf_f4 *to = (rf_f4 *)(void *)a->dst + at->to[r] + at->t;
+        if (at->to[r] == ~0u) continue;
+        RF_NO_UNROLL
+        for (uint32_t i = 0; i < 2 * groups; i++) {
+            rf_f4 x = {{0, 0, 0, 0}};
+            if (t->is_begun) x = to[4 * i];
+            RF_UNROLL
+            for (uint32_t d = 0; d < 4; d++)
+                x.v[d] = l == 0.0f ? 0.0f : x.v[d] / l;
+            to[4 * i] = x;
+        }
+    }
+}
+
+/* The sequence's blocks, for the items that are its. */
+RF_DEVICE void prompt_all_of(prompt_shared *sh, const rf_gpu_attend_args *a, const prompt_place *at,
+                             const rf_rows_walk *w, prompt_sum *t, uint32_t groups) {
+    rf_sync(); /* the slots have been read */
+    prompt_fetch(sh, a, at, w, w->first, groups);
+    prompt_fetch(sh, a, at, w, w->first + 1, groups);
+    rf_copy_wait_but(1);
+    rf_sync();
+    prompt_make(sh, w->first, groups);
+    RF_NO_UNROLL
+    for (uint32_t b = w->first; b < w->end;) { /* a segment at a time */
+        const uint32_t next = b - b % RF_GPU_SEGMENT_BLOCKS + RF_GPU_SEGMENT_BLOCKS;
+        prompt_start(t);
+        RF_NO_UNROLL
+        for (; b < rf_min_u32(next, w->end); b++) {
+            rf_copy_wait();
+            rf_sync();
+            prompt_fetch(sh, a, at, w, b + 2, groups);
+            if (b + 1 < w->end) prompt_make(sh, b + 1, groups);
+            prompt_place now = *at;
+            now.lane = prompt_anew(rf_tid() % 32);
+            now.warp = prompt_anew(rf_tid() / 32);
+            now.t = now.lane % 4;
+            prompt_add(sh, a, &now, w, t, b, groups);
+        }
+        prompt_total(a, at, t, groups);
+    }
+}
+
+/* The thread's part of the warp's queries, as integers. */
+RF_DEVICE void prompt_queries(prompt_shared *sh, const rf_gpu_attend_args *a, prompt_place *at,
+                              uint32_t groups) {
+    RF_UNROLL
+    for (uint32_t r = 0; r < 2; r++) {
+        const uint32_t item = rf_min_u32(at->first + 16 * at->warp + at->lane / 4 + 8 * r,
+                                         at->n_items - 1);
+        const uint32_t head = at->kv_head * at->per_kv + item % at->per_kv;
+        const rf_f4 *q = (const rf_f4 *)(const void *)(a->q + ((uint64_t)at->row[r] * a->n_heads +
+                                                               head) * a->head_dim) + 2 * at->t;
+        rf_f4 x[2 * PROMPT_GROUPS];
+        uint32_t most = 0;
+        RF_UNROLL
+        for (uint32_t i = 0; i < 2 * groups; i++) {
+            x[i] = q[i / 2 * 8 + i % 2];
+            RF_UNROLL
+            for (uint32_t d = 0; d < 4; d++)
+                most = rf_max_u32(most, rf_size_of(x[i].v[d]));
+        }
+        RF_UNROLL
+        for (uint32_t other = 1; other < 4; other *= 2)
+            most = rf_max_u32(most, rf_lane_xor(most, other));
+        const float inverse = rf_query_inverse(most);
+        at->unit[r] = rf_query_scale(most) * a->scale;
+        RF_UNROLL
+        for (uint32_t i = 0; i < 2 * groups; i++) {
+            rf_u4 *to = &sh->q[at->warp][i / 2][0][at->lane];
+            uint32_t w[4];
+            RF_UNROLL
+            for (uint32_t d = 0; d < 4; d++)
+                w[d] = (uint32_t)rf_query_int(x[i].v[d], inverse);
+            prompt_split(&to[0].v[r + i % 2 * 2], &to[32].v[r + i % 2 * 2], w);
+        }
+    }
+}
+
+RF_DEVICE prompt_place prompt_place_of(const rf_gpu_attend_args *a) {
+    prompt_place at;
+    at.per_kv = a->n_heads / a->n_kv_heads;
+    at.n_items = a->n_rows * at.per_kv;
+    at.kv_head = rf_bid_x();
+    at.first = rf_rows_stretch(a, rf_div_up(at.n_items, PROMPT_ITEMS)) * PROMPT_ITEMS;
+    at.warp = rf_tid() / 32;
+    at.lane = rf_tid() % 32;
+    at.t = rf_tid() % 4;
+    RF_UNROLL
+    for (uint32_t r = 0; r < 2; r++) {
+        const uint32_t item = at.first + 16 * at.warp + at.lane / 4 + 8 * r;
+        const uint32_t head = at.kv_head * at.per_kv + item % at.per_kv;
+        at.row[r] = rf_min_u32(item, at.n_items - 1) / at.per_kv;
+        at.to[r] = item < at.n_items ? (at.row[r] * a->n_heads + head) * (a->value_dim / 4) : ~0u;
+        at.unit[r] = 0.0f;
+    }
+    return at;
+}
+
+RF_DEVICE void prompt_run(prompt_shared *sh, const rf_gpu_attend_args *a, uint32_t groups) {
+    prompt_place at = prompt_place_of(a);
+    prompt_queries(sh, a, &at, groups);
+    prompt_sum t;
+    t.is_begun = 0;
+    RF_UNROLL
+    for (uint32_t r = 0; r < 2; r++) {
+        const uint32_t item = at.first + 16 * at.warp + at.lane / 4 + 8 * r;
+        t.total_m[r] = -__builtin_inff();
+        if (a->sinks) t.total_m[r] = a->sinks[at.kv_head * at.per_kv + item % at.per_kv];
+        t.total_l[r] = t.total_m[r] == -__builtin_inff() ? 0.0f : 1.0f;
+    }
+    const uint32_t first_row = at.first / at.per_kv;
+    const uint32_t last_row = (rf_min_u32(at.first + PROMPT_ITEMS, at.n_items) - 1) / at.per_kv;
+    for (uint32_t r = first_row; r <= last_row;) { /* a sequence's rows at a time */
+        const rf_rows_walk w = rf_rows_walk_of(a, first_row, last_row, &r);
+        if (w.first < w.end) prompt_all_of(sh, a, &at, &w, &t, groups);
+    }
+    prompt_end(a, &at, &t, groups);
+}
+
+RF_KERNEL_EARLY(attend_ints_tile, rf_gpu_attend_args, 2) {
+    prompt_shared *sh = (prompt_shared *)(void *)rf_dynamic_shared;
+    rf_await_before();
+    if (a.head_dim > 64)
+        prompt_run(sh, &a, 4);
+    else
+        prompt_run(sh, &a, 2);
+}
+#endif
