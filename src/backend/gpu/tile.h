@@ -266,13 +266,13 @@ enum {
 
 /* The same over keys and values in Q8_0 (attend_ints_tile.hip): a block's items, groups of 32 columns of its
  * heads at most, and the bytes of shared memory that it takes: two slots of keys and values as they
- * lie, and as they are multiplied with their factors; queries; items' visible keys and factors. */
+ * lie, and as they are multiplied with their factors; queries; items' visible keys, factors and totals. */
 enum {
     RF_INTS_TILE_ITEMS = 64,
     RF_INTS_TILE_GROUPS = 4,
     RF_INTS_TILE_SHARED =
         2 * (64 * 34 + 64 * 32 + 3 * 128 + 4) * RF_INTS_TILE_GROUPS +
-        (64 * RF_INTS_TILE_GROUPS + 4 + 8 * RF_INTS_TILE_GROUPS) * RF_INTS_TILE_ITEMS,
+        (64 * RF_INTS_TILE_GROUPS + 4 + 8 * RF_INTS_TILE_GROUPS + 28) * RF_INTS_TILE_ITEMS,
 };
 
 /* The products of floats with several activation rows (mm_float_rows.hip): a block's weight rows and

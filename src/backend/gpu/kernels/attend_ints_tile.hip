@@ -32,6 +32,19 @@ typedef struct prompt_block {
     float unit[PROMPT_GROUPS];
 } prompt_block;
 
+/* An item's maximum and sum, of a segment or of the total. */
+typedef struct prompt_ml {
+    float m, l;
+} prompt_ml;
+
+/* An item: its row, where its result is, in fours of floats, ~0: nowhere, and what its scores are
+ * multiplied with. */
+typedef struct prompt_item {
+    uint32_t row, to;
+    float unit;
+    prompt_ml segment, total;
+} prompt_item;
+
 typedef struct prompt_shared {
     uint8_t raw[2][64 * PROMPT_GROUPS * RF_KV_Q8_BYTES]; /* rows of keys, then of values */
     prompt_block ready[2];
@@ -40,24 +53,24 @@ typedef struct prompt_shared {
      * scales of a group are multiplied with and the unit. */
     uint32_t bits[PROMPT_WARPS][16];
     rf_f2 factors[PROMPT_WARPS][PROMPT_GROUPS][16];
+    prompt_item item[PROMPT_WARPS][16];
 } prompt_shared;
 _Static_assert(sizeof(prompt_shared) == RF_INTS_TILE_SHARED, "as much as the host asks for");
 _Static_assert((int)PROMPT_ITEMS == (int)RF_INTS_TILE_ITEMS, "sixteen items of a warp");
 
-/* A thread's place and its two items: what their results' scores are multiplied with, their rows, and
- * where their results are, in fours of floats, ~0: nowhere. */
+/* A thread's place. */
 typedef struct prompt_place {
-    uint32_t kv_head, per_kv, n_items, first; /* first: the block's first item */
     uint32_t warp, lane, t;
-    uint32_t row[2], to[2];
-    float unit[2];
 } prompt_place;
 
-/* A thread's numbers: of a segment weighted values by sixteen columns and halves of these, and of its
- * two items maximum and sum of the segment and of the total. */
+/* The items of one KV head, and the block's first one of them. */
+typedef struct prompt_items {
+    uint32_t kv_head, per_kv, n, first;
+} prompt_items;
+
+/* A segment's weighted values, by sixteen columns and halves of these. */
 typedef struct prompt_sum {
     float acc[2 * PROMPT_GROUPS][2][4];
-    float m[2], l[2], total_m[2], total_l[2];
     int is_begun; /* something has been added to the total */
 } prompt_sum;
 
@@ -89,10 +102,15 @@ RF_DEVICE void prompt_multiply(int32_t c[4], const rf_u4 *x, uint32_t y0, uint32
     else
         PROMPT_MULTIPLY("u8");
 }
-/* The larger one; a NaN is below all. */
+/* The larger one, the smaller one, or the one that is a number. */
 RF_DEVICE float prompt_max(float a, float b) {
     float r;
     asm("max.f32 %0, %1, %2;" : "=f"(r) : "f"(a), "f"(b));
+    return r;
+}
+RF_DEVICE float prompt_min(float a, float b) {
+    float r;
+    asm("min.f32 %0, %1, %2;" : "=f"(r) : "f"(a), "f"(b));
     return r;
 }
 /* Whether all threads of the warp say so. */
@@ -146,6 +164,7 @@ RF_DEVICE void prompt_multiply(int32_t c[4], const rf_u4 *x, uint32_t y0, uint32
     rf_sync();
 }
 RF_DEVICE float prompt_max(float a, float b) { return a > b || b != b ? a : b; }
+RF_DEVICE float prompt_min(float a, float b) { return a < b || b != b ? a : b; }
 RF_DEVICE int prompt_all(int is_so) { /* of the block: all threads go the same way */
     static _Thread_local int says[PROMPT_THREADS];
     int all = 1;
@@ -158,6 +177,14 @@ RF_DEVICE int prompt_all(int is_so) { /* of the block: all threads go the same w
 }
 #endif
 
+RF_DEVICE prompt_place prompt_place_now(void) {
+    prompt_place at;
+    at.warp = prompt_anew(rf_tid() / 32);
+    at.lane = prompt_anew(rf_tid() % 32);
+    at.t = at.lane % 4;
+    return at;
+}
+
 /* Of four words the second bytes as one word, and the first ones: what upper and lower stand for. */
 RF_DEVICE void prompt_split(uint32_t *upper, uint32_t *lower, const uint32_t w[4]) {
     const uint32_t a = prompt_bytes(w[0], w[1], 0x5140), b = prompt_bytes(w[2], w[3], 0x5140);
@@ -169,11 +196,11 @@ RF_DEVICE float prompt_joined(int32_t upper, int32_t lower) { return (float)(256
 /* Blocks of the cache -----------------------------------------------------------------------------*/
 
 /* Block number b on its way into its slot. */
-RF_DEVICE void prompt_fetch(prompt_shared *sh, const rf_gpu_attend_args *a, const prompt_place *at,
-                            const rf_rows_walk *w, uint32_t b, uint32_t groups) {
+RF_DEVICE void prompt_fetch(prompt_shared *sh, const rf_gpu_attend_args *a, const rf_rows_walk *w,
+                            uint32_t b, uint32_t groups) {
     const uint32_t pieces = 32 * groups * RF_KV_Q8_BYTES / 16, tid = prompt_anew(rf_tid());
     if (b < w->end) {
-        const uint64_t first = ((uint64_t)w->table[b] * a->n_kv_heads + at->kv_head) * pieces;
+        const uint64_t first = ((uint64_t)w->table[b] * a->n_kv_heads + rf_bid_x()) * pieces;
         const rf_u4 *k = (const rf_u4 *)a->k + first, *v = (const rf_u4 *)a->v + first;
         rf_u4 *to = (rf_u4 *)(void *)sh->raw[b % 2];
         for (uint32_t i = tid; i < pieces; i += PROMPT_THREADS) {
@@ -294,6 +321,7 @@ RF_DEVICE void prompt_scores(float s[2][8], const prompt_shared *sh, const promp
     RF_UNROLL
     for (uint32_t group = 0; group < groups; group++) {
         const rf_u4 *q = &sh->q[at->warp][group][0][at->lane];
+        if (group == 2) rf_warp_sync(); /* loads do not pass it: fewer registers */
         const rf_u4 high = q[0], low = q[32];
         float scale[8];
         prompt_of_keys(scale, in->k_scale[group][at->t]);
@@ -313,7 +341,7 @@ RF_DEVICE void prompt_scores(float s[2][8], const prompt_shared *sh, const promp
     }
     RF_UNROLL
     for (uint32_t i = 0; i < 16; i++)
-        s[i / 8][i % 8] *= at->unit[i / 8];
+        s[i / 8][i % 8] *= sh->item[at->warp][at->lane / 4 + i / 8 * 8].unit;
 }
 
 /* Score after score, so that there is little code: they pass by. */
@@ -371,19 +399,22 @@ typedef struct prompt_part {
  * seen in a sum; nor is a part to which no key was added, times nothing.  Of a part whose maximum is
  * -inf only l, not a number, is added: the result is none either, unless what comes later takes the
  * place of it.  One of the exponentials is that of a number less itself: 1, or not a number. */
-RF_DEVICE void prompt_fold(float *total_m, float *total_l, float m, float l, float nothing,
-                           float *c_total, float *c_part) {
-    const int is_first = *total_m == -__builtin_inff(), is_above = m > *total_m;
-    const int is_seen = l != 0.0f, is_added = is_seen && m != -__builtin_inff();
-    const float most = is_first || is_above ? m : *total_m;
-    const float less = rf_exp32_down(is_above ? *total_m - m : m - *total_m),
+RF_DEVICE void prompt_fold(prompt_ml *onto, prompt_ml part, float nothing, float *c_total,
+                           float *c_part) {
+    const prompt_ml total = *onto;
+    const int is_first = total.m == -__builtin_inff(), is_above = part.m > total.m;
+    const int is_seen = part.l != 0.0f, is_added = is_seen && part.m != -__builtin_inff();
+    const float most = is_first || is_above ? part.m : total.m;
+    const float less = rf_exp32_down(is_above ? total.m - part.m : part.m - total.m),
                 same = 1.0f + (most - most);
     const float of_total = is_above ? less : same, of_part = is_above ? same : less;
     *c_total = is_added && !is_first ? of_total : 1.0f;
     *c_part = !is_added ? nothing : is_first ? 1.0f : of_part;
+    rf_warp_sync(); /* all threads of the item have read it */
     if (is_seen) {
-        *total_l = is_first ? l : rf_fma(l, of_part, *total_l * of_total);
-        *total_m = most;
+        const prompt_ml sum = {most,
+                               is_first ? part.l : rf_fma(part.l, of_part, total.l * of_total)};
+        *onto = sum;
     }
 }
 
@@ -411,43 +442,28 @@ RF_DEVICE void prompt_factors(prompt_shared *sh, const prompt_block *in, const p
     rf_warp_sync();
 }
 
-/* What exponentials are multiplied with to be weights of a group, and what their sums of either item are
- * multiples of. */
-RF_DEVICE void prompt_scales(float t[2][8], float unit[2], const prompt_shared *sh,
-                             const prompt_block *in, const prompt_part *part,
-                             const prompt_place *at, uint32_t group, int is_whole) {
-    if (is_whole) {
-        prompt_of_keys(t[0], in->t[group][at->t]);
-        RF_UNROLL
-        for (uint32_t i = 0; i < 8; i++)
-            t[1][i] = t[0][i];
-        unit[0] = unit[1] = in->unit[group];
-        return;
-    }
-    prompt_of_keys(t[0], in->v_scale[group][at->t]);
-    const rf_f2 *factors = sh->factors[at->warp][group] + at->lane / 4;
-    RF_UNROLL
-    for (uint32_t i = 0; i < 8; i++) {
-        t[1][i] = t[0][i] * factors[8].v[0];
-        t[0][i] *= factors[0].v[0];
-    }
-    prompt_hide(t, part->bits, at->t, 0.0f);
-    unit[0] = factors[0].v[1];
-    unit[1] = factors[8].v[1];
-}
+/* A factor of what is not seen may be anything; 0 times this is 0. */
+RF_DEVICE float prompt_tame(float t) { return prompt_max(prompt_min(t, 32768.0f), -32768.0f); }
 
-/* The bytes of the weights of a group. */
-RF_DEVICE void prompt_weights(rf_u4 *high, rf_u4 *low, const prompt_part *part,
-                              float t[2][8]) {
+/* The bytes of an item's weights of a group, and what their sums are multiples of. */
+RF_DEVICE float prompt_weights(rf_u4 *high, rf_u4 *low, const prompt_shared *sh,
+                               const prompt_block *in, const prompt_part *part,
+                               const prompt_place *at, uint32_t group, uint32_t r, int is_whole) {
+    const rf_f2 factors = sh->factors[at->warp][group][at->lane / 4 + 8 * r];
+    float t[8];
+    prompt_of_keys(t, is_whole ? in->t[group][at->t] : in->v_scale[group][at->t]);
     RF_UNROLL
-    for (uint32_t i = 0; i < 4; i++) {
-        const uint32_t r = i % 2, first = i / 2 * 4;
+    for (uint32_t i = 0; i < 2; i++) {
         uint32_t w[4];
         RF_UNROLL
-        for (uint32_t k = 0; k < 4; k++)
-            w[k] = rf_weight_word(part->p[r][first + k], t[r][first + k]);
-        prompt_split(&high->v[i], &low->v[i], w);
+        for (uint32_t k = 0; k < 4; k++) {
+            const float x = t[4 * i + k];
+            w[k] = rf_weight_word(part->p[r][4 * i + k],
+                                  is_whole ? x : prompt_tame(x * factors.v[0]));
+        }
+        prompt_split(&high->v[r + 2 * i], &low->v[r + 2 * i], w);
     }
+    return is_whole ? in->unit[group] : factors.v[1];
 }
 
 /* The block's weighted values onto the segment's. */
@@ -457,13 +473,16 @@ RF_DEVICE void prompt_weigh(prompt_sum *sum, const prompt_shared *sh, const prom
     RF_UNROLL
     for (uint32_t group = 0; group < groups; group++) {
         rf_u4 high, low;
-        float t[2][8], unit[2];
-        prompt_scales(t, unit, sh, in, part, at, group, is_whole);
-        prompt_weights(&high, &low, part, t);
+        float unit[2];
+        if (!is_whole) rf_warp_sync(); /* as with scores */
+        RF_UNROLL
+        for (uint32_t r = 0; r < 2; r++)
+            unit[r] = prompt_weights(&high, &low, sh, in, part, at, group, r, is_whole);
         RF_UNROLL
         for (uint32_t n = 0; n < 4; n++) {
             const rf_u2 v =
                 *(const rf_u2 *)(const void *)&in->v[group][n / 2][at->lane].v[n % 2 * 2];
+            if (!is_whole && n == 2) rf_warp_sync();
             float *acc = sum->acc[2 * group + n / 2][n % 2];
             int32_t upper[4], lower[4];
             prompt_multiply(upper, &high, v.v[0], v.v[1], 1);
@@ -479,12 +498,12 @@ RF_DEVICE void prompt_weigh(prompt_sum *sum, const prompt_shared *sh, const prom
 /* The walk ----------------------------------------------------------------------------------------*/
 
 /* Which keys of block b the thread's items see; false: no item of the warp sees any. */
-RF_DEVICE int prompt_bits(prompt_part *part, const rf_gpu_attend_args *a, const prompt_place *at,
-                          const rf_rows_walk *w, uint32_t b) {
+RF_DEVICE int prompt_bits(prompt_part *part, const prompt_shared *sh, const rf_gpu_attend_args *a,
+                          const prompt_place *at, const rf_rows_walk *w, uint32_t b) {
     int is_whole = 1, is_empty = 1;
     RF_UNROLL
     for (uint32_t r = 0; r < 2; r++) {
-        const uint32_t row = prompt_anew(at->row[r]);
+        const uint32_t row = sh->item[at->warp][at->lane / 4 + 8 * r].row;
         uint32_t bits = 0;
         if (a->batch.row_seq[row] == w->seq) {
             rf_span span = rf_span_of(a, row);
@@ -500,14 +519,15 @@ RF_DEVICE int prompt_bits(prompt_part *part, const rf_gpu_attend_args *a, const 
 }
 
 /* Block number b onto the segment. */
-RF_DEVICE void prompt_add(prompt_shared *sh, const rf_gpu_attend_args *a, const prompt_place *at,
-                          const rf_rows_walk *w, prompt_sum *sum, uint32_t b, uint32_t groups) {
+RF_DEVICE void prompt_add(prompt_shared *sh, const rf_gpu_attend_args *a, const rf_rows_walk *w,
+                          prompt_sum *sum, uint32_t b, uint32_t groups) {
     const prompt_block *in = &sh->ready[b % 2];
+    const prompt_place place = prompt_place_now(), *at = &place;
     prompt_part part;
     part.bits[0] = part.bits[1] = ~0u;
     part.is_whole = 1;
     const int is_inside = 32 * b >= w->lo && 32 * (b + 1) <= w->hi;
-    if (!is_inside && !prompt_bits(&part, a, at, w, b)) return;
+    if (!is_inside && !prompt_bits(&part, sh, a, at, w, b)) return;
     prompt_scores(part.p, sh, in, at, groups);
     if (a->softcap > 0) prompt_softcap(part.p, a->softcap);
     if (!part.is_whole) prompt_hide(part.p, part.bits, at->t, -__builtin_inff());
@@ -519,9 +539,9 @@ RF_DEVICE void prompt_add(prompt_shared *sh, const rf_gpu_attend_args *a, const 
     int is_odd = 0; /* no score is a number: l says so, and values are not added */
     RF_UNROLL
     for (uint32_t r = 0; r < 2; r++) {
-        const float l = prompt_tree(part.p[r]);
-        prompt_fold(&sum->m[r], &sum->l[r], most[r], l, -0.0f, &part.c_total[r],
-                    &part.c_part[r]);
+        const prompt_ml ml = {most[r], prompt_tree(part.p[r])};
+        prompt_fold(&sh->item[at->warp][at->lane / 4 + 8 * r].segment, ml, -0.0f,
+                    &part.c_total[r], &part.c_part[r]);
         if (most[r] != -__builtin_inff()) continue;
         is_odd = 1;
         part.bits[r] = 0;
@@ -535,15 +555,17 @@ RF_DEVICE void prompt_add(prompt_shared *sh, const rf_gpu_attend_args *a, const 
     }
 }
 
-RF_DEVICE void prompt_start(prompt_sum *t) {
+/* Each thread of an item does. */
+RF_DEVICE void prompt_start(prompt_shared *sh, prompt_sum *t) {
     RF_UNROLL
     for (uint32_t r = 0; r < 2; r++) {
-        t->m[r] = -__builtin_inff();
-        t->l[r] = 0.0f;
+        const prompt_ml none = {-__builtin_inff(), 0.0f};
+        sh->item[rf_tid() / 32][rf_tid() % 32 / 4 + 8 * r].segment = none;
     }
     RF_UNROLL
     for (uint32_t i = 0; i < 16 * PROMPT_GROUPS; i++)
         t->acc[i / 8][i / 4 % 2][i % 4] = -0.0f;
+    rf_warp_sync();
 }
 
 /* Sixty-four columns of an item's segment onto the total, which is there or yet to be begun. */
@@ -568,16 +590,20 @@ RF_DEVICE void prompt_fold_columns(rf_u4 *to, float (*acc)[2][4], uint32_t r, fl
 }
 
 /* The segment onto the total. */
-RF_DEVICE void prompt_total(const rf_gpu_attend_args *a, const prompt_place *at, prompt_sum *t,
+RF_DEVICE void prompt_total(prompt_shared *sh, const rf_gpu_attend_args *a, prompt_sum *t,
                             uint32_t groups) {
+    const prompt_place at = prompt_place_now();
+    prompt_item *items = sh->item[at.warp] + at.lane / 4;
+    rf_warp_sync();
     RF_UNROLL
     for (uint32_t r = 0; r < 2; r++) {
-        const int is_sink = !t->is_begun && t->total_l[r] != 0.0f; /* weighted values are +0 */
-        const int is_idle = t->is_begun && t->l[r] == 0.0f;
-        rf_u4 *to = (rf_u4 *)a->dst + prompt_anew(at->to[r]) + at->t;
+        prompt_item *item = items + 8 * r;
+        const int is_sink = !t->is_begun && item->total.l != 0.0f; /* weighted values are +0 */
+        const int is_idle = t->is_begun && item->segment.l == 0.0f;
+        rf_u4 *to = (rf_u4 *)a->dst + item->to + at.t;
         float c_total, c_part;
-        prompt_fold(&t->total_m[r], &t->total_l[r], t->m[r], t->l[r], 0.0f, &c_total, &c_part);
-        if (at->to[r] == ~0u || is_idle) continue;
+        prompt_fold(&item->total, item->segment, 0.0f, &c_total, &c_part);
+        if (item->to == ~0u || is_idle) continue;
         if (is_sink) c_total = -c_total;
         RF_UNROLL
         for (uint32_t i = 0; i < 2 * groups; i += 4)
@@ -587,132 +613,116 @@ RF_DEVICE void prompt_total(const rf_gpu_attend_args *a, const prompt_place *at,
 }
 
 /* The total divided by its sum. */
-RF_DEVICE void prompt_end(const rf_gpu_attend_args *a, const prompt_place *at, const prompt_sum *t,
-                          uint32_t groups) {
+RF_DEVICE void prompt_end(const prompt_shared *sh, const rf_gpu_attend_args *a,
+                          const prompt_sum *t, uint32_t groups) {
+    const prompt_place at = prompt_place_now();
     RF_UNROLL
     for (uint32_t r = 0; r < 2; r++) {
-        const float l = t->total_l[r];
-        rf_f4 *to = (rf_f4 *)(void *)a->dst + at->to[r] + at->t;
-        if (at->to[r] == ~0u) continue;
+        const prompt_item item = sh->item[at.warp][at.lane / 4 + 8 * r];
+        rf_f4 *to = (rf_f4 *)(void *)a->dst + item.to + at.t;
+        if (item.to == ~0u) continue;
         RF_NO_UNROLL
         for (uint32_t i = 0; i < 2 * groups; i++) {
             rf_f4 x = {{0, 0, 0, 0}};
             if (t->is_begun) x = to[4 * i];
             RF_UNROLL
             for (uint32_t d = 0; d < 4; d++)
-                x.v[d] = l == 0.0f ? 0.0f : x.v[d] / l;
+                x.v[d] = item.total.l == 0.0f ? 0.0f : x.v[d] / item.total.l;
             to[4 * i] = x;
         }
     }
 }
 
 /* The sequence's blocks, for the items that are its. */
-RF_DEVICE void prompt_all_of(prompt_shared *sh, const rf_gpu_attend_args *a, const prompt_place *at,
+RF_DEVICE void prompt_all_of(prompt_shared *sh, const rf_gpu_attend_args *a,
                              const rf_rows_walk *w, prompt_sum *t, uint32_t groups) {
     rf_sync(); /* the slots have been read */
-    prompt_fetch(sh, a, at, w, w->first, groups);
-    prompt_fetch(sh, a, at, w, w->first + 1, groups);
+    prompt_fetch(sh, a, w, w->first, groups);
+    prompt_fetch(sh, a, w, w->first + 1, groups);
     rf_copy_wait_but(1);
     rf_sync();
     prompt_make(sh, w->first, groups);
     RF_NO_UNROLL
     for (uint32_t b = w->first; b < w->end;) { /* a segment at a time */
         const uint32_t next = b - b % RF_GPU_SEGMENT_BLOCKS + RF_GPU_SEGMENT_BLOCKS;
-        prompt_start(t);
+        prompt_start(sh, t);
         RF_NO_UNROLL
         for (; b < rf_min_u32(next, w->end); b++) {
             rf_copy_wait();
             rf_sync();
-            prompt_fetch(sh, a, at, w, b + 2, groups);
+            prompt_fetch(sh, a, w, b + 2, groups);
             if (b + 1 < w->end) prompt_make(sh, b + 1, groups);
-            prompt_place now = *at;
-            now.lane = prompt_anew(rf_tid() % 32);
-            now.warp = prompt_anew(rf_tid() / 32);
-            now.t = now.lane % 4;
-            prompt_add(sh, a, &now, w, t, b, groups);
+                prompt_add(sh, a, w, t, b, groups);
         }
-        prompt_total(a, at, t, groups);
+        prompt_total(sh, a, t, groups);
     }
 }
 
-/* The thread's part of the warp's queries, as integers. */
-RF_DEVICE void prompt_queries(prompt_shared *sh, const rf_gpu_attend_args *a, prompt_place *at,
-                              uint32_t groups) {
+/* The thread's part of its item r's query, as integers; what they are multiples of. */
+RF_DEVICE float prompt_query(rf_u4 (*to)[2][32], const rf_f4 *q, uint32_t lane, uint32_t r,
+                             uint32_t groups) {
+    rf_f4 x[2 * PROMPT_GROUPS];
+    uint32_t most = 0;
     RF_UNROLL
-    for (uint32_t r = 0; r < 2; r++) {
-        const uint32_t item = rf_min_u32(at->first + 16 * at->warp + at->lane / 4 + 8 * r,
-                                         at->n_items - 1);
-        const uint32_t head = at->kv_head * at->per_kv + item % at->per_kv;
-        const rf_f4 *q = (const rf_f4 *)(const void *)(a->q + ((uint64_t)at->row[r] * a->n_heads +
-                                                               head) * a->head_dim) + 2 * at->t;
-        rf_f4 x[2 * PROMPT_GROUPS];
-        uint32_t most = 0;
+    for (uint32_t i = 0; i < 2 * groups; i++) {
+        x[i] = q[i / 2 * 8 + i % 2];
         RF_UNROLL
-        for (uint32_t i = 0; i < 2 * groups; i++) {
-            x[i] = q[i / 2 * 8 + i % 2];
-            RF_UNROLL
-            for (uint32_t d = 0; d < 4; d++)
-                most = rf_max_u32(most, rf_size_of(x[i].v[d]));
-        }
-        RF_UNROLL
-        for (uint32_t other = 1; other < 4; other *= 2)
-            most = rf_max_u32(most, rf_lane_xor(most, other));
-        const float inverse = rf_query_inverse(most);
-        at->unit[r] = rf_query_scale(most) * a->scale;
-        RF_UNROLL
-        for (uint32_t i = 0; i < 2 * groups; i++) {
-            rf_u4 *to = &sh->q[at->warp][i / 2][0][at->lane];
-            uint32_t w[4];
-            RF_UNROLL
-            for (uint32_t d = 0; d < 4; d++)
-                w[d] = (uint32_t)rf_query_int(x[i].v[d], inverse);
-            prompt_split(&to[0].v[r + i % 2 * 2], &to[32].v[r + i % 2 * 2], w);
-        }
+        for (uint32_t d = 0; d < 4; d++)
+            most = rf_max_u32(most, rf_size_of(x[i].v[d]));
     }
+    RF_UNROLL
+    for (uint32_t other = 1; other < 4; other *= 2)
+        most = rf_max_u32(most, rf_lane_xor(most, other));
+    const float inverse = rf_query_inverse(most);
+    RF_UNROLL
+    for (uint32_t i = 0; i < 2 * groups; i++) {
+        rf_u4 *of = &to[i / 2][0][lane];
+        uint32_t w[4];
+        RF_UNROLL
+        for (uint32_t d = 0; d < 4; d++)
+            w[d] = (uint32_t)rf_query_int(x[i].v[d], inverse);
+        prompt_split(&of[0].v[r + i % 2 * 2], &of[32].v[r + i % 2 * 2], w);
+    }
+    return rf_query_scale(most);
 }
 
-RF_DEVICE prompt_place prompt_place_of(const rf_gpu_attend_args *a) {
-    prompt_place at;
-    at.per_kv = a->n_heads / a->n_kv_heads;
-    at.n_items = a->n_rows * at.per_kv;
-    at.kv_head = rf_bid_x();
-    at.first = rf_rows_stretch(a, rf_div_up(at.n_items, PROMPT_ITEMS)) * PROMPT_ITEMS;
-    at.warp = rf_tid() / 32;
-    at.lane = rf_tid() % 32;
-    at.t = rf_tid() % 4;
+/* The thread's two items with their queries. */
+RF_DEVICE void prompt_begin(prompt_shared *sh, const rf_gpu_attend_args *a, const prompt_items *of,
+                            uint32_t groups) {
+    const prompt_place at = prompt_place_now();
     RF_UNROLL
     for (uint32_t r = 0; r < 2; r++) {
-        const uint32_t item = at.first + 16 * at.warp + at.lane / 4 + 8 * r;
-        const uint32_t head = at.kv_head * at.per_kv + item % at.per_kv;
-        at.row[r] = rf_min_u32(item, at.n_items - 1) / at.per_kv;
-        at.to[r] = item < at.n_items ? (at.row[r] * a->n_heads + head) * (a->value_dim / 4) : ~0u;
-        at.unit[r] = 0.0f;
+        const uint32_t here = of->first + 16 * at.warp + at.lane / 4 + 8 * r;
+        const uint32_t number = rf_min_u32(here, of->n - 1), row = number / of->per_kv;
+        const uint32_t head = of->kv_head * of->per_kv + number % of->per_kv;
+        const uint32_t query = row * a->n_heads + head;
+        const float m = a->sinks ? a->sinks[head] : -__builtin_inff();
+        const rf_f4 *q = (const rf_f4 *)(const void *)a->q + query * (uint64_t)(8 * groups);
+        prompt_item *item = &sh->item[at.warp][at.lane / 4 + 8 * r];
+        item->row = row;
+        item->to = here < of->n ? query * (a->value_dim / 4) : ~0u;
+        item->unit = prompt_query(sh->q[at.warp], q + 2 * at.t, at.lane, r, groups) * a->scale;
+        item->total.m = m;
+        item->total.l = m == -__builtin_inff() ? 0.0f : 1.0f;
     }
-    return at;
 }
 
 RF_DEVICE void prompt_run(prompt_shared *sh, const rf_gpu_attend_args *a, uint32_t groups) {
-    prompt_place at = prompt_place_of(a);
-    prompt_queries(sh, a, &at, groups);
+    const uint32_t per_kv = a->n_heads / a->n_kv_heads, n = a->n_rows * per_kv;
+    const uint32_t first = rf_rows_stretch(a, rf_div_up(n, PROMPT_ITEMS)) * PROMPT_ITEMS;
+    const prompt_items of = {rf_bid_x(), per_kv, n, first};
+    const uint32_t last_row = (rf_min_u32(first + PROMPT_ITEMS, n) - 1) / per_kv;
+    prompt_begin(sh, a, &of, groups);
     prompt_sum t;
     t.is_begun = 0;
-    RF_UNROLL
-    for (uint32_t r = 0; r < 2; r++) {
-        const uint32_t item = at.first + 16 * at.warp + at.lane / 4 + 8 * r;
-        t.total_m[r] = -__builtin_inff();
-        if (a->sinks) t.total_m[r] = a->sinks[at.kv_head * at.per_kv + item % at.per_kv];
-        t.total_l[r] = t.total_m[r] == -__builtin_inff() ? 0.0f : 1.0f;
+    for (uint32_t r = first / per_kv; r <= last_row;) { /* a sequence's rows at a time */
+        const rf_rows_walk w = rf_rows_walk_of(a, first / per_kv, last_row, &r);
+        if (w.first < w.end) prompt_all_of(sh, a, &w, &t, groups);
     }
-    const uint32_t first_row = at.first / at.per_kv;
-    const uint32_t last_row = (rf_min_u32(at.first + PROMPT_ITEMS, at.n_items) - 1) / at.per_kv;
-    for (uint32_t r = first_row; r <= last_row;) { /* a sequence's rows at a time */
-        const rf_rows_walk w = rf_rows_walk_of(a, first_row, last_row, &r);
-        if (w.first < w.end) prompt_all_of(sh, a, &at, &w, &t, groups);
-    }
-    prompt_end(a, &at, &t, groups);
+    prompt_end(sh, a, &t, groups);
 }
 
-RF_KERNEL_EARLY(attend_ints_tile, rf_gpu_attend_args, 2) {
+RF_KERNEL_EARLY(attend_ints_tile, rf_gpu_attend_args, 3) {
     prompt_shared *sh = (prompt_shared *)(void *)rf_dynamic_shared;
     rf_await_before();
     if (a.head_dim > 64)
