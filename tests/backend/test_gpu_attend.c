@@ -179,7 +179,8 @@ typedef struct attend_case {
     rf_attn_pattern pattern;
     float softcap;
     rf_dtype k_type, v_type;
-    bool sinks, latent, is_wild; /* is_wild: the scale of a value is infinite */
+    bool sinks, latent, is_wild; /* is_wild: the scale of a value is infinite, */
+    bool has_wild_keys;          /* those of two keys at a block's ends are */
     uint32_t units;              /* of the device, where segments are made side by side; else 0 */
     uint32_t len[2], rows[2];
     uint32_t prefix[2]; /* of RF_ATTN_PREFIX */
@@ -264,6 +265,11 @@ static void check_attend(const attend_case *a) {
     spoil_rest(&c, v, a->n_kv_heads, v_row);
     uint8_t *second = v + ((size_t)c.table[0][0] * a->n_kv_heads * 32 + 1) * v_row;
     if (a->is_wild) memcpy(second, (uint8_t[]){0x00, 0x7c}, 2);
+    uint8_t *first = k + (size_t)c.table[0][0] * a->n_kv_heads * 32 * k_row;
+    if (a->has_wild_keys) {
+        memcpy(first, (uint8_t[]){0x00, 0x7c}, 2);
+        memcpy(first + 31 * k_row, (uint8_t[]){0x00, 0x7c}, 2);
+    }
     sinks[0] = -INFINITY;
     for (size_t i = 0; i < (size_t)c.T * MASK_STRIDE; i++)
         if (i / MASK_STRIDE == 0 || rf_test_rand(&seed) % 3 == 0) mask[i] = -INFINITY;
@@ -560,6 +566,18 @@ static void test_attend_int_rows(void **state) {
         a.rows[k % 2] += 14;
         check_int_rows(&a);
     }
+    attend_case wild = {.n_heads = 8, /* windows begin with each of the keys */
+                        .n_kv_heads = 2,
+                        .head_dim = 128,
+                        .value_dim = 128,
+                        .pattern = {RF_ATTN_LOCAL, 20, 0},
+                        .k_type = RF_DT_Q8_0,
+                        .v_type = RF_DT_Q8_0,
+                        .is_wild = true,
+                        .has_wild_keys = true,
+                        .len = {61, 20},
+                        .rows = {61, 3}};
+    check_int_rows(&wild);
 }
 
 /* Rows of two sequences whose heads attention makes itself, against the kernel of heads before it. */

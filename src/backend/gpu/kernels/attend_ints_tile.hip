@@ -1,16 +1,17 @@
 /* attend_ints_tile.hip - attention of many rows of a sequence over keys and values in Q8_0, as
- * docs/arithmetic.md has it, on the matrix units of NVIDIA's GPUs; a block of threads per KV head and
- * neighbouring items: an item is a query head of a row, the heads of the KV head first.
+ * docs/arithmetic.md has it, on the matrix units of NVIDIA's GPUs; a block of threads per KV head
+ * and neighbouring items: an item is a query head of a row, the heads of the KV head first.
  *
- * A warp has sixteen items and walks over KV blocks.  An instruction multiplies the bytes of sixteen
- * items with those of eight keys or columns, 32 at a time; thread 4g + t gets results 2t and 2t + 1 of
- * items g and g + 8 and brings bytes number 4t .. and 16 + 4t .. of the 32.  Their order is free, as
- * long as both sides have the same, and so is that of the eight: a thread gets those scores whose
- * weights it then brings, keys t, t + 4, .. t + 28, and four neighbouring columns of two results.
+ * A warp has sixteen items and walks over KV blocks.  An instruction multiplies the bytes of
+ * sixteen items with those of eight keys or columns, 32 at a time; thread 4g + t gets results 2t
+ * and 2t + 1 of items g and g + 8 and brings bytes number 4t .. and 16 + 4t .. of the 32.  Their
+ * order is free, as long as both sides have the same, and so is that of the eight: a thread gets
+ * those scores whose weights it then brings, keys t, t + 4, .. t + 28, and four neighbouring
+ * columns of two results.
  *
- * Blocks come as they lie into one of two slots and are then laid out for the instructions, once for
- * all warps, while the block before is multiplied.  Weighted values of a segment stay in registers; the
- * total lies where the result will be. */
+ * Blocks come as they lie into one of two slots and are then laid out for the instructions, once
+ * for all warps, while the block before is multiplied.  Weighted values of a segment stay in
+ * registers; the total lies where the result will be. */
 #include "backend/gpu/kernels/ints.h"
 #include "backend/gpu/kernels/rows.h"
 #include "backend/gpu/tile.h"
@@ -23,9 +24,9 @@ enum {
     PROMPT_GROUPS = RF_INTS_TILE_GROUPS,
 };
 
-/* A KV block for the instructions: of each thread of a warp the bytes that it brings, for two times
- * eight keys or columns; of thread t of four its keys' scales and what exponentials are multiplied with,
- * and the unit of their sums, if all keys are visible. */
+/* A KV block for the instructions: of each thread of a warp the bytes that it brings, for two
+ * times eight keys or columns; of thread t of four its keys' scales and what exponentials are
+ * multiplied with, and the unit of their sums, if all keys are visible. */
 typedef struct prompt_block {
     rf_u4 k[PROMPT_GROUPS][2][32], v[PROMPT_GROUPS][2][32];
     float k_scale[PROMPT_GROUPS][4][8], v_scale[PROMPT_GROUPS][4][8], t[PROMPT_GROUPS][4][8];
@@ -74,11 +75,11 @@ typedef struct prompt_sum {
     int is_begun; /* something has been added to the total */
 } prompt_sum;
 
-/* Instructions ------------------------------------------------------------------------------------*/
+/* Instructions -----------------------------------------------------------------------------------*/
 
 #if defined(RF_NVIDIA)
-/* v, which the compiler does not know to be the same in each turn of a loop: else it would keep every
- * address that is made of it in a register of its own. */
+/* v, which the compiler does not know to be the same in each turn of a loop: else it would keep
+ * every address that is made of it in a register of its own. */
 RF_DEVICE uint32_t prompt_anew(uint32_t v) {
     asm volatile("" : "+r"(v));
     return v;
@@ -185,7 +186,7 @@ RF_DEVICE prompt_place prompt_place_now(void) {
     return at;
 }
 
-/* Of four words the second bytes as one word, and the first ones: what upper and lower stand for. */
+/* Of four words the second bytes as one word, and the first ones. */
 RF_DEVICE void prompt_split(uint32_t *upper, uint32_t *lower, const uint32_t w[4]) {
     const uint32_t a = prompt_bytes(w[0], w[1], 0x5140), b = prompt_bytes(w[2], w[3], 0x5140);
     *lower = prompt_bytes(a, b, 0x5410);
@@ -193,7 +194,7 @@ RF_DEVICE void prompt_split(uint32_t *upper, uint32_t *lower, const uint32_t w[4
 }
 RF_DEVICE float prompt_joined(int32_t upper, int32_t lower) { return (float)(256 * upper + lower); }
 
-/* Blocks of the cache -----------------------------------------------------------------------------*/
+/* Blocks of the cache ----------------------------------------------------------------------------*/
 
 /* Block number b on its way into its slot. */
 RF_DEVICE void prompt_fetch(prompt_shared *sh, const rf_gpu_attend_args *a, const rf_rows_walk *w,
@@ -241,8 +242,8 @@ RF_DEVICE void prompt_make_keys(prompt_block *out, const uint8_t *raw, uint32_t 
     }
 }
 
-/* Values: of four columns and the eight keys of a thread that is number t of four, turned by four times
- * four. */
+/* Values: of four columns and the eight keys of a thread that is number t of four, turned by four
+ * times four. */
 RF_DEVICE void prompt_make_values(prompt_block *out, const uint8_t *raw, uint32_t tid,
                                   uint32_t groups) {
     const uint32_t bytes = groups * RF_KV_Q8_BYTES;
@@ -311,7 +312,7 @@ RF_DEVICE void prompt_of_keys(float out[8], const float *from) {
     }
 }
 
-/* Scores and weights ------------------------------------------------------------------------------*/
+/* Scores and weights -----------------------------------------------------------------------------*/
 
 RF_DEVICE void prompt_scores(float s[2][8], const prompt_shared *sh, const prompt_block *in,
                              const prompt_place *at, uint32_t groups) {
@@ -321,21 +322,23 @@ RF_DEVICE void prompt_scores(float s[2][8], const prompt_shared *sh, const promp
     RF_UNROLL
     for (uint32_t group = 0; group < groups; group++) {
         const rf_u4 *q = &sh->q[at->warp][group][0][at->lane];
-        if (group == 2) rf_warp_sync(); /* loads do not pass it: fewer registers */
         const rf_u4 high = q[0], low = q[32];
         float scale[8];
         prompt_of_keys(scale, in->k_scale[group][at->t]);
         RF_UNROLL
-        for (uint32_t n = 0; n < 4; n++) {
-            const rf_u2 k =
-                *(const rf_u2 *)(const void *)&in->k[group][n / 2][at->lane].v[n % 2 * 2];
-            int32_t upper[4], lower[4];
-            prompt_multiply(upper, &high, k.v[0], k.v[1], 1);
-            prompt_multiply(lower, &low, k.v[0], k.v[1], 0);
+        for (uint32_t half = 0; half < 2; half++) {
+            const rf_u4 k = in->k[group][half][at->lane];
             RF_UNROLL
-            for (uint32_t i = 0; i < 4; i++) {
-                float *of = &s[i / 2][2 * n + i % 2];
-                *of = rf_fma(prompt_joined(upper[i], lower[i]), scale[2 * n + i % 2], *of);
+            for (uint32_t n = 0; n < 2; n++) {
+                int32_t upper[4], lower[4];
+                prompt_multiply(upper, &high, k.v[2 * n], k.v[2 * n + 1], 1);
+                prompt_multiply(lower, &low, k.v[2 * n], k.v[2 * n + 1], 0);
+                RF_UNROLL
+                for (uint32_t i = 0; i < 4; i++) {
+                    const uint32_t key = 4 * half + 2 * n + i % 2;
+                    s[i / 2][key] = rf_fma(prompt_joined(upper[i], lower[i]), scale[key],
+                                           s[i / 2][key]);
+                }
             }
         }
     }
@@ -393,12 +396,13 @@ typedef struct prompt_part {
     int is_whole;
 } prompt_part;
 
-/* A part of maximum m and sum l, 0 when no key of it is visible, onto what there is; the factors by
- * which part * c_part + total * c_total is what docs/arithmetic.md says of the weighted values, bit by
- * bit, without a choice for each of them.  A total to which nothing has been added is -0, which is not
- * seen in a sum; nor is a part to which no key was added, times nothing.  Of a part whose maximum is
- * -inf only l, not a number, is added: the result is none either, unless what comes later takes the
- * place of it.  One of the exponentials is that of a number less itself: 1, or not a number. */
+/* A part of maximum m and sum l, 0 when no key of it is visible, onto what there is; the factors
+ * by which part * c_part + total * c_total is what docs/arithmetic.md says of the weighted values,
+ * bit by bit, without a choice for each of them.  A total to which nothing has been added is -0,
+ * which is not seen in a sum; nor is a part to which no key was added, times nothing.  Of a part
+ * whose maximum is -inf only l, not a number, is added: the result is none either, unless what
+ * comes later takes the place of it.  One of the exponentials is that of a number less itself: 1,
+ * or not a number. */
 RF_DEVICE void prompt_fold(prompt_ml *onto, prompt_ml part, float nothing, float *c_total,
                            float *c_part) {
     const prompt_ml total = *onto;
@@ -474,28 +478,30 @@ RF_DEVICE void prompt_weigh(prompt_sum *sum, const prompt_shared *sh, const prom
     for (uint32_t group = 0; group < groups; group++) {
         rf_u4 high, low;
         float unit[2];
-        if (!is_whole) rf_warp_sync(); /* as with scores */
+        if (!is_whole) rf_warp_sync(); /* loads do not pass it: fewer registers */
         RF_UNROLL
         for (uint32_t r = 0; r < 2; r++)
             unit[r] = prompt_weights(&high, &low, sh, in, part, at, group, r, is_whole);
         RF_UNROLL
-        for (uint32_t n = 0; n < 4; n++) {
-            const rf_u2 v =
-                *(const rf_u2 *)(const void *)&in->v[group][n / 2][at->lane].v[n % 2 * 2];
-            if (!is_whole && n == 2) rf_warp_sync();
-            float *acc = sum->acc[2 * group + n / 2][n % 2];
-            int32_t upper[4], lower[4];
-            prompt_multiply(upper, &high, v.v[0], v.v[1], 1);
-            prompt_multiply(lower, &low, v.v[0], v.v[1], 0);
+        for (uint32_t half = 0; half < 2; half++) {
+            const rf_u4 v = in->v[group][half][at->lane];
+            if (!is_whole && half == 1) rf_warp_sync();
             RF_UNROLL
-            for (uint32_t i = 0; i < 4; i++)
-                acc[i] = rf_fma(prompt_joined(upper[i], lower[i]) * unit[i / 2],
-                                part->c_part[i / 2], acc[i] * part->c_total[i / 2]);
+            for (uint32_t n = 0; n < 2; n++) {
+                float *acc = sum->acc[2 * group + half][n];
+                int32_t upper[4], lower[4];
+                prompt_multiply(upper, &high, v.v[2 * n], v.v[2 * n + 1], 1);
+                prompt_multiply(lower, &low, v.v[2 * n], v.v[2 * n + 1], 0);
+                RF_UNROLL
+                for (uint32_t i = 0; i < 4; i++)
+                    acc[i] = rf_fma(prompt_joined(upper[i], lower[i]) * unit[i / 2],
+                                    part->c_part[i / 2], acc[i] * part->c_total[i / 2]);
+            }
         }
     }
 }
 
-/* The walk ----------------------------------------------------------------------------------------*/
+/* The walk ---------------------------------------------------------------------------------------*/
 
 /* Which keys of block b the thread's items see; false: no item of the warp sees any. */
 RF_DEVICE int prompt_bits(prompt_part *part, const prompt_shared *sh, const rf_gpu_attend_args *a,
