@@ -728,7 +728,13 @@ RF_DEVICE void prompt_run(prompt_shared *sh, const rf_gpu_attend_args *a, uint32
     prompt_end(sh, a, &t, groups);
 }
 
-RF_KERNEL_EARLY(attend_ints_tile, rf_gpu_attend_args, 3) {
+/* Blocks side by side, as far as shared memory has room for them. */
+#if defined(RF_NVIDIA) && __CUDA_ARCH__ == 900
+enum { PROMPT_AT_ONCE = 3 };
+#else
+enum { PROMPT_AT_ONCE = 2 };
+#endif
+RF_KERNEL_EARLY(attend_ints_tile, rf_gpu_attend_args, PROMPT_AT_ONCE) {
     prompt_shared *sh = (prompt_shared *)(void *)rf_dynamic_shared;
     rf_await_before();
     if (a.head_dim > 64)
