@@ -94,7 +94,8 @@ RF_DEVICE void choose(route_shared *s, const rf_gpu_route_args *a) {
     }
     rf_sync();
     for (uint32_t first = 0; first <= last; first += RF_BLOCK_route / 2) { /* in step */
-        const uint32_t i = first + tid / 2, rank = rank_of(s->choice, last + 1, rf_min_u32(i, last));
+        const uint32_t i = first + tid / 2,
+                       rank = rank_of(s->choice, last + 1, rf_min_u32(i, last));
         if (i > last || tid % 2 || rank >= a->n_used || choice[i] != choice[i]) continue;
         weight[rank] = p[i];
         s->expert[rank] = i;
