@@ -140,7 +140,7 @@ typedef struct rf_gpu_shape {
     uint32_t n_tokens, n_seqs, n_outputs, table_stride, mask_stride, max_kv_len;
     rf_by_best by_best;  /* what else than the rows of the result is told of each */
     uint32_t rows_alone; /* 1: rf_batch_rows_alone */
-    uint32_t flight;
+    uint32_t flight;     /* whose staging block the batch comes from */
 } rf_gpu_shape;
 
 typedef struct rf_gpu_kernels {
@@ -163,8 +163,7 @@ typedef struct rf_gpu_input {
  * still computes. */
 typedef struct rf_gpu_flight {
     uint8_t *staging; /* [input_cap] pinned */
-    uint32_t
-        *first; /* [max_outputs] pinned: the device's last kernel writes it; NULL: n_groups is 0 */
+    uint32_t *first;  /* [max_outputs] pinned, written by the device; NULL where n_groups is 0 */
     rf_by_best *told; /* [max_outputs] RF_BY_ROW: the result's row is here */
     uint32_t n_outputs;
 } rf_gpu_flight;
@@ -200,7 +199,7 @@ struct rf_exec {
     uint32_t n_groups;            /* of a row of the result; 0: its best is not told */
     rf_best *best;                /* [max_outputs] pinned; NULL where n_groups is 0 */
     rf_gpu_flight flight[RF_GPU_MAX_FLIGHTS];
-    uint32_t n_flying, latest, seen; /* of flights: queued last, and waited for last */
+    uint32_t n_flying, latest, seen; /* latest, seen: the flights queued and waited for last */
 
     rf_gpu_recording recording[RF_GPU_MAX_GRAPHS];
     bool graphs_off; /* this driver cannot record, or the plan keeps its values */

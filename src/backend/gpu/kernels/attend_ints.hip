@@ -4,7 +4,7 @@
  *
  * A warp has a KV block of each segment, whose keys and values come to shared memory as they lie
  * in the pools: the next segment's keys as soon as the scores are made, its values as soon as
- * these are added.  Scores and weighted values are products of squares by the matrix units:
+ * these are added.  Scores and weighted values are products of tiles by the matrix units:
  * sixteen keys, or sixteen columns of values, with the two digits of four heads' queries or
  * weights.
  *
@@ -14,7 +14,7 @@
  * the queries in the same order, and only of two words that each hold half of four columns one
  * is made.
  *
- * In a square thread number lane of a warp brings rows lane / 4 and 8 more of the left side,
+ * In a tile thread number lane of a warp brings rows lane / 4 and 8 more of the left side,
  * four columns from 4 * (lane % 4) on and 16 further, on the right side column lane / 4; it gets
  * columns 2 * (lane % 4) and 1 more of its rows: a head's upper digits and its lower ones.  So a
  * thread has scores of one head with four keys.
@@ -57,7 +57,7 @@ _Static_assert(sizeof(ints_shared) <= RF_ATTEND_INTS_SHARED, "there is room");
 typedef struct ints_work {
     rf_walk at;
     rf_walk_block now, then;    /* its KV blocks of this segment and the next */
-    uint32_t q[INTS_GROUPS][2]; /* words of a digit of a head's query, for each group's square */
+    uint32_t q[INTS_GROUPS][2]; /* words of a digit of a head's query, for each group's tile */
     float unit;                 /* of the scores with the thread's head, number lane % 4 */
     uint32_t own_pos;           /* of the row's own key */
 } ints_work;
@@ -91,7 +91,7 @@ RF_DEVICE void ints_turn(uint32_t out[4], const uint32_t low[4], const uint32_t 
     out[3] = ints_bytes(c, d, 0x7632);
 }
 
-/* c = a square of 16 rows by 32 columns times one of 8 columns; all threads of a block call. */
+/* c = a tile of 16 rows by 32 columns times one of 8 columns; all threads of a block call. */
 RF_DEVICE void ints_multiply(int32_t c[4], const uint32_t a[4], const uint32_t b[2]) {
     c[0] = c[1] = c[2] = c[3] = 0;
 #if defined(RF_NVIDIA)
@@ -295,9 +295,9 @@ RF_DEVICE void ints_scores(float s[4], const ints_shared *sh, const ints_work *w
         s[i] = s[i + 1] = 0.0f;
         RF_UNROLL
         for (uint32_t g = 0; g < dim / 32; g++) {
-            const uint32_t square[4] = {a.v[g][0], b.v[g][0], a.v[g][1], b.v[g][1]};
+            const uint32_t tile[4] = {a.v[g][0], b.v[g][0], a.v[g][1], b.v[g][1]};
             int32_t c[4];
-            ints_multiply(c, square, w->q[g]);
+            ints_multiply(c, tile, w->q[g]);
             s[i] = rf_fma((float)rf_digits_sum(c[0], c[1]), a.scale[g], s[i]);
             s[i + 1] = rf_fma((float)rf_digits_sum(c[2], c[3]), b.scale[g], s[i + 1]);
         }
@@ -424,9 +424,9 @@ RF_DEVICE void ints_values(ints_shared *sh, const ints_work *w, uint32_t dim) {
         ints_load_values(y, row + ints_row_words(dim), g, eighth, dim);
         RF_UNROLL
         for (uint32_t i = 0; i < 4; i += 2) {
-            const uint32_t square[4] = {x[i], x[i + 1], y[i], y[i + 1]};
+            const uint32_t tile[4] = {x[i], x[i + 1], y[i], y[i + 1]};
             int32_t c[4];
-            ints_multiply(c, square, digits);
+            ints_multiply(c, tile, digits);
             out[g].v[i] = (float)ints_weighted(c[0], c[1]) * unit.v[g];
             out[g].v[i + 1] = (float)ints_weighted(c[2], c[3]) * unit.v[g];
         }
