@@ -114,8 +114,17 @@ static bool takes_attend_rows(const rf_gpu_attend_args *a) {
     return fits_attend_vec(a) && has_many_rows(a);
 }
 
-/* Many rows over keys and values in Q8_0: there the kernels for every shape are so much slower that few
- * blocks are better, too.  False: not by its own kernel. */
+/* Keys and values of Q8_0, of either width that it takes. */
+static bool fits_attend_ints(const rf_gpu_queue *q, const rf_gpu_attend_args *a) {
+    bool is_q8 = a->v && a->k_type == RF_DT_Q8_0 && a->v_type == RF_DT_Q8_0;
+    bool is_wide = a->head_dim == RF_GPU_ATTEND_INTS_DIM;
+    return is_q8 && a->head_dim == a->value_dim &&
+           (is_wide || 2 * a->head_dim == RF_GPU_ATTEND_INTS_DIM) &&
+           RF_ATTEND_INTS_SHARED <= q->info.lds_bytes && can_run(q, RF_GPU_attend_ints);
+}
+
+/* Many rows over keys and values in Q8_0.  False: not by their own kernel, or with blocks for less than three
+ * quarters of the device, where that for few rows, which takes segments side by side, is faster. */
 static bool attends_int_rows(rf_gpu_queue *q, const rf_gpu_attend_args *a) {
     bool fits = a->k_type == RF_DT_Q8_0 && a->v_type == RF_DT_Q8_0 && a->v &&
                 a->head_dim == a->value_dim && (a->head_dim == 64 || a->head_dim == 128) &&
@@ -123,18 +132,26 @@ static bool attends_int_rows(rf_gpu_queue *q, const rf_gpu_attend_args *a) {
     uint32_t per_kv = a->n_heads / a->n_kv_heads;
     uint64_t stretches =
         ((uint64_t)a->n_rows * per_kv + RF_INTS_TILE_ITEMS - 1) / RF_INTS_TILE_ITEMS;
+    uint64_t n_blocks = stretches * a->n_kv_heads;
     if (!fits || !can_run(q, RF_GPU_attend_ints_tile) || stretches > MAX_GRID_Y ||
         RF_INTS_TILE_SHARED > q->info.lds_bytes)
         return false;
+    if (4 * n_blocks < 3 * (uint64_t)q->info.n_units && fits_attend_ints(q, a)) return false;
     rf_gpu_attend_args args = *a;
-    args.is_paired = stretches * a->n_kv_heads <= ATTEND_AT_ONCE * (uint64_t)q->info.n_units;
+    args.is_paired = n_blocks <= ATTEND_AT_ONCE * (uint64_t)q->info.n_units;
     put_shared(q, RF_GPU_attend_ints_tile, (rf_gpu_grid){a->n_kv_heads, (uint32_t)stretches, 1},
                RF_INTS_TILE_SHARED, &args, sizeof args);
     return true;
 }
 
-/* By attend_tile where its shared memory is there and blocks for all of the device, else by
- * attend_rows with blocks for half of it; false: by neither. */
+/* Of attend_tile for all of the device, of attend_rows for one and a half: with fewer, kernels for few rows
+ * are faster behind long contexts.  On AMD, where that was not measured, for half of it. */
+static bool has_blocks(const rf_gpu_queue *q, bool is_large, uint64_t n_blocks) {
+    if (is_large) return n_blocks >= q->info.n_units;
+    return 2 * n_blocks >= (is_nvidia(q) ? 3 : 1) * (uint64_t)q->info.n_units;
+}
+
+/* By attend_tile where its shared memory is there, else by attend_rows; false: by neither. */
 static bool attends_rows(rf_gpu_queue *q, const rf_gpu_attend_args *a) {
     for (int is_large = 1; is_large >= 0 && takes_attend_rows(a); is_large--) {
         rf_rows_tile t = rf_rows_tile_of();
@@ -145,7 +162,7 @@ static bool attends_rows(rf_gpu_queue *q, const rf_gpu_attend_args *a) {
         uint64_t stretches = ((uint64_t)a->n_rows * per_kv + items - 1) / items;
         uint64_t n_blocks = stretches * a->n_kv_heads;
         if (!can_run(q, k) || bytes > q->info.lds_bytes || stretches > MAX_GRID_Y ||
-            (is_large ? n_blocks : 2 * n_blocks) < q->info.n_units)
+            !has_blocks(q, is_large, n_blocks))
             continue;
         rf_gpu_grid grid = {a->n_kv_heads, (uint32_t)stretches, 1};
         rf_gpu_attend_args args = *a;
@@ -180,15 +197,6 @@ static rf_gpu_kernel attend_vec_of(const rf_gpu_queue *q, const rf_gpu_attend_ar
     rf_gpu_kernel k = is_one ? RF_GPU_attend_vec_1 : RF_GPU_attend_vec_4;
     if (q->left_out[k]) k = is_one ? RF_GPU_attend_vec_4 : RF_GPU_attend_vec_1;
     return q->left_out[k] ? NO_KERNEL : k;
-}
-
-/* Keys and values of Q8_0, of either width that it takes. */
-static bool fits_attend_ints(const rf_gpu_queue *q, const rf_gpu_attend_args *a) {
-    bool is_q8 = a->v && a->k_type == RF_DT_Q8_0 && a->v_type == RF_DT_Q8_0;
-    bool is_wide = a->head_dim == RF_GPU_ATTEND_INTS_DIM;
-    return is_q8 && a->head_dim == a->value_dim &&
-           (is_wide || 2 * a->head_dim == RF_GPU_ATTEND_INTS_DIM) &&
-           RF_ATTEND_INTS_SHARED <= q->info.lds_bytes && can_run(q, RF_GPU_attend_ints);
 }
 
 /* The kernel for few rows, or NO_KERNEL, and the shared memory that it is given. */

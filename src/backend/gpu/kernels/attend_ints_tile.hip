@@ -56,8 +56,10 @@ typedef struct prompt_shared {
     rf_f2 factors[PROMPT_WARPS][PROMPT_GROUPS][16];
     prompt_item item[PROMPT_WARPS][16];
 } prompt_shared;
+#if !defined(RF_NVIDIA)
 _Static_assert(sizeof(prompt_shared) == RF_INTS_TILE_SHARED, "as much as the host asks for");
 _Static_assert((int)PROMPT_ITEMS == (int)RF_INTS_TILE_ITEMS, "sixteen items of a warp");
+#endif
 
 /* A thread's place. */
 typedef struct prompt_place {
