@@ -62,33 +62,17 @@ typedef struct ints_work {
     uint32_t own_pos;           /* of the row's own key */
 } ints_work;
 
-/* Bytes of b and a, of which those of a have numbers 0 to 3; each of the four digits of from, the
- * lowest first, names one. */
-RF_DEVICE uint32_t ints_bytes(uint32_t a, uint32_t b, uint32_t from) {
-#if defined(RF_NVIDIA)
-    uint32_t out;
-    asm("prmt.b32 %0, %1, %2, %3;" : "=r"(out) : "r"(a), "r"(b), "r"(from));
-    return out;
-#else
-    const uint64_t both = (uint64_t)b << 32 | a;
-    uint32_t out = 0;
-    for (uint32_t i = 0; i < 4; i++)
-        out |= (uint32_t)(both >> 8 * (from >> 4 * i & 7) & 255) << 8 * i;
-    return out;
-#endif
-}
-
-enum { INTS_BEHIND = 0x3254 }; /* of ints_bytes: b's first two bytes, then a's last two */
+enum { INTS_BEHIND = 0x3254 }; /* of rf_four_bytes: b's first two bytes, then a's last two */
 
 /* Four words of four bytes, rows and columns exchanged; of rows' first two bytes those in low. */
 RF_DEVICE void ints_turn(uint32_t out[4], const uint32_t low[4], const uint32_t high[4]) {
-    const uint32_t a = ints_bytes(low[0], low[1], 0x5140), b = ints_bytes(low[2], low[3], 0x5140);
-    const uint32_t c = ints_bytes(high[0], high[1], 0x7362),
-                   d = ints_bytes(high[2], high[3], 0x7362);
-    out[0] = ints_bytes(a, b, 0x5410);
-    out[1] = ints_bytes(a, b, 0x7632);
-    out[2] = ints_bytes(c, d, 0x5410);
-    out[3] = ints_bytes(c, d, 0x7632);
+    const uint32_t a = rf_four_bytes(low[0], low[1], 0x5140), b = rf_four_bytes(low[2], low[3], 0x5140);
+    const uint32_t c = rf_four_bytes(high[0], high[1], 0x7362),
+                   d = rf_four_bytes(high[2], high[3], 0x7362);
+    out[0] = rf_four_bytes(a, b, 0x5410);
+    out[1] = rf_four_bytes(a, b, 0x7632);
+    out[2] = rf_four_bytes(c, d, 0x5410);
+    out[3] = rf_four_bytes(c, d, 0x7632);
 }
 
 /* c = a tile of 16 rows by 32 columns times one of 8 columns; all threads of a block call. */
@@ -266,7 +250,7 @@ RF_DEVICE ints_words ints_load_key(const uint32_t *row, uint32_t t, uint32_t dim
     const rf_u2 one = ints_two_words(row, 8, dim);
     k.scale[0] = ints_scale_in(row[0], 0);
     k.scale[1] = ints_scale_in(one.v[0], 1);
-    k.v[0][0] = ints_bytes(own.v[0], one.v[0], t == 0 ? INTS_BEHIND : 0x3210);
+    k.v[0][0] = rf_four_bytes(own.v[0], one.v[0], t == 0 ? INTS_BEHIND : 0x3210);
     k.v[0][1] = own.v[1];
     own = ints_two_words(row, 10 + 2 * t, dim);
     k.v[1][0] = own.v[0];
@@ -277,7 +261,7 @@ RF_DEVICE ints_words ints_load_key(const uint32_t *row, uint32_t t, uint32_t dim
     k.scale[3] = ints_scale_in(three, 1);
     own = ints_two_words(row, 18 + 2 * t, dim);
     k.v[2][0] = own.v[0];
-    k.v[2][1] = t == 3 ? ints_bytes(two, three, INTS_BEHIND) : own.v[1];
+    k.v[2][1] = t == 3 ? rf_four_bytes(two, three, INTS_BEHIND) : own.v[1];
     own = ints_two_words(row, 26 + 2 * t, dim);
     k.v[3][0] = own.v[0];
     k.v[3][1] = own.v[1];
@@ -381,7 +365,7 @@ RF_DEVICE uint32_t ints_digits(rf_f4 p, rf_f4 t, int is_upper) {
     for (uint32_t i = 0; i < 4; i++)
         n[i] = rf_bits_of(rf_fma(p.v[i], t.v[i], RF_INTS_MAGIC + 128.0f));
     const uint32_t both =
-        ints_bytes(ints_bytes(n[0], n[1], from), ints_bytes(n[2], n[3], from), 0x5410);
+        rf_four_bytes(rf_four_bytes(n[0], n[1], from), rf_four_bytes(n[2], n[3], from), 0x5410);
     return both ^ (is_upper ? 0 : 0x80808080u);
 }
 RF_DEVICE int32_t ints_weighted(int32_t upper, int32_t lower) { return 256 * upper + lower; }

@@ -86,12 +86,6 @@ RF_DEVICE uint32_t prompt_anew(uint32_t v) {
     asm volatile("" : "+r"(v));
     return v;
 }
-/* Four of eight bytes: those of a, then of b; which has a number in each four bits. */
-RF_DEVICE uint32_t prompt_bytes(uint32_t a, uint32_t b, uint32_t which) {
-    uint32_t r;
-    asm("prmt.b32 %0, %1, %2, %3;" : "=r"(r) : "r"(a), "r"(b), "r"(which));
-    return r;
-}
 /* c = x y; the items' bytes are signed, or not. */
 #define PROMPT_MULTIPLY(kind)                                                                  \
     asm("mma.sync.aligned.m16n8k32.row.col.s32." kind ".s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, " \
@@ -131,14 +125,6 @@ RF_DEVICE int prompt_all(int is_so) {
 }
 #else
 RF_DEVICE uint32_t prompt_anew(uint32_t v) { return v; }
-RF_DEVICE uint32_t prompt_bytes(uint32_t a, uint32_t b, uint32_t which) {
-    uint32_t r = 0;
-    for (uint32_t i = 0; i < 4; i++) {
-        const uint32_t from = which >> 4 * i & 7;
-        r |= ((from < 4 ? a : b) >> from % 4 * 8 & 255) << 8 * i;
-    }
-    return r;
-}
 RF_DEVICE int32_t prompt_product(uint32_t x, uint32_t y, int is_signed) {
     int32_t sum = 0;
     for (uint32_t i = 0; i < 32; i += 8) {
@@ -190,9 +176,9 @@ RF_DEVICE prompt_place prompt_place_now(void) {
 
 /* Of four words the second bytes as one word, and the first ones. */
 RF_DEVICE void prompt_split(uint32_t *upper, uint32_t *lower, const uint32_t w[4]) {
-    const uint32_t a = prompt_bytes(w[0], w[1], 0x5140), b = prompt_bytes(w[2], w[3], 0x5140);
-    *lower = prompt_bytes(a, b, 0x5410);
-    *upper = prompt_bytes(a, b, 0x7632);
+    const uint32_t a = rf_four_bytes(w[0], w[1], 0x5140), b = rf_four_bytes(w[2], w[3], 0x5140);
+    *lower = rf_four_bytes(a, b, 0x5410);
+    *upper = rf_four_bytes(a, b, 0x7632);
 }
 RF_DEVICE float prompt_joined(int32_t upper, int32_t lower) { return (float)(256 * upper + lower); }
 
@@ -217,7 +203,7 @@ RF_DEVICE void prompt_fetch(prompt_shared *sh, const rf_gpu_attend_args *a, cons
 /* The word that is at an even place. */
 RF_DEVICE uint32_t prompt_word(const uint8_t *raw, uint32_t place) {
     const uint32_t *w = (const uint32_t *)(const void *)raw + place / 4;
-    return prompt_bytes(w[0], w[1], place % 4 ? 0x5432 : 0x3210);
+    return rf_four_bytes(w[0], w[1], place % 4 ? 0x5432 : 0x3210);
 }
 
 /* Keys: threads bring eight neighbouring bytes of one. */
@@ -262,11 +248,11 @@ RF_DEVICE void prompt_make_values(prompt_block *out, const uint8_t *raw, uint32_
             for (uint32_t k = 0; k < 4; k++)
                 x[k] = prompt_word(raw, place + (16 * u + 4 * k) * bytes);
             const uint32_t y[4] = {
-                prompt_bytes(x[0], x[1], 0x5140), prompt_bytes(x[2], x[3], 0x5140),
-                prompt_bytes(x[0], x[1], 0x7362), prompt_bytes(x[2], x[3], 0x7362)};
+                rf_four_bytes(x[0], x[1], 0x5140), rf_four_bytes(x[2], x[3], 0x5140),
+                rf_four_bytes(x[0], x[1], 0x7362), rf_four_bytes(x[2], x[3], 0x7362)};
             RF_UNROLL
             for (uint32_t c = 0; c < 4; c++)
-                col[c][u] = prompt_bytes(y[c / 2 * 2], y[c / 2 * 2 + 1], c % 2 ? 0x7632 : 0x5410);
+                col[c][u] = rf_four_bytes(y[c / 2 * 2], y[c / 2 * 2 + 1], c % 2 ? 0x7632 : 0x5410);
         }
         RF_UNROLL
         for (uint32_t c = 0; c < 2; c++) {
