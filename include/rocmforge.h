@@ -80,6 +80,9 @@ typedef struct rf_engine_opts {
     /* So many of the last layers on GPUs, the others on the CPU; what does not fit is an error, and
      * backend is then "gpu".  0: all, or with backend "auto" as many as fit. */
     uint32_t gpu_layers;
+    /* Logits on NVIDIA's GPUs equal those of the CPU to the bit for matrices of 16-bit floats, too, at the
+     * cost of speed; otherwise their matrix units add such products up, alike in any batch on one device. */
+    bool exact;
 } rf_engine_opts;
 
 /* ---- GPUs ---- */

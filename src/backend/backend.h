@@ -60,6 +60,9 @@ typedef struct rf_backend_opts {
     int devices[RF_MAX_DEVICES];
     uint32_t n_devices, gpu_layers;
     bool gpu_only;
+    /* Matrices of 16-bit floats may go to a GPU's matrix units, whose sums are its own: then a sequence's
+     * results are the same in any batch, but not those of other devices. */
+    bool fast_floats;
 } rf_backend_opts;
 
 /* What an exec takes, in bytes. */

@@ -4,16 +4,7 @@
 #include <stdlib.h>
 
 #include "backend/cpu/exec.h"
-#include "backend/gpu_weights.h"
-#include "backend/on_gpu.h"
-
-static void free_tensor(rf_tensor *w) {
-    union {
-        const void *data;
-        void *memory;
-    } u = {w->data};
-    rf_free(u.memory);
-}
+#include "backend/weights_on_gpu.h"
 
 /* Rows in integers --------------------------------------------------------------------------------*/
 
@@ -171,14 +162,6 @@ static void product_on_cpu(const rf_tensor *w, uint32_t plane, const float *bias
     rf_free(d);
     rf_free(sum);
     rf_free(scratch);
-}
-
-static rf_gpu_weight weight_on_gpu(const rf_tensor *w) {
-    rf_gpu_layout l;
-    uint8_t *block = packed_weight(w, &l);
-    void *base = up(block, l.bytes);
-    rf_free(block);
-    return rf_gpu_weight_at(&l, base);
 }
 
 /* The input of a product on the device, in the view that the type asks for, or now and then in floats
@@ -601,17 +584,6 @@ static void test_head_products(void **state) {
             rf_free(want);
             give_all();
         }
-}
-
-/* A route of T rows to n_used different experts each. */
-static float *random_route(uint32_t T, uint32_t n_experts, uint32_t n_used) {
-    float *route = random_floats((size_t)T * 2 * n_used, 1);
-    for (uint32_t t = 0; t < T; t++) {
-        uint32_t first = (uint32_t)(rf_test_rand(&seed) % n_experts);
-        for (uint32_t i = 0; i < n_used; i++)
-            route[((size_t)2 * t + 1) * n_used + i] = (float)((first + i * 3) % n_experts);
-    }
-    return route;
 }
 
 /* The same products with their mix, and something added; of: the products, [T][n_used][rows]. */

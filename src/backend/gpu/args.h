@@ -64,6 +64,15 @@ typedef struct rf_gpu_quant {
     int32_t *sum;
 } rf_gpu_quant;
 
+/* Activation rows in 16-bit floats, for products on matrix units (kernels/half.h): x [T][stride], or with
+ * n_x in stages of so many rows by 64 columns, [T / n_x][stride / 64][n_x][64]; of F16 what each row's outputs
+ * are multiplied with, scale [T]. */
+typedef struct rf_gpu_halves {
+    uint16_t *x;
+    float *scale;
+    uint32_t stride, n_x;
+} rf_gpu_halves;
+
 /* The batch on the device, as rf_batch has it. */
 typedef struct rf_gpu_batch {
     const uint32_t *pos;               /* [T] */
@@ -101,6 +110,13 @@ typedef struct rf_gpu_quant_args {
     uint32_t n_rows, cols;
 } rf_gpu_quant_args;
 
+/* Rows into 16-bit floats of the form RF_GPU_F16 or RF_GPU_BF16. */
+typedef struct rf_gpu_halves_args {
+    const float *x; /* [n_rows][cols] */
+    rf_gpu_halves to;
+    uint32_t n_rows, cols, form;
+} rf_gpu_halves_args;
+
 /* Which matrix of a weight multiplies which rows. */
 typedef enum rf_gpu_mm_mode {
     RF_GPU_MM_PLAIN,   /* one matrix: x [T][cols], dst [T][rows] */
@@ -136,8 +152,10 @@ typedef struct rf_gpu_matmul_args {
     const float *mixed_add; /* then, or NULL; mixed_add: what is added to the mix, or NULL */
     uint32_t
         n_blocks; /* chosen by rf_gpu_op_matmul: blocks that take tiles in turns; 0: one each */
-    uint32_t tile_rows; /* likewise: weight rows of a tile of float_one */
-    uint8_t *ahead;     /* room for what mm_ahead.hip makes ahead, or NULL */
+    uint32_t tile_rows; /* likewise: weight rows of a tile of float_one and half_... */
+    uint32_t n_stages;  /* likewise: of the ring of half_... */
+    rf_gpu_halves halves; /* likewise: the rows of x in 16 bits, in `ahead` */
+    uint8_t *ahead;       /* room for what is made ahead (rf_gpu_ahead_bytes), or NULL */
     uint64_t ahead_bytes;
     uint32_t ahead_first, ahead_tiles; /* chosen by rf_gpu_op_matmul: tiles of weight rows in it */
     /* What makes x or xq of a row each; n 0: nothing.  x, of floats, and what it is in integers may have

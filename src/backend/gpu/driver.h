@@ -106,6 +106,7 @@ typedef struct rf_gpu_queue { /* a device, its one stream and its kernels */
     rf_gpu_function function[RF_GPU_KERNEL_COUNT]; /* NULL: the code for this device lacks it */
     bool overlaps;                      /* kernels start before those in front have ended */
     bool is_apart;                      /* but not the next one */
+    bool fast_floats;                   /* 16-bit floats on matrix units (kernels/half.h) */
     bool left_out[RF_GPU_KERNEL_COUNT]; /* failed the self-test: not to be launched */
     bool launched[RF_GPU_KERNEL_COUNT]; /* so far */
     char code_digest[65];               /* of the kernels and this program's version, in hex */

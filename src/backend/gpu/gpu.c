@@ -24,6 +24,7 @@ static rf_status open_device(rf_backend *b, const rf_backend_opts *o, rf_error *
     RF_TRY(rf_gpu_driver_get(&driver, e));
     RF_TRY(rf_gpu_open(&b->queue, driver, o ? o->device : 0, e));
     RF_TRY(rf_gpu_code_load(&b->queue, e));
+    b->queue.fast_floats = o && o->fast_floats;
     return rf_pool_create(&b->pool, n_threads, e);
 }
 

@@ -27,6 +27,7 @@ enum {
     WIDE_MIN_ROWS = 65,      /* of mm_wide.hip */
     AHEAD_MIN_ROWS = 1024,   /* of mm_ahead.hip */
     AHEAD_MOST_MB = 128,     /* digits of weights that there is room for */
+    HALF_WIDE_MIN_ROWS = 65, /* of half_wide.hip */
     EXPERT_ROWS = 16,        /* activation rows of a block of one expert's, */
     EXPERT_WIDE_ROWS = 48,   /* and from how many on mm_wide.hip is better */
     HEADS_MIN_ROWS = 32,     /* of heads_rows */
@@ -557,11 +558,19 @@ static bool fits_router(const rf_gpu_queue *q, const rf_gpu_matmul_args *a, uint
            w->cols % 8 == 0 && can_run(q, RF_GPU_mm_router);
 }
 
+/* By half.h's rule, which holds for a matrix whatever it is multiplied with: a row's outputs are the same in
+ * any batch. */
+static bool takes_halves(const rf_gpu_queue *q, const rf_gpu_weight *w) {
+    bool is_half = w->form == RF_GPU_F16 || w->form == RF_GPU_BF16;
+    return q->fast_floats && is_half && w->cols % 8 == 0 && can_run(q, RF_GPU_half_rows) &&
+           can_run(q, RF_GPU_half_8);
+}
+
 /* Few outputs of one row that is yet to be normed: each block norms it, so short that it does that at once. */
 static bool norms_scores(const rf_gpu_queue *q, const rf_gpu_matmul_args *a) {
     const rf_gpu_weight *w = &a->part[0].w;
     const rf_gpu_norm_args *n = &a->norm;
-    return n->n && a->n_rows == 1 && a->mode == RF_GPU_MM_PLAIN && a->n_parts == 1 &&
+    return n->n && a->n_rows == 1 && !takes_halves(q, w) && a->mode == RF_GPU_MM_PLAIN && a->n_parts == 1 &&
            w->form <= RF_GPU_BF16 && w->rows <= RF_MAX_EXPERTS &&
            w->rows <= ROUTER_BLOCKS * q->info.n_units && n->kind == RF_GPU_RMS_NORM && !n->b &&
            n->n == w->cols && n->n <= RF_GPU_ROUTER_COLS && can_run(q, RF_GPU_router_normed);
@@ -685,10 +694,20 @@ static rf_gpu_kernel normed_of(const rf_gpu_matmul_args *a) {
                           : NO_KERNEL;
 }
 
+/* The one row of 16-bit floats by blocks that round it themselves. */
+static bool takes_half_one(const rf_gpu_queue *q, const rf_gpu_matmul_args *a) {
+    const rf_gpu_weight *w = &a->part[0].w;
+    return takes_halves(q, w) && a->n_rows == 1 && w->cols <= RF_HALF_OWN_COLS &&
+           can_run(q, RF_GPU_half_one) &&
+           rf_half_own_bytes(w->cols) + RF_HALF_SMALL_RING <= q->info.lds_bytes;
+}
+
 /* Is there one row, and one launch whose kernel norms it itself? */
 static bool norms_itself(const rf_gpu_queue *q, const rf_gpu_matmul_args *a) {
     const rf_gpu_norm_args *n = &a->norm;
     const rf_gpu_weight *w = &a->part[0].w;
+    if (takes_half_one(q, a))
+        return a->mode == RF_GPU_MM_PLAIN && n->kind == RF_GPU_RMS_NORM && !n->b && n->n == w->cols;
     if (a->n_rows != 1 || a->mode != RF_GPU_MM_PLAIN || n->kind != RF_GPU_RMS_NORM || n->b ||
         n->dst || n->n > RF_GPU_NORMED_COLS || w->form < RF_GPU_INT_32)
         return false;
@@ -792,9 +811,123 @@ static bool launch_ahead(rf_gpu_queue *q, rf_gpu_matmul_args *a) {
     return true;
 }
 
+/* 16-bit floats on matrix units ----------------------------------------------------------------*/
+
+/* Rows of x, of so many rows of tokens. */
+static uint64_t x_rows_of(const rf_gpu_matmul_args *a, uint32_t n_rows) {
+    if (a->mode == RF_GPU_MM_HEADS) return (uint64_t)n_rows * a->part[0].w.planes;
+    return a->mode == RF_GPU_MM_EXPERTS && a->x_per_used ? (uint64_t)n_rows * a->n_used : n_rows;
+}
+
+/* Rows of x and what rounds them up to whole stages of half_wide.hip. */
+static uint64_t half_room_rows(const rf_gpu_matmul_args *a, uint32_t n_rows) {
+    uint64_t n = x_rows_of(a, n_rows), unit = n_rows < HALF_WIDE_MIN_ROWS ? 1 : RF_HALF_WIDE_X;
+    return (n + unit - 1) / unit * unit;
+}
+
+size_t rf_gpu_halves_bytes(const rf_gpu_matmul_args *a, uint32_t max_rows) {
+    const rf_gpu_weight *w = &a->part[0].w;
+    bool is_half = w->form == RF_GPU_F16 || w->form == RF_GPU_BF16;
+    if (!is_half || w->cols % 8 != 0) return 0;
+    return (size_t)(half_room_rows(a, max_rows) *
+                    (rf_half_stride(w->cols) * sizeof(uint16_t) + sizeof(float)));
+}
+
+/* The rows of x rounded, in the room for what is made ahead; n_x: of a stage, or 0. */
+static void make_halves(rf_gpu_queue *q, rf_gpu_matmul_args *a, uint32_t n_x) {
+    const rf_gpu_weight *w = &a->part[0].w;
+    RF_ASSERT(a->ahead && a->ahead_bytes >= rf_gpu_halves_bytes(a, a->n_rows));
+    a->halves = (rf_gpu_halves){.x = (uint16_t *)(void *)a->ahead,
+                                .stride = rf_half_stride(w->cols),
+                                .n_x = n_x};
+    a->halves.scale =
+        (float *)(void *)(a->halves.x + half_room_rows(a, a->n_rows) * a->halves.stride);
+    rf_gpu_halves_args rows = {.x = a->x,
+                               .to = a->halves,
+                               .n_rows = (uint32_t)x_rows_of(a, a->n_rows),
+                               .cols = w->cols,
+                               .form = w->form};
+    put(q, RF_GPU_half_rows, rows.n_rows, 1, 1, &rows, sizeof rows);
+}
+
+/* Weight rows of a block, at most so many: as few as let all blocks that run at once have equally many. */
+static uint32_t half_rows_of(const rf_gpu_queue *q, const rf_gpu_matmul_args *a, uint32_t most,
+                             uint64_t times) {
+    uint32_t unit = a->is_glu ? 8 : 16, n = 1; /* outputs of sixteen weight rows */
+    uint64_t at_once = RF_HALF_BLOCKS * (uint64_t)q->info.n_units;
+    uint64_t turns = (tiles_of(a, unit) * times + most * at_once - 1) / (most * at_once);
+    while (n < most && tiles_of(a, n * unit) * times > turns * at_once)
+        n++;
+    return 16 * n;
+}
+
+/* Very many rows, by the width that has blocks for all of the device, or else the smaller one. */
+static bool launch_half_wide(rf_gpu_queue *q, rf_gpu_matmul_args *a) {
+    for (uint32_t n_x = RF_HALF_WIDE_X; n_x >= RF_HALF_WIDE_X / 2; n_x /= 2) {
+        rf_gpu_kernel k = n_x == RF_HALF_WIDE_X ? RF_GPU_half_wide_256 : RF_GPU_half_wide_128;
+        uint32_t rows = a->is_glu ? RF_HALF_WIDE_ROWS / 2 : RF_HALF_WIDE_ROWS;
+        uint64_t n_blocks = (uint64_t)tiles_of(a, rows) * div_up(a->n_rows, n_x);
+        bool is_last = n_x == RF_HALF_WIDE_X / 2;
+        if (!can_run(q, k) || rf_half_wide_shared(n_x) > q->info.lds_bytes) continue;
+        if (n_blocks < q->info.n_units && !is_last) continue;
+        if (2 * n_blocks < q->info.n_units) return false;
+        a->tile_rows = RF_HALF_WIDE_ROWS;
+        make_halves(q, a, n_x);
+        uint32_t x = n_blocks < q->info.n_units ? (uint32_t)n_blocks : q->info.n_units;
+        put_shared(q, k, (rf_gpu_grid){x, 1, 1}, rf_half_wide_shared(n_x), a, sizeof *a);
+        return true;
+    }
+    return false;
+}
+
+/* usual, y: as for launch_product. */
+static void launch_half(rf_gpu_queue *q, rf_gpu_matmul_args *a, uint32_t usual, uint32_t y) {
+    static const rf_gpu_kernel kernels[] = {RF_GPU_half_8, RF_GPU_half_16, RF_GPU_half_32,
+                                            RF_GPU_half_64};
+    bool is_one = !a->lists && takes_half_one(q, a);
+    uint32_t i = is_one ? 0 : usual > 32 ? 3 : usual > 16 ? 2 : usual > 8;
+    while (i > 0 && !can_run(q, kernels[i]))
+        i--;
+    rf_gpu_kernel k = is_one ? RF_GPU_half_one : kernels[i];
+    uint32_t n_x = is_one ? 1 : 8u << i, across = n_x > RF_HALF_MOST_X ? 2 : 1;
+    uint32_t before = is_one ? rf_half_own_bytes(a->part[0].w.cols) : 0;
+    uint32_t most_blocks = RF_HALF_BLOCKS * q->info.n_units;
+    rf_gpu_grid grid = {0, y, div_up(usual, n_x)};
+    if (a->lists) {
+        uint32_t n = rf_lists_units(a->n_rows * a->n_used, a->part[0].w.planes, n_x);
+        grid.y = min_u32(n, MAX_GRID_Y);
+        grid.z = div_up(n, MAX_GRID_Y);
+    }
+    a->tile_rows = half_rows_of(q, a, RF_HALF_ROWS / 16 / across, (uint64_t)y * grid.z);
+    grid.x = tiles_of(a, a->is_glu ? a->tile_rows / 2 : a->tile_rows);
+    a->n_blocks = y == 1 && grid.z == 1 && grid.x > most_blocks ? most_blocks : 0;
+    if (a->n_blocks) grid.x = a->n_blocks;
+    uint32_t stage = rf_half_stage_bytes(a->tile_rows, is_one ? 0 : n_x);
+    uint32_t ring = n_x > 8 ? RF_HALF_RING : RF_HALF_SMALL_RING;
+    a->n_stages = min_u32(min_u32(q->info.lds_bytes - before, ring) / stage, RF_HALF_MOST_STAGES);
+    if (!is_one) make_halves(q, a, 0);
+    put_shared(q, k, grid, before + a->n_stages * stage, a, sizeof *a);
+}
+
+static bool launch_halves(rf_gpu_queue *q, rf_gpu_matmul_args *a) {
+    uint32_t planes = a->part[0].w.planes, n_items = a->n_rows * a->n_used;
+    if (!takes_halves(q, &a->part[0].w)) return false;
+    if (a->mode == RF_GPU_MM_PLAIN) {
+        if (a->n_rows < HALF_WIDE_MIN_ROWS || !launch_half_wide(q, a))
+            launch_half(q, a, a->n_rows, 1);
+    } else if (a->mode == RF_GPU_MM_HEADS) {
+        launch_half(q, a, a->n_rows, planes);
+    } else if (a->lists) {
+        launch_half(q, a, rows_of_expert(q, a), min_u32(n_items, planes));
+    } else {
+        launch_half(q, a, 1, n_items);
+    }
+    return true;
+}
+
 static void launch_group(rf_gpu_queue *q, rf_gpu_matmul_args *a) {
     uint32_t planes = a->part[0].w.planes, n_items = a->n_rows * a->n_used;
-    if (launch_ahead(q, a)) return;
+    if (launch_halves(q, a) || launch_ahead(q, a)) return;
     if (a->mode == RF_GPU_MM_PLAIN)
         launch_product(q, a, a->n_rows, 1);
     else if (a->mode == RF_GPU_MM_HEADS)
@@ -848,6 +981,7 @@ bool rf_gpu_has_substitute(const rf_gpu_queue *q, rf_gpu_kernel k) {
     if (k == RF_GPU_float_one || k == RF_GPU_mm_router || k == RF_GPU_router_normed ||
         (k >= RF_GPU_mm_float_4 && k <= RF_GPU_mm_float_32))
         return !q->left_out[RF_GPU_mm_float];
+    if (k >= RF_GPU_half_rows && k <= RF_GPU_half_wide_256) return !q->left_out[RF_GPU_mm_float];
     if (k == RF_GPU_heads_rows) return !q->left_out[RF_GPU_heads];
     if (k == RF_GPU_delta_128) return !q->left_out[RF_GPU_delta];
     if (k == RF_GPU_scan_128) return !q->left_out[RF_GPU_scan];

@@ -47,6 +47,8 @@ uint64_t rf_gpu_parts_bytes(uint32_t n_rows, uint32_t n_heads, uint32_t n_splits
 /* Scratch of rf_gpu_matmul_args.ahead for up to so many rows, wherever it may be of use; only what the
  * parts' weights are like matters. */
 size_t rf_gpu_ahead_bytes(const rf_gpu_matmul_args *a, uint32_t max_rows);
+/* The same for rows of x in 16-bit floats. */
+size_t rf_gpu_halves_bytes(const rf_gpu_matmul_args *a, uint32_t max_rows);
 /* Scratch of rf_gpu_recur_args.ready, for so many rows of what a is of. */
 size_t rf_gpu_ready_bytes(const rf_gpu_recur_args *a, uint32_t max_rows);
 /* Scratch of rf_gpu_lists_args.lists. */

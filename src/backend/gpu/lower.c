@@ -286,7 +286,10 @@ static void need_ahead(lowering *l, rf_gpu_task *t) {
         for (uint32_t k = 0; k < t->n_uses; k++)
             if (t->use[k].at == FIELD(t, &t->args.matmul.part[i].w))
                 a.part[i].w = rf_gpu_weight_at(&l->x->weights.entry[t->use[k].number].layout, NULL);
-    size_t bytes = rf_gpu_ahead_bytes(&a, t->per_output ? 0 : l->x->limits.max_tokens);
+    const rf_limits *most = &l->x->limits;
+    size_t bytes = rf_gpu_ahead_bytes(&a, t->per_output ? 0 : most->max_tokens);
+    size_t halves = rf_gpu_halves_bytes(&a, t->per_output ? most->max_outputs : most->max_tokens);
+    if (halves > bytes) bytes = halves;
     if (bytes == 0) return;
     bind(t, &t->args.matmul.ahead, rf_gpu_room_item(l->p));
     if (bytes > l->x->room_bytes) l->x->room_bytes = bytes;

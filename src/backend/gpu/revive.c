@@ -22,6 +22,7 @@ static rf_status reopen(rf_gpu_queue *q, rf_error *e) {
         memcpy(q->code_digest, old.code_digest, sizeof q->code_digest);
     }
     memcpy(q->left_out, old.left_out, sizeof q->left_out);
+    q->fast_floats = old.fast_floats;
     return s;
 }
 

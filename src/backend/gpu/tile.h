@@ -235,6 +235,39 @@ enum { RF_ATTEND_VEC_SHARED = 96 << 10 };
 /* The same over Q8_0 (attend_ints.hip): with values. */
 enum { RF_ATTEND_INTS_SHARED = 97 << 10 };
 
+/* The products of 16-bit floats on matrix units (mm_half.hip): a block's weight rows at most, with as many
+ * activation rows as one of its warps has at most; columns and bytes of a stage of its ring; the bytes of one
+ * row that lies apart. */
+enum {
+    RF_HALF_ROWS = 128,
+    RF_HALF_MOST_X = 32,
+    RF_HALF_BLOCKS = 2,            /* of a multiprocessor, side by side, */
+    RF_HALF_RING = 96 << 10,       /* bytes of whose rings at most, */
+    RF_HALF_SMALL_RING = 48 << 10, /* with few rows: beside two the next kernel's have room */
+    RF_HALF_MOST_STAGES = 8,
+    RF_HALF_STRIDE = 64,       /* rows in 16 bits are continued with zeros to a multiple of it */
+    RF_HALF_OWN_COLS = 16384,  /* most columns of a row that lies apart */
+};
+RF_TILE_FN uint32_t rf_half_step(uint32_t rows, uint32_t n_x) {
+    return rows <= 32 && n_x <= 32 ? 256 : rows <= 64 ? 128 : 64;
+}
+RF_TILE_FN uint32_t rf_half_stage_bytes(uint32_t rows, uint32_t n_x) {
+    return 2 * rf_half_step(rows, n_x) * (rows + n_x);
+}
+RF_TILE_FN uint32_t rf_half_own_bytes(uint32_t cols) { return (cols + 255) / 256 * 512; }
+RF_TILE_FN uint32_t rf_half_stride(uint32_t cols) {
+    return (cols + RF_HALF_STRIDE - 1) / RF_HALF_STRIDE * RF_HALF_STRIDE;
+}
+
+/* The same by half_wide.hip: weight rows and at most so many activation rows of a block, in stages of 64
+ * columns. */
+enum { RF_HALF_WIDE_ROWS = 128, RF_HALF_WIDE_X = 256, RF_HALF_WIDE_MOST = 6 };
+RF_TILE_FN uint32_t rf_half_wide_stage(uint32_t n_x) { return 128 * (RF_HALF_WIDE_ROWS + n_x); }
+RF_TILE_FN uint32_t rf_half_wide_stages(uint32_t n_x) { return n_x > 128 ? 4 : 6; }
+RF_TILE_FN uint32_t rf_half_wide_shared(uint32_t n_x) {
+    return RF_WIDE_HEAD + rf_half_wide_stages(n_x) * rf_half_wide_stage(n_x);
+}
+
 /* Segments of attention on their way into the total (attend_fold.hip): columns of a block. */
 enum { RF_FOLD_COLUMNS = 32 };
 

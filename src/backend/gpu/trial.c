@@ -83,7 +83,7 @@ static const rf_tensor *vector(rf_gpu_trial *t, uint32_t n) {
 static uint32_t cols_of(const rf_gpu_trial_case *c) {
     const rf_dtype_info *info = rf_dtype_get(c->type);
     uint32_t least = c->is_small ? 70 : 600;
-    if (!info->is_block) return least + 5;
+    if (!info->is_block) return c->is_near ? (least + 7) / 8 * 8 : least + 5;
     uint32_t size = info->block_elems > 32 ? info->block_elems : 32;
     return (least + size - 1) / size * size;
 }

@@ -31,6 +31,7 @@ typedef struct rf_gpu_trial_case {
     uint32_t head_dim, value_dim, n_heads, n_kv_heads; /* HEADS, STATES; value_dim 0: latent */
     bool is_tall, is_long;                             /* PRODUCTS: weight rows, activations */
     bool is_small;                                     /* PRODUCTS, EXPERTS: few columns */
+    bool is_near;                                      /* and of floats a multiple of 8 */
 } rf_gpu_trial_case;
 
 typedef struct rf_gpu_trial {

@@ -14,6 +14,8 @@ RF_DEVICE void hopper_publish(void) { asm volatile("fence.proxy.async.shared::ct
 /* Registers of a thread from here on, which the four warps of a group give back or take. */
 RF_DEVICE void hopper_88_registers(void) { asm volatile("setmaxnreg.dec.sync.aligned.u32 88;"); }
 RF_DEVICE void hopper_208_registers(void) { asm volatile("setmaxnreg.inc.sync.aligned.u32 208;"); }
+RF_DEVICE void hopper_56_registers(void) { asm volatile("setmaxnreg.dec.sync.aligned.u32 56;"); }
+RF_DEVICE void hopper_224_registers(void) { asm volatile("setmaxnreg.inc.sync.aligned.u32 224;"); }
 RF_DEVICE void hopper_24_registers(void) { asm volatile("setmaxnreg.dec.sync.aligned.u32 24;"); }
 RF_DEVICE void hopper_240_registers(void) { asm volatile("setmaxnreg.inc.sync.aligned.u32 240;"); }
 
@@ -86,6 +88,58 @@ RF_DEVICE void hopper_multiply(int32_t c[64], uint64_t w, uint64_t x, int is_uns
     else
         HOPPER_BEGIN(HOPPER_MULTIPLY("s8"), HOPPER_64(c));
 }
+
+/* The same of 16-bit floats, 16 columns at a time: c of 128 or 256 columns of the right side. */
+#define HOPPER_F8(c, i)                                                                         \
+    "+f"(c[i]), "+f"(c[i + 1]), "+f"(c[i + 2]), "+f"(c[i + 3]), "+f"(c[i + 4]), "+f"(c[i + 5]), \
+        "+f"(c[i + 6]), "+f"(c[i + 7])
+#define HOPPER_F32(c, i) \
+    HOPPER_F8(c, i), HOPPER_F8(c, i + 8), HOPPER_F8(c, i + 16), HOPPER_F8(c, i + 24)
+#define HOPPER_F64(c)  HOPPER_F32(c, 0), HOPPER_F32(c, 32)
+#define HOPPER_F128(c) HOPPER_F64(c), HOPPER_F32(c, 64), HOPPER_F32(c, 96)
+#define HOPPER_R64                                                                     \
+    "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "           \
+    "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, " \
+    "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, " \
+    "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+#define HOPPER_R128                                                                           \
+    HOPPER_R64                                                                                \
+    ", %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "      \
+    "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, "        \
+    "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, "  \
+    "%111, %112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, "    \
+    "%125, %126, %127"
+#define HOPPER_HALVES(shape, type, results, w, x, more)                            \
+    "{\n"                                                                          \
+    ".reg .pred p;\n"                                                              \
+    "setp.ne.b32 p, " more ", 0;\n"                                                \
+    "wgmma.mma_async.sync.aligned." shape ".f32." type "." type " {" results "}, " \
+    w ", " x ", p, 1, 1, 0, 0;\n"                                                  \
+    "}"
+#define HOPPER_HALVES_128(type) HOPPER_HALVES("m64n128k16", type, HOPPER_R64, "%64", "%65", "%66")
+#define HOPPER_HALVES_256(type) HOPPER_HALVES("m64n256k16", type, HOPPER_R128, "%128", "%129", "%130")
+/* n is a constant. */
+RF_DEVICE void hopper_multiply_halves(float *c, uint32_t n, uint64_t w, uint64_t x, int is_f16,
+                                      int is_more) {
+    if (n == 256) {
+        if (is_f16)
+            HOPPER_BEGIN(HOPPER_HALVES_256("f16"), HOPPER_F128(c));
+        else
+            HOPPER_BEGIN(HOPPER_HALVES_256("bf16"), HOPPER_F128(c));
+    } else {
+        if (is_f16)
+            HOPPER_BEGIN(HOPPER_HALVES_128("f16"), HOPPER_F64(c));
+        else
+            HOPPER_BEGIN(HOPPER_HALVES_128("bf16"), HOPPER_F64(c));
+    }
+}
+RF_DEVICE void hopper_hold_halves(float *c, uint32_t n) {
+    if (n == 256)
+        asm volatile("" : HOPPER_F128(c)::"memory");
+    else
+        asm volatile("" : HOPPER_F64(c)::"memory");
+}
+
 RF_DEVICE void hopper_end(void) { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
 /* Until all products but those of the last n ends are done, n 0 or 1. */
 RF_DEVICE void hopper_wait_but(int n) {

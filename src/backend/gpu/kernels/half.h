@@ -1,0 +1,129 @@
+/* half.h - products of 16-bit floats on NVIDIA's matrix units: what their kernels share.
+ *
+ * An activation row is rounded to the weights' format.  An output is one chain over the columns,
+ * sixteen at a time: acc = mma(w, x, acc) from 0, as the unit sums products of 16-bit floats in f32,
+ * however many rows there are.  So a row's outputs are the same in any company, but they are this
+ * device's own and not those of docs/arithmetic.md; a backend opened without fast_floats does not use these
+ * kernels.  Columns 16i .. 16i + 15 are one step everywhere, since the order of steps makes bits and that
+ * inside a step does not (where a step is one instruction of the device; where it is two, all kernels here
+ * give each the same eight).
+ *
+ * F16 has no room for all of f32's range: a row in F16 is multiplied by the power of two that brings its
+ * largest number to 2^14 .. 2^15, and its outputs are multiplied by that power's inverse. */
+#pragma once
+#include "backend/gpu/kernels/mm.h"
+#include "backend/gpu/tile.h"
+
+#if !defined(RF_AMD)
+/* Nearest, ties to even; a NaN stays one. */
+RF_DEVICE uint32_t half_bf16_of(float f) {
+    const uint32_t bits = rf_bits_of(f);
+    if ((bits & 0x7fffffffu) > 0x7f800000u) return bits >> 16 | 0x40u;
+    return (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16;
+}
+RF_DEVICE uint32_t half_bits_of(float f, uint32_t form) {
+    return form == RF_GPU_F16 ? rf_f16_of(f) : half_bf16_of(f);
+}
+RF_DEVICE uint32_t half_two(float low, float high, uint32_t form) {
+    return half_bits_of(low, form) | half_bits_of(high, form) << 16;
+}
+
+/* What a row of F16 whose largest |x| has these bits is multiplied with, and its inverse; 1 for what is
+ * not finite. */
+RF_DEVICE float half_down(uint32_t most) {
+    const uint32_t exponent = most >> 23;
+    if (exponent == 255) return 1.0f;
+    const uint32_t up = 127 + 127 + 14 - exponent;
+    return rf_float_of((up < 253 ? up : 253) << 23);
+}
+RF_DEVICE float half_up(float down) { return rf_float_of((254u << 23) - rf_bits_of(down)); }
+
+/* The largest of the words of all threads of a block of 256, which every thread gets; shared: [8]. */
+RF_DEVICE uint32_t half_most(uint32_t *shared, uint32_t v) {
+    v = rf_warp_most(v);
+    rf_sync();
+    if (rf_tid() % 32 == 0) shared[rf_tid() / 32] = v;
+    rf_sync();
+    RF_UNROLL
+    for (uint32_t i = 0; i < 8; i++)
+        v = shared[i] > v ? shared[i] : v;
+    return v;
+}
+
+/* Stages in shared memory: rows of `step` columns, a multiple of 64, whose pieces of sixteen bytes lie at
+ * their number xor the row's (mod 8), so that eight rows' pieces lie in all banks. */
+RF_DEVICE uint32_t half_piece(uint32_t row, uint32_t piece, uint32_t step) {
+    return row * (2 * step) + (piece ^ (row & 7)) * 16;
+}
+
+/* Four squares of eight rows by eight columns for an instruction, which eight threads each name the rows of:
+ * thread 4g + t gets columns 2t and 2t + 1 of row g of each. */
+#if defined(RF_NVIDIA)
+RF_DEVICE void half_load(uint32_t v[4], const uint8_t *at) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(v[0]), "=r"(v[1]), "=r"(v[2]), "=r"(v[3])
+                 : "r"(rf_shared_at(at))
+                 : "memory");
+}
+#define HALF_MULTIPLY(type)                                                                   \
+    asm("mma.sync.aligned.m16n8k16.row.col.f32." type "." type ".f32 "                        \
+        "{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"                               \
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])                                      \
+        : "r"(w[0]), "r"(w[1]), "r"(w[2]), "r"(w[3]), "r"(x[0]), "r"(x[1]))
+/* c += w x of sixteen weight rows by eight activation rows: thread 4g + t has weight rows g (c[0], c[1]) and
+ * g + 8 by activation rows 2t and 2t + 1. */
+RF_DEVICE void half_multiply(float c[4], const uint32_t w[4], const uint32_t x[2], uint32_t form) {
+    if (form == RF_GPU_F16)
+        HALF_MULTIPLY("f16");
+    else
+        HALF_MULTIPLY("bf16");
+}
+#else
+RF_DEVICE void half_load(uint32_t v[4], const uint8_t *at) {
+    static _Thread_local const uint8_t *row[256];
+    const uint32_t tid = rf_tid(), warp = tid / 32 * 32, lane = tid % 32;
+    row[tid] = at;
+    rf_sync();
+    for (uint32_t i = 0; i < 4; i++)
+        memcpy(&v[i], row[warp + 8 * i + lane / 4] + lane % 4 * 4, 4);
+    rf_sync();
+}
+RF_DEVICE float half_number(uint32_t word, uint32_t i, uint32_t form) {
+    const uint16_t h = (uint16_t)(word >> 16 * i);
+    return form == RF_GPU_F16 ? rf_f16_at(h) : rf_float_of((uint32_t)h << 16);
+}
+/* Sixteen products and c in f64, whose sum is rounded once. */
+RF_DEVICE void half_multiply(float c[4], const uint32_t w[4], const uint32_t x[2], uint32_t form) {
+    static _Thread_local struct {
+        uint32_t w[4], x[2];
+    } of[256];
+    const uint32_t tid = rf_tid(), warp = tid / 32 * 32, g = tid % 32 / 4, t = tid % 4;
+    memcpy(of[tid].w, w, sizeof of[tid].w);
+    memcpy(of[tid].x, x, sizeof of[tid].x);
+    rf_sync();
+    for (uint32_t i = 0; i < 4; i++) {
+        double sum = (double)c[i];
+        for (uint32_t k = 0; k < 16; k++) {
+            const uint32_t by = k % 8 / 2, high = k / 8;
+            sum += (double)half_number(of[warp + 4 * g + by].w[i / 2 + 2 * high], k % 2, form) *
+                   (double)half_number(of[warp + 4 * (2 * t + i % 2) + by].x[high], k % 2, form);
+        }
+        c[i] = (float)sum;
+    }
+    rf_sync();
+}
+#endif
+
+/* Where a column of row number r of a tile lies; with is_glu sixteen rows are eight of either matrix. */
+RF_DEVICE const uint8_t *half_weights(const rf_gpu_matmul_args *a, const mm_share *s, uint32_t r,
+                                      uint32_t column) {
+    const uint32_t is_up = a->is_glu && r % 16 >= 8;
+    const uint32_t own = a->is_glu ? r / 16 * 8 + r % 8 : r;
+    const uint32_t per_tile = a->is_glu ? a->tile_rows / 2 : a->tile_rows;
+    const rf_gpu_weight *w = &s->p.w;
+    const uint8_t *lo = (const uint8_t *)(is_up ? a->part[1].w.lo : w->lo);
+    const uint64_t row =
+        (uint64_t)s->plane * w->rows + rf_min_u32(s->tile * per_tile + own, w->rows - 1);
+    return lo + (row * w->cols + column) * 2;
+}
+#endif

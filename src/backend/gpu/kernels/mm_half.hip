@@ -1,0 +1,399 @@
+/* mm_half.hip - products of 16-bit floats with any number of activation rows on NVIDIA's matrix units,
+ * by half.h's rule, and the rounding of activation rows for them.
+ *
+ * A block has 16 to 128 weight rows by 8, 16, 32 or 64 activation rows, a warp sixteen of the weight
+ * rows.  Weights and activations pass through a ring of stages in shared memory, all but one of which are
+ * on their way, the first weights before the kernel in front has ended.  Blocks may stay and take tiles
+ * of weight rows in turns, without a pause between them.  half_one has one activation row, which each
+ * block norms, if it is yet to be normed, and rounds for itself. */
+#include "backend/gpu/kernels/half.h"
+#include "backend/gpu/kernels/norm.h"
+
+#if !defined(RF_AMD)
+enum {
+    HALF_THREADS = 256,
+    HALF_COPIES = 4, /* of a thread for each stage, of weights and of activations, */
+    HALF_BATCH = 2,  /* steps whose operands are read together */
+};
+_Static_assert((int)RF_BLOCK_half_8 == (int)HALF_THREADS, "as half.h and norm.h have it");
+
+/* Rounding ---------------------------------------------------------------------------------------*/
+
+/* Where column i of a row lies, in 16-bit numbers: row after row, or as half_wide.hip has its stages. */
+RF_DEVICE uint64_t half_place(const rf_gpu_halves *to, uint32_t row, uint32_t i) {
+    if (!to->n_x) return (uint64_t)row * to->stride + i;
+    const uint32_t own = row % to->n_x, step = i / RF_HALF_STRIDE;
+    const uint64_t stage = (uint64_t)(row / to->n_x) * (to->stride / RF_HALF_STRIDE) + step;
+    return stage * to->n_x * RF_HALF_STRIDE +
+           half_piece(own, i % RF_HALF_STRIDE / 8, RF_HALF_STRIDE) / 2 + i % 8;
+}
+
+/* One row per block, continued with zeros to the stride. */
+RF_KERNEL(half_rows, rf_gpu_halves_args) {
+    RF_SHARED uint32_t most[8];
+    const uint32_t row = rf_bid_x(), form = a.form;
+    const float *x = a.x + (uint64_t)row * a.cols;
+    float down = 1.0f;
+    if (form == RF_GPU_F16) {
+        uint32_t bits = 0;
+        for (uint32_t i = rf_tid(); i < a.cols; i += HALF_THREADS) {
+            const uint32_t size = rf_bits_of(x[i]) & 0x7fffffffu;
+            bits = size > bits ? size : bits;
+        }
+        down = half_down(half_most(most, bits));
+        if (rf_tid() == 0) a.to.scale[row] = half_up(down);
+    }
+    for (uint32_t i = 4 * rf_tid(); i < a.to.stride; i += 4 * HALF_THREADS) {
+        rf_f4 v = {{0.0f, 0.0f, 0.0f, 0.0f}};
+        if (i < a.cols) v = *(const rf_f4 *)(const void *)(x + i); /* columns are a multiple of 8 */
+        const rf_u2 both = {{half_two(v.v[0] * down, v.v[1] * down, form),
+                             half_two(v.v[2] * down, v.v[3] * down, form)}};
+        *(rf_u2 *)(void *)(a.to.x + half_place(&a.to, row, i)) = both;
+    }
+}
+
+/* Stages -----------------------------------------------------------------------------------------*/
+
+/* What a block multiplies; form and n_x are constants. */
+typedef struct half_work {
+    const rf_gpu_matmul_args *a;
+    uint32_t form, n_x;  /* n_x: activation rows in a stage, 0: one row lies apart */
+    uint32_t rows, step; /* of a stage: weight rows, columns */
+    uint32_t bytes, n_tiles, cols;
+} half_work;
+
+/* A stage: of which tile, from which column on. */
+typedef struct half_stage {
+    uint32_t tile, column;
+} half_stage;
+
+/* What a thread brings of each stage: pieces of sixteen bytes of up to so many rows, in column `column` of
+ * the stage; where the rows begin. */
+typedef struct half_copies {
+    const uint8_t *row[HALF_COPIES];
+    uint32_t first, apart, piece;
+} half_copies;
+
+RF_DEVICE uint32_t half_per_tile(const half_work *k) { return k->a->is_glu ? k->rows / 2 : k->rows; }
+
+RF_DEVICE mm_share half_share(const half_work *k, uint32_t tile) {
+    return share_at(k->a, half_per_tile(k), k->n_x ? k->n_x : 1, tile, rf_bid_z());
+}
+
+RF_DEVICE half_copies half_copies_of(const half_work *k) {
+    half_copies c;
+    const uint32_t pieces = k->step / 8;
+    c.piece = rf_tid() % pieces;
+    c.first = rf_tid() / pieces;
+    c.apart = HALF_THREADS / pieces;
+    return c;
+}
+
+RF_DEVICE void half_find(half_copies *c, const half_work *k, uint32_t tile) {
+    const mm_share s = half_share(k, tile);
+    RF_UNROLL
+    for (uint32_t j = 0; j < HALF_COPIES; j++)
+        c->row[j] = half_weights(k->a, &s, c->first + j * c->apart, 8 * c->piece);
+}
+
+RF_DEVICE void half_find_x(half_copies *c, const half_work *k, const mm_share *s) {
+    const rf_gpu_halves *x = &k->a->halves;
+    RF_UNROLL
+    for (uint32_t j = 0; j < HALF_COPIES; j++) {
+        const uint32_t row = x_row_of(k->a, dst_row_of(k->a, s, c->first + j * c->apart));
+        c->row[j] = (const uint8_t *)(x->x + ((uint64_t)row * x->stride + 8 * c->piece));
+    }
+}
+
+/* On their way: n rows of a stage, row `to` and on; behind the last column zeros. */
+RF_DEVICE void half_fetch(uint8_t *stage, const half_copies *c, const half_work *k, uint32_t column,
+                          uint32_t to, uint32_t n, uint32_t end) {
+    const rf_u4 zeros = {{0, 0, 0, 0}};
+    const int is_inside = column + 8 * c->piece < end;
+    RF_UNROLL
+    for (uint32_t j = 0; j < HALF_COPIES; j++) {
+        const uint32_t row = c->first + j * c->apart;
+        uint8_t *at = stage + half_piece(to + row, c->piece, k->step);
+        if (row >= n) continue;
+        if (is_inside)
+            rf_copy_16(at, c->row[j] + 2 * column);
+        else
+            *(rf_u4 *)(void *)at = zeros;
+    }
+}
+
+RF_DEVICE void half_fetch_w(uint8_t *stage, half_copies *w, const half_work *k, half_stage s) {
+    if (s.column == 0) half_find(w, k, s.tile);
+    half_fetch(stage, w, k, s.column, 0, k->rows, k->cols);
+}
+
+RF_DEVICE void half_fetch_x(uint8_t *stage, const half_copies *x, const half_work *k,
+                            half_stage s) {
+    half_fetch(stage, x, k, s.column, k->rows, k->n_x, k->a->halves.stride);
+}
+
+RF_DEVICE void half_advance(half_stage *s, const half_work *k) {
+    s->column += k->step;
+    if (s->column < k->cols) return;
+    s->column = 0;
+    s->tile += k->a->n_blocks ? k->a->n_blocks : k->n_tiles;
+}
+
+/* Multiplying ------------------------------------------------------------------------------------*/
+
+/* A warp's part of a stage: sixteen weight rows from m on, n_x (a constant) activation rows from n on; own:
+ * where the columns of one row are that lies apart, or NULL. */
+typedef struct half_part {
+    const uint8_t *stage, *own;
+    uint32_t m, n, n_x;
+} half_part;
+
+/* Operands of some steps, which are read before the first is used. */
+typedef struct half_operands {
+    uint32_t w[HALF_BATCH][4], x[HALF_BATCH][2][4];
+} half_operands;
+
+RF_DEVICE void half_read_batch(half_operands *o, const half_part *p, const half_work *k,
+                               uint32_t first, uint32_t n) {
+    const uint32_t lane = rf_tid() % 32, w_row = p->m + lane % 16, w_piece = lane / 16;
+    const uint32_t x_row = k->rows + p->n + lane % 8, x_piece = lane / 8 % 2;
+    RF_UNROLL
+    for (uint32_t i = 0; i < n; i++) {
+        const uint32_t piece = 2 * (first + i);
+        half_load(o->w[i], p->stage + half_piece(w_row, piece + w_piece, k->step));
+        if (p->own) {
+            half_load(o->x[i][0], p->own + 16 * (piece + x_piece));
+            continue;
+        }
+        RF_UNROLL
+        for (uint32_t j = 0; j < p->n_x; j += 16) {
+            const uint32_t row = x_row + j + (p->n_x > 8 ? lane / 16 * 8 : 0);
+            half_load(o->x[i][j / 16], p->stage + half_piece(row, piece + x_piece, k->step));
+        }
+    }
+}
+
+RF_DEVICE void half_add_batch(float *c, const half_operands *o, const half_part *p,
+                              const half_work *k, uint32_t n) {
+    RF_UNROLL
+    for (uint32_t i = 0; i < n; i++) {
+        RF_UNROLL
+        for (uint32_t j = 0; j < p->n_x / 8; j++)
+            half_multiply(c + 4 * j, o->w[i], o->x[i][j / 2] + j % 2 * 2, k->form);
+    }
+}
+
+/* The stage's products onto c [n_x / 8][4], so many columns, a multiple of 64. */
+RF_DEVICE void half_add(float *c, const half_part *p, const half_work *k, uint32_t columns) {
+    const uint32_t n = p->n_x > 16 ? HALF_BATCH / 2 : HALF_BATCH, n_steps = columns / 16;
+    half_operands now, then;
+    half_read_batch(&now, p, k, 0, n);
+    RF_NO_UNROLL
+    for (uint32_t i = 0; i < n_steps; i += 2 * n) {
+        half_read_batch(&then, p, k, i + n, n);
+        half_add_batch(c, &now, p, k, n);
+        if (i + 2 * n < n_steps) half_read_batch(&now, p, k, i + 2 * n, n);
+        half_add_batch(c, &then, p, k, n);
+    }
+}
+
+/* The outputs of a warp's part. */
+RF_DEVICE void half_put(const half_part *p, const half_work *k, uint32_t tile, const float *c,
+                        const float *scale) {
+    const rf_gpu_matmul_args *a = k->a;
+    const mm_share s = half_share(k, tile);
+    const uint32_t g = rf_tid() % 32 / 4, t = rf_tid() % 4;
+    const uint32_t r = s.tile * half_per_tile(k) + (a->is_glu ? p->m / 2 : p->m) + g;
+    RF_UNROLL
+    for (uint32_t j = 0; j < p->n_x / 8; j++) {
+        RF_UNROLL
+        for (uint32_t i = 0; i < 2; i++) {
+            const uint32_t col = p->n + 8 * j + 2 * t + i;
+            if (col >= s.n) continue;
+            const uint32_t dst_row = dst_row_of(a, &s, col);
+            float low = c[4 * j + i], high = c[4 * j + 2 + i];
+            if (k->form == RF_GPU_F16) {
+                const float up = k->n_x ? scale[x_row_of(a, dst_row)] : *scale;
+                low *= up;
+                high *= up;
+            }
+            if (a->is_glu) {
+                if (r < s.p.w.rows) put_output(a, &s, dst_row, r, low, high);
+                continue;
+            }
+            if (r < s.p.w.rows) put_output(a, &s, dst_row, r, 0.0f, low);
+            if (r + 8 < s.p.w.rows) put_output(a, &s, dst_row, r + 8, 0.0f, high);
+        }
+    }
+}
+
+/* All stages of a block, the first of which are on their way: next is the stage behind them.  A warp has
+ * n_x activation rows, across of them side by side; those that multiply do that first, since the others
+ * wait for them. */
+RF_DEVICE void half_multiply_all(const half_work *k, uint8_t *ring, const uint8_t *own,
+                                 const float *scale, half_stage next, half_copies *w,
+                                 const half_copies *x, uint32_t n_x, uint32_t across) {
+    const uint32_t n_stages = k->a->n_stages, warp = rf_tid() / 32, m = warp / across * 16;
+    const int multiplies = m < k->rows;
+    half_part p = {0, 0, rf_min_u32(m, k->rows - 16), warp % across * n_x, n_x};
+    half_stage at = {rf_bid_x(), 0};
+    float c[RF_HALF_MOST_X / 2] = {0};
+    for (uint32_t now = 0; at.tile < k->n_tiles; now = now + 1 == n_stages ? 0 : now + 1) {
+        uint8_t *done = ring + (now ? now - 1 : n_stages - 1) * k->bytes;
+        rf_copy_wait_but(n_stages - 2);
+        rf_sync();
+        p.stage = ring + now * k->bytes;
+        if (own) p.own = own + 2 * at.column;
+        if (multiplies || !rf_warp_may_skip())
+            half_add(c, &p, k, rf_min_u32(rf_half_stride(k->cols - at.column), k->step));
+        if (next.tile < k->n_tiles) {
+            half_fetch_w(done, w, k, next);
+            if (!own) half_fetch_x(done, x, k, next);
+            half_advance(&next, k);
+        }
+        rf_copy_end();
+        if (at.column + k->step >= k->cols) {
+            if (multiplies) half_put(&p, k, at.tile, c, scale);
+            RF_UNROLL
+            for (uint32_t i = 0; i < n_x / 2; i++)
+                c[i] = 0.0f;
+        }
+        half_advance(&at, k);
+    }
+}
+
+RF_DEVICE half_work half_work_of(const rf_gpu_matmul_args *a, uint32_t form, uint32_t n_x) {
+    half_work k;
+    k.a = a;
+    k.form = form;
+    k.n_x = n_x;
+    k.rows = a->tile_rows;
+    k.step = rf_half_step(k.rows, n_x);
+    k.bytes = rf_half_stage_bytes(k.rows, n_x);
+    k.n_tiles = tiles_in(a, half_per_tile(&k));
+    k.cols = a->part[0].w.cols;
+    return k;
+}
+
+/* The first weights on their way; returns the stage behind them. */
+RF_DEVICE half_stage half_begin(uint8_t *ring, half_copies *w, const half_work *k) {
+    half_stage next = {rf_bid_x(), 0};
+    for (uint32_t i = 0; i + 1 < k->a->n_stages; i++, half_advance(&next, k))
+        if (next.tile < k->n_tiles) half_fetch_w(ring + i * k->bytes, w, k, next);
+    return next;
+}
+
+/* Several rows. */
+RF_DEVICE void half_run(uint8_t *ring, const rf_gpu_matmul_args *a, uint32_t form, uint32_t n_x,
+                        uint32_t across) {
+    const half_work k = half_work_of(a, form, n_x);
+    half_copies w = half_copies_of(&k), x = w;
+    if (a->mode == RF_GPU_MM_EXPERTS) rf_await_before(); /* the route */
+    const mm_share share = half_share(&k, rf_bid_x());
+    if (share.n == 0) return;
+    const half_stage next = half_begin(ring, &w, &k);
+    half_stage next_x = {rf_bid_x(), 0};
+    rf_await_before();
+    half_find_x(&x, &k, &share);
+    for (uint32_t i = 0; i + 1 < a->n_stages; i++, half_advance(&next_x, &k)) {
+        if (next_x.tile < k.n_tiles) half_fetch_x(ring + i * k.bytes, &x, &k, next_x);
+        rf_copy_end(); /* with all weights so far, the first time */
+    }
+    half_multiply_all(&k, ring, 0, a->halves.scale, next, &w, &x, n_x / across, across);
+}
+
+/* One row ----------------------------------------------------------------------------------------*/
+
+/* The thread's own elements of a piece of the row, normed where that is asked for. */
+RF_DEVICE void half_read(float v[NORM_OWN], const rf_gpu_matmul_args *a, const float *x,
+                         float factor, uint32_t first, uint32_t n) {
+    norm_load(v, x, first, n);
+    if (!a->norm.n) return;
+    float w[NORM_OWN];
+    norm_weights(w, a->norm.w, first, n);
+    RF_UNROLL
+    for (uint32_t i = 0; i < NORM_OWN; i++) {
+        v[i] = v[i] * factor;
+        if (a->norm.w) v[i] = v[i] * w[i];
+    }
+}
+
+/* The row in sixteen bits, continued with zeros to a multiple of 256 columns; returns what outputs are
+ * multiplied with. */
+RF_DEVICE float half_make(uint8_t *own, norm_shared *norm, uint32_t *most,
+                          const rf_gpu_matmul_args *a, const float *x, uint32_t n, uint32_t form) {
+    float factor = 0.0f, down = 1.0f;
+    if (a->norm.n) {
+        float lane[NORM_OWN];
+        norm_load_lane(lane, x, 0, n);
+        factor = norm_factor(norm, lane, &a->norm);
+    }
+    if (form == RF_GPU_F16) {
+        uint32_t size = 0;
+        for (uint32_t first = 0; first < n; first += NORM_PIECE) {
+            float v[NORM_OWN];
+            half_read(v, a, x, factor, first, n);
+            RF_UNROLL
+            for (uint32_t i = 0; i < NORM_OWN; i += 4) {
+                const uint32_t of_four = quant_size(v + i);
+                size = of_four > size ? of_four : size;
+            }
+        }
+        down = half_down(half_most(most, size));
+    }
+    for (uint32_t first = 0; first < n; first += NORM_PIECE) {
+        float v[NORM_OWN];
+        half_read(v, a, x, factor, first, n);
+        RF_UNROLL
+        for (uint32_t i = 0; i < NORM_OWN / 4; i++) {
+            const float *f = v + 4 * i;
+            const rf_u2 both = {{half_two(f[0] * down, f[1] * down, form),
+                                 half_two(f[2] * down, f[3] * down, form)}};
+            const uint32_t at = norm_four(first, i);
+            if (at < (n + 255) / 256 * 256) *(rf_u2 *)(void *)(own + 2 * at) = both;
+        }
+    }
+    return half_up(down);
+}
+
+RF_DEVICE void half_run_one(uint8_t *shared, norm_shared *norm, uint32_t *most, float *scale,
+                            const rf_gpu_matmul_args *a, uint32_t form) {
+    const half_work k = half_work_of(a, form, 0);
+    uint8_t *ring = shared + rf_half_own_bytes(k.cols);
+    half_copies w = half_copies_of(&k);
+    if (a->mode == RF_GPU_MM_EXPERTS) rf_await_before();
+    const mm_share share = half_share(&k, rf_bid_x());
+    if (share.n == 0) return;
+    const half_stage next = half_begin(ring, &w, &k);
+    for (uint32_t i = 0; i + 1 < a->n_stages; i++)
+        rf_copy_end(); /* all weights so far in the first */
+    rf_await_before();
+    const float *x = a->norm.n ? a->norm.x : a->x;
+    x += (uint64_t)x_row_of(a, dst_row_of(a, &share, 0)) * k.cols;
+    const float up = half_make(shared, norm, most, a, x, k.cols, form);
+    if (rf_tid() == 0) *scale = up;
+    half_multiply_all(&k, ring, shared, scale, next, &w, 0, 8, 1);
+}
+
+#define HALF_KERNEL(n, n_x, across)                                    \
+    RF_KERNEL_EARLY(half_##n, rf_gpu_matmul_args, 2) {                 \
+        if (a.part[0].w.form == RF_GPU_F16)                            \
+            half_run(rf_dynamic_shared, &a, RF_GPU_F16, n_x, across);  \
+        else                                                           \
+            half_run(rf_dynamic_shared, &a, RF_GPU_BF16, n_x, across); \
+    }
+HALF_KERNEL(8, 8, 1)
+HALF_KERNEL(16, 16, 1)
+HALF_KERNEL(32, 32, 1)
+HALF_KERNEL(64, 64, 2)
+
+RF_KERNEL_EARLY(half_one, rf_gpu_matmul_args, 2) {
+    RF_SHARED norm_shared norm;
+    RF_SHARED uint32_t most[8];
+    RF_SHARED float scale;
+    if (a.part[0].w.form == RF_GPU_F16)
+        half_run_one(rf_dynamic_shared, &norm, most, &scale, &a, RF_GPU_F16);
+    else
+        half_run_one(rf_dynamic_shared, &norm, most, &scale, &a, RF_GPU_BF16);
+}
+#endif
