@@ -19,10 +19,9 @@ void rf_filemap_close(rf_filemap *m);
 /* Asks that memory which is read from end to end again and again lie in huge pages, where the system has
  * them: a page's address is looked up for each page, and what a processor fetches ahead ends with it. */
 void rf_want_huge_pages(const void *p, size_t size);
-/* Has a part of a map read that is not in memory yet, into the memory near to the calling thread.  Of
- * neighbouring parts first all want_near their edges, then their middles, which may lie in huge pages. */
-typedef enum rf_part { RF_PART_EDGES, RF_PART_MIDDLE } rf_part;
-void rf_want_near(const void *p, size_t size, rf_part part);
+/* Has a part of a map read that is not in memory yet, into the memory near to the calling thread, and nothing
+ * beside it; in huge pages where the system has them. */
+void rf_want_near(const void *p, size_t size);
 
 /* A whole small file (or "-": stdin) read into memory, at most max_bytes; free with rf_free. */
 RF_CHECKED rf_status rf_file_read(const char *path, size_t max_bytes, uint8_t **out,

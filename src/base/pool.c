@@ -125,11 +125,9 @@ static void wait_change(rf_pool *p, gate *g, uint32_t value) {
 /* The processors of a thread's node. */
 static rf_cpu_mask near_thread(const rf_pool *p, int ith) {
     rf_cpu_mask m = {{0}};
-    int i = 0;
-    while (ith >= p->spread.first[i + 1])
-        i++;
+    const int node = p->spread.node[rf_spread_find(&p->spread, ith)];
     for (unsigned cpu = 0; cpu < RF_MAX_CPUS; cpu++)
-        if (p->nodes.of[cpu] == p->spread.node[i]) rf_cpu_mask_add(&m, cpu);
+        if (p->nodes.of[cpu] == node) rf_cpu_mask_add(&m, cpu);
     return m;
 }
 

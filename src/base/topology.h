@@ -40,6 +40,13 @@ void rf_topology_nodes(rf_nodes *out, const rf_cpu_mask *allowed, const char *ro
 typedef struct rf_spread {
     int n, first[RF_MAX_NODES + 1], node[RF_MAX_NODES];
 } rf_spread;
+/* The part of a spread that a thread is in. */
+static inline int rf_spread_find(const rf_spread *s, int ith) {
+    int i = 0;
+    while (ith >= s->first[i + 1])
+        i++;
+    return i;
+}
 /* In proportion to the nodes' cores; a node that gets no thread is left out. */
 void rf_topology_spread(rf_spread *out, const rf_nodes *nodes, int n_threads);
 

@@ -30,8 +30,7 @@ static uint32_t find_task(const rf_mm *mm, uint32_t begin, const rf_cpu_product 
             *row = (uint32_t)(((size_t)(at - data) / m->w->row_bytes + begin) % m->w->rows);
             return i;
         }
-    fail_msg("a product of no task");
-    return 0;
+    abort(); /* a product of no task */
 }
 
 static int thread_of(const void *scratch) {

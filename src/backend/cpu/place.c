@@ -11,10 +11,14 @@ typedef struct placing {
     const rf_plan *plan;
 } placing;
 
-/* The node's rows of each n-th matrix, from the i-th on. */
-static void want_rows(const placing *l, int node, uint32_t i, uint32_t n, rf_part part) {
+/* A node's rows of all matrices are shared out among its threads, matrix by matrix. */
+static void place(void *ctx, int ith, int n_threads) {
+    const placing *l = ctx;
     const rf_spread *spread = rf_pool_spread(l->pool);
-    uint64_t matrix = 0;
+    const int node = rf_spread_find(spread, ith), first = spread->first[node];
+    const uint64_t n_own = (uint64_t)(spread->first[node + 1] - first);
+    uint64_t matrix = (uint64_t)(ith - first);
+    (void)n_threads;
     for (uint32_t k = 0; k < l->plan->n_steps; k++) {
         const rf_step *s = &l->plan->steps[k];
         if (!rf_cpu_multiplies(s)) continue;
@@ -22,24 +26,10 @@ static void want_rows(const placing *l, int node, uint32_t i, uint32_t n, rf_par
         size_t begin = rf_cpu_node_row(spread, node, w->rows);
         size_t rows = rf_cpu_node_row(spread, node + 1, w->rows) - begin;
         for (size_t plane = 0; plane < w->planes; plane++)
-            if (matrix++ % n == i)
+            if (matrix++ % n_own == 0)
                 rf_want_near((const uint8_t *)w->data + (plane * w->rows + begin) * w->row_bytes,
-                             rows * w->row_bytes, part);
+                             rows * w->row_bytes);
     }
-}
-
-static void place(void *ctx, int ith, int n_threads) {
-    const placing *l = ctx;
-    const rf_spread *s = rf_pool_spread(l->pool);
-    int node = 0;
-    (void)n_threads;
-    while (ith >= s->first[node + 1])
-        node++;
-    uint32_t i = (uint32_t)(ith - s->first[node]),
-             n = (uint32_t)(s->first[node + 1] - s->first[node]);
-    want_rows(l, node, i, n, RF_PART_EDGES);
-    rf_pool_barrier(l->pool);
-    want_rows(l, node, i, n, RF_PART_MIDDLE);
 }
 
 void rf_cpu_place(rf_backend *b, const rf_plan *p) {

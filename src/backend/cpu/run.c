@@ -117,8 +117,7 @@ void rf_cpu_run_thread(void *exec, int ith, int n_threads) {
     rf_exec *x = exec;
     rf_cpu_runner r = {.x = x, .b = x->batch, .k = x->kernels, .own = &x->thread[ith], .ith = ith};
     r.spread = rf_pool_spread(x->backend->pool);
-    while (ith >= r.spread->first[r.node + 1])
-        r.node++;
+    r.node = rf_spread_find(r.spread, ith);
     make_angles(x, &x->counter[2 * (size_t)x->n_tasks]);
     /* The first task embeds and reads no angles: its barrier is theirs too. */
     for (uint32_t i = 0, turn = 0; i < x->n_tasks; i++) {
