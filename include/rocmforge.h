@@ -3,7 +3,8 @@
  * Open an engine on a model file, submit requests, step until they are done; tokens and text arrive
  * through a callback.  Threads: one thread calls rf_engine_step (and receives all callbacks, from
  * inside it); any thread may submit, cancel, tokenize or read facts.  Open and close are not
- * concurrent with anything.  All strings are UTF-8; returned pointers live as long as the engine
+ * concurrent with anything.  Where memory lies on several nodes, open and step keep their thread to one
+ * node's processors until they return.  All strings are UTF-8; returned pointers live as long as the engine
  * unless stated otherwise.
  *
  * A request's tokens depend only on the model, its prompt, its sampling options and its seed: not on

@@ -53,8 +53,9 @@ typedef struct rf_limits {
 } rf_limits;
 
 typedef struct rf_backend_opts {
-    int n_threads; /* 0: one per core */
-    int device;    /* GPUs */
+    int n_threads;         /* 0: one per core */
+    int device;            /* GPUs */
+    const rf_nodes *nodes; /* whose memory is near to which processors; NULL: this machine's */
     /* A split (split.h): its GPUs in the order of their layers (none: device), how many layers they have
      * together (0: as many as fit), and whether no layer may be on the CPU. */
     int devices[RF_MAX_DEVICES];

@@ -3,6 +3,7 @@
  * POSIX (Linux first).  Every failure names the path and the system's own words. */
 #pragma once
 #include "base/base.h"
+#include "base/topology.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -18,6 +19,9 @@ void rf_filemap_close(rf_filemap *m);
 /* Asks that memory which is read from end to end again and again lie in huge pages, where the system has
  * them: a page's address is looked up for each page, and what a processor fetches ahead ends with it. */
 void rf_want_huge_pages(const void *p, size_t size);
+/* Has a part of a map read that is not in memory yet, into the memory near to the calling thread, and nothing
+ * beside it; in huge pages where the system has them. */
+void rf_want_near(const void *p, size_t size);
 
 /* A whole small file (or "-": stdin) read into memory, at most max_bytes; free with rf_free. */
 RF_CHECKED rf_status rf_file_read(const char *path, size_t max_bytes, uint8_t **out,
@@ -32,10 +36,14 @@ void rf_outfile_abort(rf_outfile *f); /* removes the temporary file; NULL is fin
 /* A whole file in this way at once. */
 RF_CHECKED rf_status rf_file_write(const char *path, const void *p, size_t n, rf_error *e);
 
-uint64_t rf_time_us(void);    /* monotonic */
-uint64_t rf_random_u64(void); /* from the system, for seeds */
-int rf_cpu_count(void);       /* CPUs this process may run on, at least 1 */
-int rf_core_count(void);      /* the same, but hardware threads of one core count once */
+uint64_t rf_time_us(void);         /* monotonic */
+uint64_t rf_random_u64(void);      /* from the system, for seeds */
+int rf_cpu_count(void);            /* CPUs this process may run on, at least 1 */
+int rf_core_count(void);           /* the same, but hardware threads of one core count once */
+void rf_find_nodes(rf_nodes *out); /* of the processors this process may run on */
+/* The processors that the calling thread may run on; false where the system does not say, or refuses. */
+bool rf_thread_cpus(rf_cpu_mask *out);
+bool rf_thread_bind(const rf_cpu_mask *cpus);
 uint64_t rf_mem_total(void), rf_mem_available(void), rf_mem_peak_rss(void); /* bytes; 0 = unknown */
 /* Directory of the running executable, without trailing slash; empty when unknown. */
 void rf_exe_dir(char *out, size_t cap);

@@ -48,17 +48,23 @@ static rf_cgroup_limits own_limits(void) {
     return rf_cgroup_read("/proc/self/cgroup", "/sys/fs/cgroup");
 }
 
-/* The processors this process may run on; false when the system does not say. */
-static bool allowed_cpus(rf_cpu_mask *out) {
-    union {
-        cpu_set_t set;
-        rf_cpu_mask room; /* a kernel for more than 1024 processors wants a larger set */
-    } cpus = {.room = {{0}}};
-    *out = (rf_cpu_mask){{0}};
-    if (sched_getaffinity(0, sizeof cpus, &cpus.set) != 0) return false;
-    for (unsigned cpu = 0; cpu < RF_MAX_CPUS; cpu++)
-        if (CPU_ISSET_S(cpu, sizeof cpus, &cpus.set)) rf_cpu_mask_add(out, cpu);
-    return true;
+/* A kernel for more than 1024 processors wants a larger set than cpu_set_t, whose words hold the same bits
+ * in the same order where the lowest byte comes first. */
+typedef union cpu_room {
+    cpu_set_t set;
+    rf_cpu_mask mask;
+} cpu_room;
+
+bool rf_thread_cpus(rf_cpu_mask *out) {
+    cpu_room cpus = {.mask = {{0}}};
+    bool ok = sched_getaffinity(0, sizeof cpus, &cpus.set) == 0;
+    *out = cpus.mask;
+    return ok;
+}
+
+bool rf_thread_bind(const rf_cpu_mask *m) {
+    cpu_room cpus = {.mask = *m};
+    return sched_setaffinity(0, sizeof cpus, &cpus.set) == 0;
 }
 
 /* n of them, 0 for unknown, within what the machine and the control groups give. */
@@ -72,7 +78,7 @@ static int usable(long n) {
 int rf_cpu_count(void) {
     rf_cpu_mask cpus;
     long n = 0;
-    if (!allowed_cpus(&cpus)) return usable(0);
+    if (!rf_thread_cpus(&cpus)) return usable(0);
     for (unsigned cpu = 0; cpu < RF_MAX_CPUS; cpu++)
         n += rf_cpu_mask_has(&cpus, cpu);
     return usable(n);
@@ -80,7 +86,13 @@ int rf_cpu_count(void) {
 
 int rf_core_count(void) {
     rf_cpu_mask cpus;
-    return usable(allowed_cpus(&cpus) ? rf_topology_cores(&cpus, "/sys/devices/system/cpu") : 0);
+    return usable(rf_thread_cpus(&cpus) ? rf_topology_cores(&cpus, "/sys/devices/system/cpu") : 0);
+}
+
+void rf_find_nodes(rf_nodes *out) {
+    rf_cpu_mask cpus = {{0}};
+    (void)rf_thread_cpus(&cpus); /* with none there is one node */
+    rf_topology_nodes(out, &cpus, "/sys/devices/system");
 }
 
 uint64_t rf_mem_total(void) {

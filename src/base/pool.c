@@ -53,6 +53,9 @@ struct rf_pool {
     bool spin;
     bool running;           /* only the caller looks: a job that runs a job is a bug */
     struct worker *workers; /* [n_threads - 1] */
+    rf_spread spread;
+    rf_nodes nodes;
+    rf_cpu_mask near_caller; /* the processors of thread 0's node */
 #if !RF_POOL_FUTEX
     pthread_mutex_t lock;
     pthread_cond_t changed;
@@ -119,9 +122,35 @@ static void wait_change(rf_pool *p, gate *g, uint32_t value) {
     atomic_fetch_sub(&g->n_sleepers, 1);
 }
 
+/* The processors of a thread's node. */
+static rf_cpu_mask near_thread(const rf_pool *p, int ith) {
+    rf_cpu_mask m = {{0}};
+    const int node = p->spread.node[rf_spread_find(&p->spread, ith)];
+    for (unsigned cpu = 0; cpu < RF_MAX_CPUS; cpu++)
+        if (p->nodes.of[cpu] == node) rf_cpu_mask_add(&m, cpu);
+    return m;
+}
+
+/* Keeps the calling thread on those of its processors that are wanted, if there are any; what it had
+ * before goes to *before.  A system that refuses leaves a thread that works elsewhere. */
+static bool stay_near(const rf_cpu_mask *wanted, rf_cpu_mask *before) {
+    rf_cpu_mask both = {{0}};
+    bool some = false;
+    if (!rf_thread_cpus(before)) return false;
+    for (size_t i = 0; i < sizeof both.bits; i++) {
+        both.bits[i] = before->bits[i] & wanted->bits[i];
+        some = some || both.bits[i];
+    }
+    return some && rf_thread_bind(&both);
+}
+
 static void *work(void *arg) {
     const worker *self = arg;
     rf_pool *p = self->pool;
+    if (p->spread.n > 1) {
+        rf_cpu_mask near = near_thread(p, self->ith), before;
+        (void)stay_near(&near, &before);
+    }
     for (uint32_t epoch = 0;; epoch++) {
         wait_change(p, &p->job, epoch);
         if (!p->fn) return NULL;
@@ -159,6 +188,11 @@ static rf_status start_workers(rf_pool *p, rf_error *e) {
 }
 
 rf_status rf_pool_create(rf_pool **out, int n_threads, rf_error *e) {
+    const rf_nodes one = {.n = 1, .cores = {1}};
+    return rf_pool_create_on(out, n_threads, &one, e);
+}
+
+rf_status rf_pool_create_on(rf_pool **out, int n_threads, const rf_nodes *nodes, rf_error *e) {
     *out = NULL;
     if (n_threads < 1 || n_threads > MAX_THREADS) {
         return rf_fail(e, RF_EARG, "%d threads: expected 1 to %d", n_threads, MAX_THREADS);
@@ -167,6 +201,9 @@ rf_status rf_pool_create(rf_pool **out, int n_threads, rf_error *e) {
     if (!p) return rf_fail_nomem(e, sizeof *p);
     p->n_threads = n_threads;
     p->spin = n_threads <= rf_cpu_count();
+    p->nodes = *nodes;
+    rf_topology_spread(&p->spread, nodes, n_threads);
+    p->near_caller = near_thread(p, 0);
 #if !RF_POOL_FUTEX
     pthread_mutex_init(&p->lock, NULL);
     pthread_cond_init(&p->changed, NULL);
@@ -197,8 +234,11 @@ void rf_pool_free(rf_pool *p) {
 }
 
 int rf_pool_size(const rf_pool *p) { return p->n_threads; }
+const rf_spread *rf_pool_spread(const rf_pool *p) { return &p->spread; }
 
 void rf_pool_run(rf_pool *p, rf_pool_fn fn, void *ctx) {
+    rf_cpu_mask before;
+    bool moved = p->spread.n > 1 && stay_near(&p->near_caller, &before);
     RF_ASSERT(fn && !p->running);
     p->running = true;
     if (p->n_threads > 1) {
@@ -211,6 +251,7 @@ void rf_pool_run(rf_pool *p, rf_pool_fn fn, void *ctx) {
         wait_change(p, &p->done, inside);
     }
     p->running = false;
+    if (moved) (void)rf_thread_bind(&before);
 }
 
 void rf_pool_barrier(rf_pool *p) {

@@ -137,7 +137,9 @@ static void run(void *ctx, int ith, int n_threads) {
 }
 
 static rf_status measure(probe *p, int n_threads, rf_probe *out, rf_error *e) {
-    RF_TRY(rf_pool_create(&p->pool, n_threads, e));
+    rf_nodes nodes;
+    rf_find_nodes(&nodes);
+    RF_TRY(rf_pool_create_on(&p->pool, n_threads, &nodes, e));
     rf_pool_run(p->pool, run, p);
     rf_pool_free(p->pool);
     for (int i = 0; i < n_threads; i++) {

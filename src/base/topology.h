@@ -7,7 +7,7 @@
 extern "C" {
 #endif
 
-enum { RF_MAX_CPUS = 16384 };
+enum { RF_MAX_CPUS = 16384, RF_MAX_NODES = 64 };
 
 /* A set of processors by number. */
 typedef struct rf_cpu_mask {
@@ -25,6 +25,30 @@ static inline void rf_cpu_mask_add(rf_cpu_mask *m, unsigned cpu) {
  * kernel describes processors (/sys/devices/system/cpu).  A processor that is not described there is
  * a core of its own. */
 int rf_topology_cores(const rf_cpu_mask *allowed, const char *root);
+
+/* Nodes: parts of the machine with memory that is nearer to their processors than the others'. */
+typedef struct rf_nodes {
+    int n;                   /* with processors that are allowed; 1 where nothing is known */
+    int cores[RF_MAX_NODES]; /* of those */
+    uint8_t of[RF_MAX_CPUS]; /* the node of each processor, n where it has none */
+} rf_nodes;
+/* root: where the kernel describes nodes and processors (/sys/devices/system).  A description that leaves
+ * out a processor or gives it to two nodes is none. */
+void rf_topology_nodes(rf_nodes *out, const rf_cpu_mask *allowed, const char *root);
+
+/* Which threads work on which node: those from first[i] to before first[i + 1] on node[i]. */
+typedef struct rf_spread {
+    int n, first[RF_MAX_NODES + 1], node[RF_MAX_NODES];
+} rf_spread;
+/* The part of a spread that a thread is in. */
+static inline int rf_spread_find(const rf_spread *s, int ith) {
+    int i = 0;
+    while (ith >= s->first[i + 1])
+        i++;
+    return i;
+}
+/* In proportion to the nodes' cores; a node that gets no thread is left out. */
+void rf_topology_spread(rf_spread *out, const rf_nodes *nodes, int n_threads);
 
 #ifdef __cplusplus
 }

@@ -43,7 +43,12 @@ static void check_cpu(rf_doctor *r) {
     else
         rf_doctor_find(r, "instructions", true, NULL, "%s kernels%s", rf_isa_name(isa),
                        isa == rf_isa_best() ? "" : " (lowered by RF_CPU)");
-    rf_doctor_find(r, "processors", true, NULL, "%d, %d cores", rf_cpu_count(), rf_core_count());
+    rf_nodes nodes;
+    char where[32] = "";
+    rf_find_nodes(&nodes);
+    if (nodes.n > 1) snprintf(where, sizeof where, " on %d nodes", nodes.n);
+    rf_doctor_find(r, "processors", true, NULL, "%d, %d cores%s", rf_cpu_count(), rf_core_count(),
+                   where);
 }
 
 static void check_memory(rf_doctor *r) {

@@ -14,6 +14,7 @@ typedef struct session_opts { /* start from session_defaults() */
     const rf_backend_ops *ops;
     rf_isa isa; /* of the CPU backend */
     int n_threads;
+    const rf_nodes *nodes; /* of the CPU backend; NULL: the machine's */
     bool keep_values;
     rf_limits limits;
     const rf_attn_pattern *patterns; /* NULL, or one per layer instead of the model's own */
@@ -55,11 +56,21 @@ static inline rf_model *open_model(const char *path) {
 
 /* The CPU backend takes its instruction set from the environment, as a user would set it. */
 static inline rf_status open_backend(const session_opts *o, rf_backend **b, rf_error *e) {
-    rf_backend_opts opts = {.n_threads = o->n_threads};
+    rf_backend_opts opts = {.n_threads = o->n_threads, .nodes = o->nodes};
     assert_int_equal(setenv("RF_CPU", rf_isa_name(o->isa), 1), 0);
     rf_status s = o->ops->open(b, &opts, e);
     assert_int_equal(unsetenv("RF_CPU"), 0);
     return s;
+}
+
+/* A machine of n nodes whose processors take turns; it need not have so many. */
+static inline rf_nodes nodes_in_turn(int n) {
+    rf_nodes nodes = {.n = n};
+    for (int i = 0; i < n; i++)
+        nodes.cores[i] = 1;
+    for (int cpu = 0; cpu < RF_MAX_CPUS; cpu++)
+        nodes.of[cpu] = (uint8_t)(cpu % n);
+    return nodes;
 }
 
 static inline session open_session(const rf_model *m, const session_opts *o) {

@@ -1,8 +1,8 @@
 /* test_schedule.c - the promise of docs/arithmetic.md, over random schedules.
  *
  * A sequence's logits are the same bits whatever batch it runs in, however its prompt is cut, wherever
- * its KV blocks lie, whether a prefix came from another sequence, with any number of threads and any
- * instruction set: each row must equal the one of the sequence run alone, token by token, by one
+ * its KV blocks lie, whether a prefix came from another sequence, with any number of threads and nodes and
+ * any instruction set: each row must equal the one of the sequence run alone, token by token, by one
  * thread of the scalar kernels.  req: C-08, C-10, C-12, B-12, B-24, B-32, B-34 */
 #include "backend/odd.h"
 #include "backend/session.h"
@@ -246,12 +246,14 @@ static void check_model(rf_model *m, rf_dtype k_type, rf_dtype v_type,
     }
     make_sequences(w);
     make_truth(w);
+    const rf_nodes nodes[] = {nodes_in_turn(2), nodes_in_turn(3)};
     for (int level = FIRST_LEVEL; level <= (int)rf_isa_best(); level++) {
         int step = level == (int)rf_isa_best() ? 1 : 3;
         for (int n_threads = 1; n_threads <= 4; n_threads += step) {
             session_opts o = w->o;
             o.isa = (rf_isa)level;
             o.n_threads = n_threads;
+            o.nodes = n_threads == 1 ? NULL : &nodes[n_threads % 2];
             session s = open_session(w->m, &o);
             int n_runs = n_threads == 4 ? 2 : 1; /* the second over what the first left behind */
             for (int run = 0; run < n_runs; run++) {

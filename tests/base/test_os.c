@@ -9,9 +9,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/os.h"
@@ -76,6 +78,63 @@ static void a_map_shows_the_file(void **state) {
     assert_null(m.data);
     assert_int_equal(m.size, 0);
     rf_filemap_close(&m);
+}
+
+/* How many pages of a map are in memory. */
+static size_t count_resident(const uint8_t *p, size_t size) {
+    static unsigned char seen[4096];
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE), n = (size + page - 1) / page;
+    union {
+        const uint8_t *p;
+        void *whole;
+    } unconst = {p};
+    size_t found = 0;
+    assert_true(n <= sizeof seen);
+    assert_int_equal(mincore(unconst.whole, size, seen), 0);
+    for (size_t i = 0; i < n; i++)
+        found += seen[i] & 1;
+    return found;
+}
+
+/* The system reads them while we go on. */
+static void must_come(const uint8_t *p, size_t size) {
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    for (int ms = 0; count_resident(p, size) < (size + page - 1) / page; ms++) {
+        const struct timespec t = {0, 1000000};
+        if (ms == 20000) fail_msg("not read: %zu bytes", size);
+        nanosleep(&t, NULL);
+    }
+}
+
+/* What is wanted of a map is read, and nothing else. */
+static void a_part_of_a_map_is_read(void **state) {
+    (void)state;
+    enum { SIZE = 10 << 20, FIRST = 3000000, LAST = 9 << 20, BLOCK = 2 << 20 };
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE), begin = FIRST / page * page;
+    const char *path = rf_test_tmp("wanted");
+    uint8_t *data = rf_alloc(SIZE, 1);
+    assert_non_null(data);
+    for (size_t i = 0; i < SIZE; i++) {
+        data[i] = (uint8_t)(i % 251);
+    }
+    write_file(path, data, SIZE);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    assert_true(fd >= 0);
+    assert_int_equal(fsync(fd), 0);
+    assert_int_equal(posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED), 0);
+    assert_int_equal(close(fd), 0);
+    rf_filemap m;
+    rf_error e = {0};
+    assert_int_equal(rf_filemap_open(&m, path, &e), RF_OK);
+    bool was_dropped = count_resident(m.data, SIZE) == 0; /* not where memory is the disk */
+    rf_want_near(m.data + 5, 0);
+    rf_want_near(m.data + FIRST, LAST - FIRST);
+    must_come(m.data + begin, LAST - begin);
+    size_t n = count_resident(m.data, SIZE) - (LAST - begin) / page;
+    if (was_dropped && page == 4096 && (uintptr_t)m.data % BLOCK == 0) assert_int_equal(n, 0);
+    assert_memory_equal(m.data, data, SIZE);
+    rf_filemap_close(&m);
+    rf_free(data);
 }
 
 static void a_map_refuses_what_is_no_file(void **state) {
@@ -600,6 +659,7 @@ static void the_instruction_set_can_be_lowered(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_map_shows_the_file),
+        cmocka_unit_test(a_part_of_a_map_is_read),
         cmocka_unit_test(a_map_refuses_what_is_no_file),
         cmocka_unit_test(a_file_is_read_whole_and_bounded),
         cmocka_unit_test(reading_refuses_what_is_no_file),

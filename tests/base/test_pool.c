@@ -6,6 +6,7 @@
 #include <sys/resource.h>
 #include <time.h>
 
+#include "base/os.h"
 #include "base/pool.h"
 
 enum { MAX_THREADS = 5 };
@@ -168,6 +169,48 @@ static void wrong_counts_are_refused(void **state) {
     }
 }
 
+static void look(void *ctx, int ith, int n_threads) {
+    rf_cpu_mask *seen = ctx;
+    (void)n_threads;
+    assert_true(rf_thread_cpus(&seen[ith]));
+}
+
+/* Even processors are one node, odd ones the other: threads keep to theirs where they may run there at all,
+ * and the caller has its own processors back afterwards. */
+static void threads_stay_on_their_node(void **state) {
+    (void)state;
+    rf_nodes nodes = {.n = 2, .cores = {1, 1}};
+    rf_cpu_mask before, after, seen[4];
+    rf_spread s;
+    rf_pool *p;
+    for (unsigned cpu = 0; cpu < RF_MAX_CPUS; cpu++)
+        nodes.of[cpu] = cpu % 2;
+    assert_true(rf_thread_cpus(&before));
+    assert_int_equal(rf_pool_create_on(&p, 4, &nodes, NULL), RF_OK);
+    s = *rf_pool_spread(p);
+    assert_int_equal(s.n, 2);
+    assert_int_equal(s.first[1], 2);
+    rf_pool_run(p, look, seen);
+    assert_true(rf_thread_cpus(&after));
+    assert_memory_equal(&before, &after, sizeof before);
+    for (int i = 0; i < 4; i++) {
+        rf_cpu_mask want = {{0}};
+        bool some = false;
+        for (unsigned cpu = 0; cpu < RF_MAX_CPUS; cpu++)
+            if (rf_cpu_mask_has(&before, cpu) && (int)cpu % 2 == i / 2) {
+                rf_cpu_mask_add(&want, cpu);
+                some = true;
+            }
+        assert_memory_equal(&seen[i], some ? &want : &before, sizeof want);
+    }
+    rf_pool_free(p);
+    assert_int_equal(rf_pool_create(&p, 4, NULL), RF_OK);
+    rf_pool_run(p, look, seen);
+    for (int i = 0; i < 4; i++)
+        assert_memory_equal(&seen[i], &before, sizeof before);
+    rf_pool_free(p);
+}
+
 static void every_allocation_and_thread_may_fail(void **state) {
     (void)state;
     long nth = 1;
@@ -196,6 +239,7 @@ int main(void) {
         cmocka_unit_test(idle_workers_burn_nothing),
         cmocka_unit_test(pools_come_and_go),
         cmocka_unit_test(wrong_counts_are_refused),
+        cmocka_unit_test(threads_stay_on_their_node),
         cmocka_unit_test(every_allocation_and_thread_may_fail),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -17,8 +17,10 @@ static void cpu_close(rf_backend *b) {
 static rf_status cpu_open(rf_backend **out, const rf_backend_opts *o, rf_error *e) {
     *out = NULL;
     rf_isa isa;
+    rf_nodes found;
     int n_threads = o && o->n_threads ? o->n_threads : rf_core_count();
     RF_TRY(rf_isa_choose(&isa, e));
+    if (!o || !o->nodes) rf_find_nodes(&found);
     rf_backend *b = rf_alloc(1, sizeof *b);
     if (!b) return rf_fail_nomem(e, sizeof *b);
     if (pthread_mutex_init(&b->lock, NULL) != 0) {
@@ -26,7 +28,7 @@ static rf_status cpu_open(rf_backend **out, const rf_backend_opts *o, rf_error *
         return rf_fail(e, RF_ENOMEM, "cpu backend: no mutex to be had from the system");
     }
     b->kernels = rf_cpu_kernels_get(isa);
-    rf_status s = rf_pool_create(&b->pool, n_threads, e);
+    rf_status s = rf_pool_create_on(&b->pool, n_threads, o && o->nodes ? o->nodes : &found, e);
     if (s != RF_OK) {
         cpu_close(b);
         return s;
@@ -36,8 +38,11 @@ static rf_status cpu_open(rf_backend **out, const rf_backend_opts *o, rf_error *
 }
 
 static void cpu_describe(const rf_backend *b, char *out, size_t cap) {
-    int n = rf_pool_size(b->pool);
-    snprintf(out, cap, "cpu %s, %d thread%s", rf_isa_name(b->kernels->isa), n, n == 1 ? "" : "s");
+    int n = rf_pool_size(b->pool), n_nodes = rf_pool_spread(b->pool)->n;
+    char where[32] = "";
+    if (n_nodes > 1) snprintf(where, sizeof where, " on %d nodes", n_nodes);
+    snprintf(out, cap, "cpu %s, %d thread%s%s", rf_isa_name(b->kernels->isa), n, n == 1 ? "" : "s",
+             where);
 }
 
 static void cpu_exec_free(rf_exec *x) {
@@ -78,6 +83,7 @@ static rf_status make_exec(rf_exec **out, rf_backend *b, const rf_cpu_kernels *k
 
 static rf_status cpu_compile(rf_exec **out, rf_backend *b, const rf_plan *p, const rf_limits *l,
                              rf_error *e) {
+    rf_cpu_place(b, p); /* before anything looks into the file */
     return make_exec(out, b, b->kernels, rf_pool_size(b->pool), p, l, NULL, e);
 }
 

@@ -206,6 +206,20 @@ void rf_cpu_release(rf_exec *x); /* what rf_cpu_allocate took */
 /* One thread's share of a run: an rf_pool_fn over the exec. */
 void rf_cpu_run_thread(void *exec, int ith, int n_threads);
 
+static inline bool rf_cpu_multiplies(const rf_step *s) {
+    return s->op == RF_OP_MATMUL || s->op == RF_OP_HEAD_MATMUL || s->op == RF_OP_EXPERTS;
+}
+
+/* The first of a matrix's rows that threads of node number i multiply before others do; of the node
+ * behind the last: all. */
+static inline uint32_t rf_cpu_node_row(const rf_spread *s, int i, uint32_t rows) {
+    if (i == s->n) return rows;
+    return (uint32_t)((uint64_t)rows * (uint32_t)s->first[i] / (uint32_t)s->first[s->n]) / 16 * 16;
+}
+
+/* Has the plan's matrices read from their file, each node's rows into its own memory. */
+void rf_cpu_place(rf_backend *b, const rf_plan *p);
+
 /* What one thread knows while it runs. */
 typedef struct rf_cpu_runner {
     rf_exec *x;
@@ -213,6 +227,8 @@ typedef struct rf_cpu_runner {
     const rf_cpu_kernels *k;
     rf_cpu_thread *own;
     int ith;
+    const rf_spread *spread; /* of threads over nodes */
+    int node;                /* this thread's */
     const rf_cpu_task *t;
     rf_cpu_counter *counter; /* [2] of this task */
     rf_cpu_counter *taken;   /* [n_threads] of this task */

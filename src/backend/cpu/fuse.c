@@ -159,10 +159,6 @@ static rf_status emit_attention(fuser *f, const rf_step *s, const rf_cpu_attend 
 
 /* Products -------------------------------------------------------------------------------------*/
 
-static bool is_product(const rf_step *s) {
-    return s->op == RF_OP_MATMUL || s->op == RF_OP_HEAD_MATMUL || s->op == RF_OP_EXPERTS;
-}
-
 static void widen(uint32_t *have, uint32_t n) { *have = n > *have ? n : *have; }
 
 static rf_status add_product(fuser *f, rf_cpu_task *t, uint32_t i) {
@@ -377,7 +373,7 @@ static rf_status emit_step(fuser *f, uint32_t i, const rf_cpu_attend *fused) {
     const rf_step *s = &f->p->steps[i];
     if (s->op == RF_OP_KV_PUT || s->op == RF_OP_ATTEND) return emit_attention(f, s, fused);
     if (s->op == RF_OP_CONV || s->op == RF_OP_DELTA || s->op == RF_OP_SCAN) return emit_state(f, s);
-    if (is_product(s)) return emit_product(f, i);
+    if (rf_cpu_multiplies(s)) return emit_product(f, i);
     if (is_norm(s)) return emit_norm(f, i);
     if (s->op == RF_OP_PICK) return emit_pick(f, s);
     if (s->op == RF_OP_ROUTE) return emit_route(f, i);
@@ -391,7 +387,7 @@ static rf_status fuse_all(fuser *f, rf_cpu_attend *fused) {
     if (f->fuse) RF_TRY(absorb_attention(f, fused));
     for (uint32_t i = 0; i < f->p->n_steps; i++) {
         if (f->done[i]) continue;
-        f->done[i] = !is_product(&f->p->steps[i]); /* products mark themselves */
+        f->done[i] = !rf_cpu_multiplies(&f->p->steps[i]); /* products mark themselves */
         RF_TRY(emit_step(f, i, &fused[i]));
     }
     return RF_OK;

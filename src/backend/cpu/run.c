@@ -116,6 +116,8 @@ static void run_rows(const rf_cpu_runner *r) {
 void rf_cpu_run_thread(void *exec, int ith, int n_threads) {
     rf_exec *x = exec;
     rf_cpu_runner r = {.x = x, .b = x->batch, .k = x->kernels, .own = &x->thread[ith], .ith = ith};
+    r.spread = rf_pool_spread(x->backend->pool);
+    r.node = rf_spread_find(r.spread, ith);
     make_angles(x, &x->counter[2 * (size_t)x->n_tasks]);
     /* The first task embeds and reads no angles: its barrier is theirs too. */
     for (uint32_t i = 0, turn = 0; i < x->n_tasks; i++) {

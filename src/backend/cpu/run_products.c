@@ -312,10 +312,12 @@ static void expert_piece(const runner *r, const rf_cpu_product *m, const rf_mm_i
 
 /* Pieces ---------------------------------------------------------------------------------------*/
 
-/* How a task is cut: product by product, plane by plane, piece by piece. */
+/* How a node's part of a task is cut: product by product, plane by plane, piece by piece.  Its part of
+ * every matrix is always the same rows, whose memory is near. */
 typedef struct cut {
     uint32_t columns; /* in a piece */
     uint32_t n_planes, n_pieces, pieces_of[RF_CPU_MAX_PRODUCTS];
+    int node;
 } cut;
 
 typedef struct piece {
@@ -335,42 +337,48 @@ static uint32_t piece_columns(const rf_cpu_task *t, uint32_t n_planes, int n_thr
     return columns < 16 ? 16 : columns > most ? most : (uint32_t)columns;
 }
 
-static cut cut_task(const rf_cpu_task *t, uint32_t n_planes, int n_threads) {
-    cut c = {.columns = piece_columns(t, n_planes, n_threads), .n_planes = n_planes};
+static cut cut_task(const runner *r, const rf_cpu_task *t, uint32_t n_planes, int node) {
+    cut c = {
+        .columns = piece_columns(t, n_planes, r->x->n_threads), .n_planes = n_planes, .node = node};
     for (uint32_t i = 0; i < t->n_products; i++) {
         uint32_t rows = t->product[i].is_up ? 0 : t->product[i].w->rows;
+        rows = rf_cpu_node_row(r->spread, node + 1, rows) - rf_cpu_node_row(r->spread, node, rows);
         c.pieces_of[i] = (rows + c.columns - 1) / c.columns;
         c.n_pieces += c.pieces_of[i] * n_planes;
     }
     return c;
 }
 
-static piece piece_at(const rf_cpu_task *t, const cut *c, uint32_t at) {
+static piece piece_at(const runner *r, const rf_cpu_task *t, const cut *c, uint32_t at) {
     uint32_t i = 0;
     for (; at >= c->pieces_of[i] * c->n_planes; i++)
         at -= c->pieces_of[i] * c->n_planes;
+    uint32_t rows = t->product[i].w->rows, end = rf_cpu_node_row(r->spread, c->node + 1, rows);
     piece p = {.product = &t->product[i],
                .plane = at / c->pieces_of[i],
-               .begin = at % c->pieces_of[i] * c->columns};
-    uint32_t rows = p.product->w->rows;
-    p.end = rows - p.begin < c->columns ? rows : p.begin + c->columns;
+               .begin =
+                   rf_cpu_node_row(r->spread, c->node, rows) + at % c->pieces_of[i] * c->columns};
+    p.end = end - p.begin < c->columns ? end : p.begin + c->columns;
     return p;
 }
 
-/* Where a thread's share of n pieces begins.  It lies in a row, and so does the memory: what fetches
- * ahead in a processor starts anew, slowly, behind every jump. */
-static uint32_t share_begin(const runner *r, uint32_t n, uint32_t ith) {
-    return (uint32_t)((uint64_t)n * ith / (uint32_t)r->x->n_threads);
+/* Where the share of a node's thread number i begins in its n pieces.  It lies in a row, and so does the
+ * memory: what fetches ahead in a processor starts anew, slowly, behind every jump. */
+static uint32_t share_begin(const runner *r, const cut *c, uint32_t i) {
+    const int *first = r->spread->first + c->node;
+    return (uint32_t)((uint64_t)c->n_pieces * i / (uint32_t)(first[1] - first[0]));
 }
 
-/* The next piece of a thread's own share, then of those that others have not got to yet; *end: of that
- * share. */
-static bool take_piece(const runner *r, uint32_t n, uint32_t *at, uint32_t *end) {
-    const uint32_t n_threads = (uint32_t)r->x->n_threads;
+/* The next piece of a thread's own share, then of those that others of a node have not got to yet; *end: of
+ * that share. */
+static bool take_piece(const runner *r, const cut *c, uint32_t *at, uint32_t *end) {
+    const uint32_t first = (uint32_t)r->spread->first[c->node];
+    const uint32_t n_threads = (uint32_t)r->spread->first[c->node + 1] - first;
+    const uint32_t own = c->node == r->node ? (uint32_t)r->ith - first : (uint32_t)r->ith;
     for (uint32_t i = 0; i < n_threads; i++) {
-        uint32_t other = ((uint32_t)r->ith + i) % n_threads, begin = share_begin(r, n, other);
-        *end = share_begin(r, n, other + 1);
-        if (!rf_cpu_next_piece(&r->taken[other], *end - begin, at)) continue;
+        uint32_t other = (own + i) % n_threads, begin = share_begin(r, c, other);
+        *end = share_begin(r, c, other + 1);
+        if (!rf_cpu_next_piece(&r->taken[first + other], *end - begin, at)) continue;
         *at += begin;
         return true;
     }
@@ -399,12 +407,12 @@ static const void *next_weights(const runner *r, const cut *c, uint32_t at, uint
             if (t == last) return NULL;
             t++;
         } while (!is_foreseen(r, t));
-        other = cut_task(t, t->kind == RF_CPU_EXPERTS ? c->n_planes : 1, r->x->n_threads);
+        other = cut_task(r, t, t->kind == RF_CPU_EXPERTS ? c->n_planes : 1, r->node);
         c = &other;
-        next = share_begin(r, c->n_pieces, (uint32_t)r->ith);
+        next = share_begin(r, c, (uint32_t)(r->ith - r->spread->first[r->node]));
         if (next >= c->n_pieces) return NULL;
     }
-    piece p = piece_at(t, c, next);
+    piece p = piece_at(r, t, c, next);
     return weights_at(p.product, matrix_of(r, t, p.plane), p.begin);
 }
 
@@ -415,11 +423,13 @@ void rf_cpu_run_products(const rf_cpu_runner *r) {
     prepare(r, n_rows, act);
     if (t->kind == RF_CPU_HEADS) n_planes = t->n_inputs;
     if (t->kind == RF_CPU_EXPERTS) n_planes = order_slots(r, n_rows);
-    cut c = cut_task(t, n_planes, r->x->n_threads);
-    while (take_piece(r, c.n_pieces, &at, &end)) {
-        piece p = piece_at(t, &c, at);
-        const void *next = next_weights(r, &c, at, end);
-        (t->kind == RF_CPU_EXPERTS ? expert_piece : product_piece)(
-            r, p.product, act, matrix_of(r, t, p.plane), p.begin, p.end, next);
+    for (int i = 0; i < r->spread->n; i++) { /* the own node's rows first */
+        cut c = cut_task(r, t, n_planes, (r->node + i) % r->spread->n);
+        while (take_piece(r, &c, &at, &end)) {
+            piece p = piece_at(r, t, &c, at);
+            const void *next = next_weights(r, &c, at, end);
+            (t->kind == RF_CPU_EXPERTS ? expert_piece : product_piece)(
+                r, p.product, act, matrix_of(r, t, p.plane), p.begin, p.end, next);
+        }
     }
 }
