@@ -333,6 +333,12 @@ static void sums_of_32(const rf_mm_input *a, int16_t *dst) {
     }
 }
 
+/* Where the integer sums of groups of 32 start: at -off times the activations' sum. */
+static void starts_of(const int32_t *sum, size_t n, uint8_t off, int32_t *dst) {
+    for (size_t i = 0; i < n; i++)
+        dst[i] = -(int32_t)off * sum[i];
+}
+
 void rf_mm_panels_avx2(const rf_mm *mm, uint32_t begin, uint32_t end, void *scratch,
                        const rf_mm_tiles *tiles) {
     const rf_mm_input *a = mm->act;
@@ -353,8 +359,7 @@ void rf_mm_panels_avx2(const rf_mm *mm, uint32_t begin, uint32_t end, void *scra
     rf_mm_look_ahead(&ahead);
     if (is_256 && n_pairs == 8) rf_mm_sums16_avx2(a, sums);
     if (is_256 && n_pairs == 4) sums_of_32(a, sums);
-    for (size_t i = 0; !is_256 && !tiles->keep_sign && i < a->n_rows * n_groups; i++)
-        start[i] = -(int32_t)off * a->sum[i];
+    if (!is_256 && !tiles->keep_sign) starts_of(a->sum, a->n_rows * n_groups, off, start);
     for (uint32_t row = begin; row < end; row += per_panel) {
         uint32_t n_rows = end - row < per_panel ? end - row : per_panel;
         size_t fetch = rf_mm_look_at_rows(mm, row + n_rows, end, per_panel, &ahead);
