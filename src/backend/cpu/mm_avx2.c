@@ -74,6 +74,7 @@ enum {
     LANES = 8,
     VECS = 2,
     WIDTH = 4,
+    TALL_FROM = 8,
     TILE_MIN_SIGNED = 9, /* activation rows from which a panel pays for groups of 32 with a sign */
 };
 
@@ -268,14 +269,14 @@ TILE_SET(256, TILE_1)
 TILE_SET(256, TILE_2)
 TILE_SET(256, TILE_4)
 
-#define TILES(size, mode)                                                      \
-    {                                                                          \
-        .lanes = LANES, .vecs = VECS, .width = WIDTH, .pack = rf_mm_pack_avx2, \
-        .keep_sign = (mode) == TILE_SIGNED, .scale_twice = true,               \
-        .one = {tile_##size##_##mode##_1_1, tile_##size##_##mode##_1_2,        \
-                tile_##size##_##mode##_1_3, tile_##size##_##mode##_1_4},       \
-        .two = {tile_##size##_##mode##_2_1, tile_##size##_##mode##_2_2,        \
-                tile_##size##_##mode##_2_3, tile_##size##_##mode##_2_4},       \
+#define TILES(size, mode)                                                                 \
+    {                                                                                     \
+        .lanes = LANES, .vecs = VECS, .width = WIDTH, .tall_from = TALL_FROM,             \
+        .pack = rf_mm_pack_avx2, .keep_sign = (mode) == TILE_SIGNED, .scale_twice = true, \
+        .one = {tile_##size##_##mode##_1_1, tile_##size##_##mode##_1_2,                   \
+                tile_##size##_##mode##_1_3, tile_##size##_##mode##_1_4},                  \
+        .two = {tile_##size##_##mode##_2_1, tile_##size##_##mode##_2_2,                   \
+                tile_##size##_##mode##_2_3, tile_##size##_##mode##_2_4},                  \
     }
 static const rf_mm_tiles tiles_32[4] = {TILES(32, TILE_SIGNED), TILES(32, TILE_1),
                                         TILES(32, TILE_2), TILES(32, TILE_4)};
@@ -345,7 +346,7 @@ void rf_mm_panels_avx2(const rf_mm *mm, uint32_t begin, uint32_t end, void *scra
     const rf_dtype_info *info = rf_dtype_get(mm->w->type);
     const bool is_256 = info->view == RF_INT_256;
     const uint32_t lanes = tiles->lanes;
-    const uint32_t per_panel = a->n_rows > RF_MM_TILE_FEW ? lanes * tiles->vecs : lanes;
+    const uint32_t per_panel = a->n_rows >= tiles->tall_from ? lanes * tiles->vecs : lanes;
     const size_t group = is_256 ? 256 : 32, n_groups = a->n_cols / group;
     const size_t record = is_256 ? RF_MM_RECORD_256(lanes) : RF_MM_RECORD_32(lanes);
     const size_t stretch = 8192 / lanes / group; /* groups: what fits the first-level cache */
