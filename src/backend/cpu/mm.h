@@ -16,7 +16,6 @@ extern "C" {
 
 enum {
     RF_MM_TILE_MIN = 4,            /* activation rows from which unpacking a panel pays */
-    RF_MM_TILE_FEW = 7,            /* up to so many, panels are one vector high and not two */
     RF_MM_TILE_WIDTH = 6,          /* most activation rows of a register tile of integers */
     RF_MM_FLOAT_ROWS = 64,         /* most weight rows in a panel of floats */
     RF_MM_FLOAT_NR = 4,            /* weight rows of a register tile of floats */
@@ -133,6 +132,7 @@ typedef void (*rf_mm_tile_fn)(const rf_mm_tile *t);
 /* The register tiles of an instruction set for one kind of integers. */
 typedef struct rf_mm_tiles {
     uint32_t lanes, vecs, width; /* at most 2 vectors; most activation rows of a tile */
+    uint32_t tall_from; /* activation rows from which panels are vecs vectors high, not one */
     void (*pack)(const rf_mm_pack *p);
     bool keep_sign, scale_twice; /* how to pack */
     /* [activation rows - 1]: one vector of weight rows, two */

@@ -74,6 +74,7 @@ enum {
     LANES = 8,
     VECS = 2,
     WIDTH = 4,
+    TALL_FROM = 8,
     TILE_MIN_SIGNED = 9, /* activation rows from which a panel pays for groups of 32 with a sign */
 };
 
@@ -268,14 +269,14 @@ TILE_SET(256, TILE_1)
 TILE_SET(256, TILE_2)
 TILE_SET(256, TILE_4)
 
-#define TILES(size, mode)                                                      \
-    {                                                                          \
-        .lanes = LANES, .vecs = VECS, .width = WIDTH, .pack = rf_mm_pack_avx2, \
-        .keep_sign = (mode) == TILE_SIGNED, .scale_twice = true,               \
-        .one = {tile_##size##_##mode##_1_1, tile_##size##_##mode##_1_2,        \
-                tile_##size##_##mode##_1_3, tile_##size##_##mode##_1_4},       \
-        .two = {tile_##size##_##mode##_2_1, tile_##size##_##mode##_2_2,        \
-                tile_##size##_##mode##_2_3, tile_##size##_##mode##_2_4},       \
+#define TILES(size, mode)                                                                 \
+    {                                                                                     \
+        .lanes = LANES, .vecs = VECS, .width = WIDTH, .tall_from = TALL_FROM,             \
+        .pack = rf_mm_pack_avx2, .keep_sign = (mode) == TILE_SIGNED, .scale_twice = true, \
+        .one = {tile_##size##_##mode##_1_1, tile_##size##_##mode##_1_2,                   \
+                tile_##size##_##mode##_1_3, tile_##size##_##mode##_1_4},                  \
+        .two = {tile_##size##_##mode##_2_1, tile_##size##_##mode##_2_2,                   \
+                tile_##size##_##mode##_2_3, tile_##size##_##mode##_2_4},                  \
     }
 static const rf_mm_tiles tiles_32[4] = {TILES(32, TILE_SIGNED), TILES(32, TILE_1),
                                         TILES(32, TILE_2), TILES(32, TILE_4)};
@@ -333,13 +334,19 @@ static void sums_of_32(const rf_mm_input *a, int16_t *dst) {
     }
 }
 
+/* Where the integer sums of groups of 32 start: at -off times the activations' sum. */
+static void starts_of(const int32_t *sum, size_t n, uint8_t off, int32_t *dst) {
+    for (size_t i = 0; i < n; i++)
+        dst[i] = -(int32_t)off * sum[i];
+}
+
 void rf_mm_panels_avx2(const rf_mm *mm, uint32_t begin, uint32_t end, void *scratch,
                        const rf_mm_tiles *tiles) {
     const rf_mm_input *a = mm->act;
     const rf_dtype_info *info = rf_dtype_get(mm->w->type);
     const bool is_256 = info->view == RF_INT_256;
     const uint32_t lanes = tiles->lanes;
-    const uint32_t per_panel = a->n_rows > RF_MM_TILE_FEW ? lanes * tiles->vecs : lanes;
+    const uint32_t per_panel = a->n_rows >= tiles->tall_from ? lanes * tiles->vecs : lanes;
     const size_t group = is_256 ? 256 : 32, n_groups = a->n_cols / group;
     const size_t record = is_256 ? RF_MM_RECORD_256(lanes) : RF_MM_RECORD_32(lanes);
     const size_t stretch = 8192 / lanes / group; /* groups: what fits the first-level cache */
@@ -353,8 +360,7 @@ void rf_mm_panels_avx2(const rf_mm *mm, uint32_t begin, uint32_t end, void *scra
     rf_mm_look_ahead(&ahead);
     if (is_256 && n_pairs == 8) rf_mm_sums16_avx2(a, sums);
     if (is_256 && n_pairs == 4) sums_of_32(a, sums);
-    for (size_t i = 0; !is_256 && !tiles->keep_sign && i < a->n_rows * n_groups; i++)
-        start[i] = -(int32_t)off * a->sum[i];
+    if (!is_256 && !tiles->keep_sign) starts_of(a->sum, a->n_rows * n_groups, off, start);
     for (uint32_t row = begin; row < end; row += per_panel) {
         uint32_t n_rows = end - row < per_panel ? end - row : per_panel;
         size_t fetch = rf_mm_look_at_rows(mm, row + n_rows, end, per_panel, &ahead);

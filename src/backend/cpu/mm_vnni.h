@@ -54,6 +54,20 @@ RF_INLINE void store_acc(const rf_mm_tile *a, int nv, int nt, const lane_floats 
     }
 }
 
+/* Asks for what the tile of the next nt activation rows begins and ends with.  Its rows lie far apart, so
+ * that nothing in the processor foresees them. */
+RF_INLINE void ask_for_next(const rf_mm_tile *a, int nv, int nt) {
+    RF_UNROLL
+    for (int t = 0; t < nt; t++) {
+        const size_t row = (size_t)(nt + t);
+        RF_UNROLL
+        for (int v = 0; v < nv; v++)
+            __builtin_prefetch(a->dst + row * a->dst_stride + v * VEC_ROWS, 1, 3);
+        __builtin_prefetch(a->d + row * a->group_stride, 0, 3);
+        __builtin_prefetch(a->start + row * a->group_stride, 0, 3);
+    }
+}
+
 /* acc[v][t] = fma((float)i[v][t], d[v] * xd[t], acc[v][t]); d: [nv] records apart. */
 RF_INLINE void add_scaled(const rf_mm_tile *a, int nv, int nt, const uint8_t *d, size_t g,
                           const lane_ints *i, lane_floats *acc) {
@@ -89,6 +103,7 @@ RF_INLINE void add_products(int nv, int nt, int n_quads, const rf_mm_tile *a, co
 
 RF_INLINE void tile_32(int nv, int nt, const rf_mm_tile *a) {
     lane_floats acc;
+    ask_for_next(a, nv, nt);
     load_acc(a, nv, nt, &acc);
     for (size_t g = 0; g < a->n_groups; g++) {
         rf_mm_look_ahead(a->ahead);
@@ -167,6 +182,7 @@ RF_INLINE void tile_256(tile_mode mode, int nv, int nt, const rf_mm_tile *a) {
     const size_t n_pairs = has_wide_scales(mode) ? 4 : 8;
     const size_t step = mode == TILE_WIDE_8 ? 2 : 1; /* sixteens */
     lane_floats acc;
+    ask_for_next(a, nv, nt);
     load_acc(a, nv, nt, &acc);
     for (size_t g = 0; g < a->n_groups; g++) {
         rf_mm_look_ahead(a->ahead);
@@ -226,7 +242,8 @@ TILE_SHAPES(2)
 
 #define TILES(name)                                                                      \
     {                                                                                    \
-        .lanes = VEC_ROWS, .vecs = VECS, .width = WIDTH, .pack = VNNI_PACK,              \
+        .lanes = VEC_ROWS, .vecs = VECS, .width = WIDTH, .tall_from = RF_MM_TILE_MIN,    \
+        .pack = VNNI_PACK,                                                               \
         .one = {name##_1_1, name##_1_2, name##_1_3, name##_1_4, name##_1_5, name##_1_6}, \
         .two = SHAPES_OF_TWO(name),                                                      \
     }
@@ -237,11 +254,14 @@ static const rf_mm_tiles tiles_4_32 = TILES(tile_4_32);
 static const rf_mm_tiles tiles_wide_4 = TILES(wide_4);
 static const rf_mm_tiles tiles_wide_8 = TILES(wide_8);
 
+/* AMD's multiply 32 bits in one operation, Intel's in two. */
+static bool multiplies_32_bits_at_once(void) { return __builtin_cpu_is("amd"); }
+
 static const rf_mm_tiles *tiles_of(const rf_mm *mm) {
     uint8_t u_max = rf_mm_range_of(mm->w->type).u_max;
     if (mm->act->view == RF_INT_32) return &tiles_32;
     if (rf_mm_scale_elems(rf_mm_format_of(mm->w->type)) == 32)
-        return u_max <= 16 ? &tiles_4_32 : &tiles_wide_8;
+        return u_max <= 16 && !multiplies_32_bits_at_once() ? &tiles_4_32 : &tiles_wide_8;
     return u_max <= 16 ? &tiles_4 : u_max <= 32 ? &tiles_2 : &tiles_wide_4;
 }
 
