@@ -1,14 +1,14 @@
 /* bench_gpu.c - how fast the GPU's kernels are, one at a time, at the shapes of an 8B Llama or of
  * Qwen2's small models.
  *
- *   bench_gpu [products|norms|attention|decode|layers|experts] [TYPE] [8b|1.5b|0.5b] [exact]
+ *   bench_gpu [products|norms|attention|decode|layers|experts] [TYPE] [8b|1.5b|0.5b] [fast]
  *
  * Each line is one kernel launched many times in one graph over buffers that no cache holds: the
  * median time of a launch over several replays, and what that makes of memory (weights and
  * activations read once) and of arithmetic (two operations per weight and row).  decode: what one row
  * needs.  attention: of 1 to 64 answers.  layers: a decoding
  * step's layers in one graph for 1 to 64 answers, as the backend queues them, then without one of
- * their kernels each.  experts: what Qwen3 30B-A3B has of it.  exact: 16-bit floats in the CPU's order.  Contents
+ * their kernels each.  experts: what Qwen3 30B-A3B has of it.  fast: 16-bit floats by matrix units.  Contents
  * are noise; that results are right is the business of test_gpu_kernels, test_gpu_halves and test_gpu_attend
  * (ROCMFORGE_TEST_GPU=1). */
 #include <stdio.h>
@@ -188,9 +188,8 @@ static void bench_products(const char *only) {
     for (size_t t = 0; t < RF_COUNT(types); t++)
         for (size_t i = 0; i < RF_COUNT(Ts); i++)
             for (size_t p = 0; p < RF_COUNT(products); p++) {
-                bool large =
-                    Ts[i] > 64 && (products[p].rows[0] == model->n_vocab ||
-                                   (t > 3 && Ts[i] > 512 && !queue.fast_floats));
+                bool large = Ts[i] > 64 && (products[p].rows[0] == model->n_vocab ||
+                                            (t > 3 && Ts[i] > 512 && !queue.fast_floats));
                 bool wanted = !*only || !strcmp(only, rf_dtype_get(types[t])->name);
                 if (wanted && !large) bench_product(&products[p], types[t], Ts[i]);
             }
@@ -615,7 +614,7 @@ int main(int argc, char **argv) {
     stop_on(rf_gpu_driver_get(&driver, &e), &e);
     stop_on(rf_gpu_open(&queue, driver, 0, &e), &e);
     stop_on(rf_gpu_code_load(&queue, &e), &e);
-    queue.fast_floats = argc <= 4 || strcmp(argv[4], "exact") != 0;
+    queue.fast_floats = argc > 4 && strcmp(argv[4], "fast") == 0;
     printf("%s, %s, kernels for %s, driver %d\n", queue.info.name, queue.info.arch, queue.target,
            driver->version);
     pool_bytes = (size_t)5 << 30;

@@ -81,9 +81,10 @@ typedef struct rf_engine_opts {
     /* So many of the last layers on GPUs, the others on the CPU; what does not fit is an error, and
      * backend is then "gpu".  0: all, or with backend "auto" as many as fit. */
     uint32_t gpu_layers;
-    /* Logits on NVIDIA's GPUs equal those of the CPU to the bit for matrices of 16-bit floats, too, at the
-     * cost of speed; otherwise their matrix units add such products up, alike in any batch on one device. */
-    bool exact;
+    /* Matrices of 16-bit floats go to the matrix units of NVIDIA's GPUs: prompts and several answers are
+     * read and written several times as fast, one answer is slower.  Sums are then the unit's own: a request
+     * has the same tokens in any batch on one device, but logits are not those of the CPU to the bit. */
+    bool fast_floats;
 } rf_engine_opts;
 
 /* ---- GPUs ---- */

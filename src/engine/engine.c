@@ -103,7 +103,7 @@ static rf_status choose_devices(rf_backend_opts *b, const rf_engine_opts *o, rf_
 static rf_status choose_backend_opts(rf_backend_opts *b, const rf_engine_opts *o, rf_error *e) {
     *b = (rf_backend_opts){.n_threads = o->n_threads, .gpu_layers = o->gpu_layers};
     b->gpu_only = !is_auto(o) && o->gpu_layers == 0;
-    b->fast_floats = !o->exact;
+    b->fast_floats = o->fast_floats;
     return choose_devices(b, o, e);
 }
 

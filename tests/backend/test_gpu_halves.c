@@ -19,9 +19,8 @@ static void round_row(double *to, const float *x, uint32_t cols, rf_dtype type) 
         e -= 15;
     }
     for (uint32_t i = 0; i < cols; i++)
-        to[i] = type == RF_DT_F16
-                    ? ldexp((double)rf_f16_to_f32(rf_f32_to_f16(ldexpf(x[i], -e))), e)
-                    : (double)rf_bf16_to_f32(rf_f32_to_bf16(x[i]));
+        to[i] = type == RF_DT_F16 ? ldexp((double)rf_f16_to_f32(rf_f32_to_f16(ldexpf(x[i], -e))), e)
+                                  : (double)rf_bf16_to_f32(rf_f32_to_bf16(x[i]));
 }
 
 /* Is every output of the rows near its sum?  of_x: which row of x an output row is made of. */
@@ -42,8 +41,8 @@ static void check_near(const rf_tensor *w, uint32_t plane, const float *x, const
         /* Sixteen products at a time, each sum cut to 24 bits or one less. */
         double allowed = size * (w->cols / 16 + 2) * 0x1p-22;
         if (!(fabs((double)got[r] - sum) <= allowed))
-            fail_msg("%s, %u columns, row %u: %.9g, expected %.9g within %g", info->name, w->cols, r,
-                     (double)got[r], sum, allowed);
+            fail_msg("%s, %u columns, row %u: %.9g, expected %.9g within %g", info->name, w->cols,
+                     r, (double)got[r], sum, allowed);
     }
     rf_free(row);
     rf_free(of_w);
@@ -213,8 +212,8 @@ static void check_planes(rf_dtype type, uint32_t mode, uint32_t T, bool per_used
                                .x_per_used = per_used,
                                .route = up(route, (size_t)T * 2 * n_used * sizeof *route),
                                .x = up(x, (size_t)n_x * cols * sizeof *x)};
-    args.part[0] = (rf_gpu_product){
-        .w = weight_on_gpu(&w), .dst = take(n * sizeof *got), .dst_stride = rows};
+    args.part[0] =
+        (rf_gpu_product){.w = weight_on_gpu(&w), .dst = take(n * sizeof *got), .dst_stride = rows};
     if (by_route) {
         rf_gpu_lists_args lists = {args.route, take(rf_gpu_lists_bytes(T, n_used, n_planes)), T,
                                    n_used, n_planes};

@@ -152,8 +152,8 @@ typedef struct rf_gpu_matmul_args {
     const float *mixed_add; /* then, or NULL; mixed_add: what is added to the mix, or NULL */
     uint32_t
         n_blocks; /* chosen by rf_gpu_op_matmul: blocks that take tiles in turns; 0: one each */
-    uint32_t tile_rows; /* likewise: weight rows of a tile of float_one and half_... */
-    uint32_t n_stages;  /* likewise: of the ring of half_... */
+    uint32_t tile_rows;   /* likewise: weight rows of a tile of float_one and half_... */
+    uint32_t n_stages;    /* likewise: of the ring of half_... */
     rf_gpu_halves halves; /* likewise: the rows of x in 16 bits, in `ahead` */
     uint8_t *ahead;       /* room for what is made ahead (rf_gpu_ahead_bytes), or NULL */
     uint64_t ahead_bytes;

@@ -570,8 +570,8 @@ static bool takes_halves(const rf_gpu_queue *q, const rf_gpu_weight *w) {
 static bool norms_scores(const rf_gpu_queue *q, const rf_gpu_matmul_args *a) {
     const rf_gpu_weight *w = &a->part[0].w;
     const rf_gpu_norm_args *n = &a->norm;
-    return n->n && a->n_rows == 1 && !takes_halves(q, w) && a->mode == RF_GPU_MM_PLAIN && a->n_parts == 1 &&
-           w->form <= RF_GPU_BF16 && w->rows <= RF_MAX_EXPERTS &&
+    return n->n && a->n_rows == 1 && !takes_halves(q, w) && a->mode == RF_GPU_MM_PLAIN &&
+           a->n_parts == 1 && w->form <= RF_GPU_BF16 && w->rows <= RF_MAX_EXPERTS &&
            w->rows <= ROUTER_BLOCKS * q->info.n_units && n->kind == RF_GPU_RMS_NORM && !n->b &&
            n->n == w->cols && n->n <= RF_GPU_ROUTER_COLS && can_run(q, RF_GPU_router_normed);
 }
@@ -837,9 +837,8 @@ size_t rf_gpu_halves_bytes(const rf_gpu_matmul_args *a, uint32_t max_rows) {
 static void make_halves(rf_gpu_queue *q, rf_gpu_matmul_args *a, uint32_t n_x) {
     const rf_gpu_weight *w = &a->part[0].w;
     RF_ASSERT(a->ahead && a->ahead_bytes >= rf_gpu_halves_bytes(a, a->n_rows));
-    a->halves = (rf_gpu_halves){.x = (uint16_t *)(void *)a->ahead,
-                                .stride = rf_half_stride(w->cols),
-                                .n_x = n_x};
+    a->halves = (rf_gpu_halves){
+        .x = (uint16_t *)(void *)a->ahead, .stride = rf_half_stride(w->cols), .n_x = n_x};
     a->halves.scale =
         (float *)(void *)(a->halves.x + half_room_rows(a, a->n_rows) * a->halves.stride);
     rf_gpu_halves_args rows = {.x = a->x,
@@ -890,7 +889,8 @@ static void launch_half(rf_gpu_queue *q, rf_gpu_matmul_args *a, uint32_t usual, 
         i--;
     rf_gpu_kernel k = is_one ? RF_GPU_half_one : kernels[i];
     uint32_t n_x = is_one ? 1 : 8u << i, across = n_x > RF_HALF_MOST_X ? 2 : 1;
-    uint32_t before = is_one ? rf_half_own_bytes(a->part[0].w.cols) : 0;
+    uint32_t before = is_one ? rf_half_own_bytes(a->part[0].w.cols) : RF_HALF_HEAD;
+    uint32_t most = RF_HALF_WARPS / across; /* warps with sixteen weight rows each */
     uint32_t most_blocks = RF_HALF_BLOCKS * q->info.n_units;
     rf_gpu_grid grid = {0, y, div_up(usual, n_x)};
     if (a->lists) {
@@ -898,7 +898,7 @@ static void launch_half(rf_gpu_queue *q, rf_gpu_matmul_args *a, uint32_t usual, 
         grid.y = min_u32(n, MAX_GRID_Y);
         grid.z = div_up(n, MAX_GRID_Y);
     }
-    a->tile_rows = half_rows_of(q, a, RF_HALF_ROWS / 16 / across, (uint64_t)y * grid.z);
+    a->tile_rows = half_rows_of(q, a, most, (uint64_t)y * grid.z);
     grid.x = tiles_of(a, a->is_glu ? a->tile_rows / 2 : a->tile_rows);
     a->n_blocks = y == 1 && grid.z == 1 && grid.x > most_blocks ? most_blocks : 0;
     if (a->n_blocks) grid.x = a->n_blocks;

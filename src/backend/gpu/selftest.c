@@ -512,8 +512,8 @@ static rf_status run_round(tester *t, const rf_gpu_trial_case *c, uint64_t seed,
 static uint32_t n_unmet(const tester *t, rf_gpu_trial_kind kind) {
     uint32_t n = 0;
     for (int k = 0; k < RF_GPU_KERNEL_COUNT; k++)
-        n += t->gpu->queue.function[k] && !t->out->kernels[k].n_cases &&
-             tested_by[k] >> kind & 1 && is_half(k) == t->is_near;
+        n += t->gpu->queue.function[k] && !t->out->kernels[k].n_cases && tested_by[k] >> kind & 1 &&
+             is_half(k) == t->is_near;
     return n;
 }
 
@@ -655,7 +655,8 @@ static rf_status run_near(tester *t, rf_error *e) {
     for (int again = 0; again <= !t->o->quick; again++) {
         t->is_again = again;
         for (size_t i = 0; i < 3 * RF_COUNT(types) && t->gpu->queue.function[RF_GPU_half_8]; i++) {
-            rf_gpu_trial_case c = {.kind = i % 3 == 2 ? RF_GPU_TRIAL_EXPERTS : RF_GPU_TRIAL_PRODUCTS,
+            rf_gpu_trial_case c = {.kind =
+                                       i % 3 == 2 ? RF_GPU_TRIAL_EXPERTS : RF_GPU_TRIAL_PRODUCTS,
                                    .type = types[i / 3],
                                    .is_near = true,
                                    .is_long = i % 3 == 1 && !t->o->quick,

@@ -239,14 +239,15 @@ enum { RF_ATTEND_INTS_SHARED = 97 << 10 };
  * activation rows as one of its warps has at most; columns and bytes of a stage of its ring; the bytes of one
  * row that lies apart. */
 enum {
-    RF_HALF_ROWS = 128,
+    RF_HALF_WARPS = 8,
     RF_HALF_MOST_X = 32,
+    RF_HALF_HEAD = 256,            /* bytes before the ring: the number of each activation row */
     RF_HALF_BLOCKS = 2,            /* of a multiprocessor, side by side, */
     RF_HALF_RING = 96 << 10,       /* bytes of whose rings at most, */
     RF_HALF_SMALL_RING = 48 << 10, /* with few rows: beside two the next kernel's have room */
     RF_HALF_MOST_STAGES = 8,
-    RF_HALF_STRIDE = 64,       /* rows in 16 bits are continued with zeros to a multiple of it */
-    RF_HALF_OWN_COLS = 16384,  /* most columns of a row that lies apart */
+    RF_HALF_STRIDE = 64,      /* rows in 16 bits are continued with zeros to a multiple of it */
+    RF_HALF_OWN_COLS = 16384, /* most columns of a row that lies apart */
 };
 RF_TILE_FN uint32_t rf_half_step(uint32_t rows, uint32_t n_x) {
     return rows <= 32 && n_x <= 32 ? 256 : rows <= 64 ? 128 : 64;

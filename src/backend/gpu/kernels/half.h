@@ -59,16 +59,18 @@ RF_DEVICE uint32_t half_piece(uint32_t row, uint32_t piece, uint32_t step) {
 /* Four squares of eight rows by eight columns for an instruction, which eight threads each name the rows of:
  * thread 4g + t gets columns 2t and 2t + 1 of row g of each. */
 #if defined(RF_NVIDIA)
-RF_DEVICE void half_load(uint32_t v[4], const uint8_t *at) {
+typedef uint32_t half_at; /* a place in shared memory */
+RF_DEVICE half_at half_at_of(const uint8_t *p) { return rf_shared_at(p); }
+RF_DEVICE void half_load(uint32_t v[4], half_at at) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                  : "=r"(v[0]), "=r"(v[1]), "=r"(v[2]), "=r"(v[3])
-                 : "r"(rf_shared_at(at))
+                 : "r"(at)
                  : "memory");
 }
-#define HALF_MULTIPLY(type)                                                                   \
-    asm("mma.sync.aligned.m16n8k16.row.col.f32." type "." type ".f32 "                        \
-        "{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"                               \
-        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])                                      \
+#define HALF_MULTIPLY(type)                                            \
+    asm("mma.sync.aligned.m16n8k16.row.col.f32." type "." type ".f32 " \
+        "{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"        \
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])               \
         : "r"(w[0]), "r"(w[1]), "r"(w[2]), "r"(w[3]), "r"(x[0]), "r"(x[1]))
 /* c += w x of sixteen weight rows by eight activation rows: thread 4g + t has weight rows g (c[0], c[1]) and
  * g + 8 by activation rows 2t and 2t + 1. */
@@ -79,7 +81,9 @@ RF_DEVICE void half_multiply(float c[4], const uint32_t w[4], const uint32_t x[2
         HALF_MULTIPLY("bf16");
 }
 #else
-RF_DEVICE void half_load(uint32_t v[4], const uint8_t *at) {
+typedef const uint8_t *half_at;
+RF_DEVICE half_at half_at_of(const uint8_t *p) { return p; }
+RF_DEVICE void half_load(uint32_t v[4], half_at at) {
     static _Thread_local const uint8_t *row[256];
     const uint32_t tid = rf_tid(), warp = tid / 32 * 32, lane = tid % 32;
     row[tid] = at;
@@ -94,9 +98,7 @@ RF_DEVICE float half_number(uint32_t word, uint32_t i, uint32_t form) {
 }
 /* Sixteen products and c in f64, whose sum is rounded once. */
 RF_DEVICE void half_multiply(float c[4], const uint32_t w[4], const uint32_t x[2], uint32_t form) {
-    static _Thread_local struct {
-        uint32_t w[4], x[2];
-    } of[256];
+    static _Thread_local struct { uint32_t w[4], x[2]; } of[256];
     const uint32_t tid = rf_tid(), warp = tid / 32 * 32, g = tid % 32 / 4, t = tid % 4;
     memcpy(of[tid].w, w, sizeof of[tid].w);
     memcpy(of[tid].x, x, sizeof of[tid].x);
@@ -113,17 +115,4 @@ RF_DEVICE void half_multiply(float c[4], const uint32_t w[4], const uint32_t x[2
     rf_sync();
 }
 #endif
-
-/* Where a column of row number r of a tile lies; with is_glu sixteen rows are eight of either matrix. */
-RF_DEVICE const uint8_t *half_weights(const rf_gpu_matmul_args *a, const mm_share *s, uint32_t r,
-                                      uint32_t column) {
-    const uint32_t is_up = a->is_glu && r % 16 >= 8;
-    const uint32_t own = a->is_glu ? r / 16 * 8 + r % 8 : r;
-    const uint32_t per_tile = a->is_glu ? a->tile_rows / 2 : a->tile_rows;
-    const rf_gpu_weight *w = &s->p.w;
-    const uint8_t *lo = (const uint8_t *)(is_up ? a->part[1].w.lo : w->lo);
-    const uint64_t row =
-        (uint64_t)s->plane * w->rows + rf_min_u32(s->tile * per_tile + own, w->rows - 1);
-    return lo + (row * w->cols + column) * 2;
-}
 #endif

@@ -102,22 +102,23 @@ RF_DEVICE void hopper_multiply(int32_t c[64], uint64_t w, uint64_t x, int is_uns
     "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, " \
     "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, " \
     "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
-#define HOPPER_R128                                                                           \
-    HOPPER_R64                                                                                \
-    ", %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "      \
-    "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, "        \
-    "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, "  \
-    "%111, %112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, "    \
+#define HOPPER_R128                                                                          \
+    HOPPER_R64                                                                               \
+    ", %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "     \
+    "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, "       \
+    "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, " \
+    "%111, %112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, "   \
     "%125, %126, %127"
-#define HOPPER_HALVES(shape, type, results, w, x, more)                            \
-    "{\n"                                                                          \
-    ".reg .pred p;\n"                                                              \
-    "setp.ne.b32 p, " more ", 0;\n"                                                \
-    "wgmma.mma_async.sync.aligned." shape ".f32." type "." type " {" results "}, " \
-    w ", " x ", p, 1, 1, 0, 0;\n"                                                  \
+#define HOPPER_HALVES(shape, type, results, w, x, more)                                     \
+    "{\n"                                                                                   \
+    ".reg .pred p;\n"                                                                       \
+    "setp.ne.b32 p, " more ", 0;\n"                                                         \
+    "wgmma.mma_async.sync.aligned." shape ".f32." type "." type " {" results "}, " w ", " x \
+    ", p, 1, 1, 0, 0;\n"                                                                    \
     "}"
 #define HOPPER_HALVES_128(type) HOPPER_HALVES("m64n128k16", type, HOPPER_R64, "%64", "%65", "%66")
-#define HOPPER_HALVES_256(type) HOPPER_HALVES("m64n256k16", type, HOPPER_R128, "%128", "%129", "%130")
+#define HOPPER_HALVES_256(type) \
+    HOPPER_HALVES("m64n256k16", type, HOPPER_R128, "%128", "%129", "%130")
 /* n is a constant. */
 RF_DEVICE void hopper_multiply_halves(float *c, uint32_t n, uint64_t w, uint64_t x, int is_f16,
                                       int is_more) {

@@ -12,7 +12,7 @@
 #if !defined(RF_AMD)
 enum {
     HALF_THREADS = 256,
-    HALF_COPIES = 4, /* of a thread for each stage, of weights and of activations, */
+    HALF_COPIES = 4, /* of a thread, one behind the other without a question, */
     HALF_BATCH = 2,  /* steps whose operands are read together */
 };
 _Static_assert((int)RF_BLOCK_half_8 == (int)HALF_THREADS, "as half.h and norm.h have it");
@@ -59,7 +59,8 @@ typedef struct half_work {
     const rf_gpu_matmul_args *a;
     uint32_t form, n_x;  /* n_x: activation rows in a stage, 0: one row lies apart */
     uint32_t rows, step; /* of a stage: weight rows, columns */
-    uint32_t bytes, n_tiles, cols;
+    uint32_t bytes, n_tiles, cols, n_stages;
+    const uint32_t *x_row; /* the number of each activation row, where they do not lie apart */
 } half_work;
 
 /* A stage: of which tile, from which column on. */
@@ -67,69 +68,80 @@ typedef struct half_stage {
     uint32_t tile, column;
 } half_stage;
 
-/* What a thread brings of each stage: pieces of sixteen bytes of up to so many rows, in column `column` of
- * the stage; where the rows begin. */
-typedef struct half_copies {
-    const uint8_t *row[HALF_COPIES];
-    uint32_t first, apart, piece;
-} half_copies;
-
 RF_DEVICE uint32_t half_per_tile(const half_work *k) { return k->a->is_glu ? k->rows / 2 : k->rows; }
 
 RF_DEVICE mm_share half_share(const half_work *k, uint32_t tile) {
     return share_at(k->a, half_per_tile(k), k->n_x ? k->n_x : 1, tile, rf_bid_z());
 }
 
-RF_DEVICE half_copies half_copies_of(const half_work *k) {
+/* What a thread that brings has of each stage: a piece of sixteen bytes of every so many rows; where the tile
+ * at hand lies. */
+typedef struct half_copies {
+    uint32_t first, apart, piece;
+    const uint8_t *w[2]; /* its first row, with is_glu of the gate and of the up matrix */
+    uint32_t last;       /* the last row that there is */
+} half_copies;
+
+/* Thread number tid of n, which is a multiple of 32. */
+RF_DEVICE half_copies half_copies_of(const half_work *k, uint32_t tid, uint32_t n) {
     half_copies c;
     const uint32_t pieces = k->step / 8;
-    c.piece = rf_tid() % pieces;
-    c.first = rf_tid() / pieces;
-    c.apart = HALF_THREADS / pieces;
+    c.piece = tid % pieces;
+    c.first = tid / pieces;
+    c.apart = n / pieces;
+    c.w[0] = c.w[1] = 0;
+    c.last = 0;
     return c;
 }
 
 RF_DEVICE void half_find(half_copies *c, const half_work *k, uint32_t tile) {
     const mm_share s = half_share(k, tile);
-    RF_UNROLL
-    for (uint32_t j = 0; j < HALF_COPIES; j++)
-        c->row[j] = half_weights(k->a, &s, c->first + j * c->apart, 8 * c->piece);
+    const uint32_t row = s.tile * half_per_tile(k);
+    const uint64_t at = ((uint64_t)s.plane * s.p.w.rows + row) * k->cols * 2 + 16 * c->piece;
+    c->w[0] = (const uint8_t *)s.p.w.lo + at;
+    c->w[1] = (const uint8_t *)k->a->part[1].w.lo + at;
+    c->last = s.p.w.rows - 1 - row;
 }
 
-RF_DEVICE void half_find_x(half_copies *c, const half_work *k, const mm_share *s) {
-    const rf_gpu_halves *x = &k->a->halves;
-    RF_UNROLL
-    for (uint32_t j = 0; j < HALF_COPIES; j++) {
-        const uint32_t row = x_row_of(k->a, dst_row_of(k->a, s, c->first + j * c->apart));
-        c->row[j] = (const uint8_t *)(x->x + ((uint64_t)row * x->stride + 8 * c->piece));
-    }
-}
-
-/* On their way: n rows of a stage, row `to` and on; behind the last column zeros. */
-RF_DEVICE void half_fetch(uint8_t *stage, const half_copies *c, const half_work *k, uint32_t column,
-                          uint32_t to, uint32_t n, uint32_t end) {
+/* A stage's weights on their way, those behind the last row the last row's; behind the last column zeros. */
+RF_DEVICE void half_fetch_w(uint8_t *stage, half_copies *c, const half_work *k, half_stage s) {
     const rf_u4 zeros = {{0, 0, 0, 0}};
-    const int is_inside = column + 8 * c->piece < end;
-    RF_UNROLL
-    for (uint32_t j = 0; j < HALF_COPIES; j++) {
-        const uint32_t row = c->first + j * c->apart;
-        uint8_t *at = stage + half_piece(to + row, c->piece, k->step);
-        if (row >= n) continue;
-        if (is_inside)
-            rf_copy_16(at, c->row[j] + 2 * column);
-        else
-            *(rf_u4 *)(void *)at = zeros;
+    const uint32_t is_glu = k->a->is_glu, row_bytes = 2 * k->cols;
+    if (s.column == 0) half_find(c, k, s.tile);
+    const int is_inside = s.column + 8 * c->piece < k->cols;
+    RF_NO_UNROLL
+    for (uint32_t first = c->first; first < k->rows; first += HALF_COPIES * c->apart) {
+        RF_UNROLL
+        for (uint32_t j = 0; j < HALF_COPIES; j++) {
+            const uint32_t r = first + j * c->apart, own = is_glu ? r / 16 * 8 + r % 8 : r;
+            const uint8_t *from = is_glu && r % 16 >= 8 ? c->w[1] : c->w[0];
+            uint8_t *at = stage + half_piece(r, c->piece, k->step);
+            if (r >= k->rows) continue;
+            if (is_inside)
+                rf_copy_16(at,
+                           from + (uint64_t)rf_min_u32(own, c->last) * row_bytes + 2 * s.column);
+            else
+                *(rf_u4 *)(void *)at = zeros;
+        }
     }
 }
 
-RF_DEVICE void half_fetch_w(uint8_t *stage, half_copies *w, const half_work *k, half_stage s) {
-    if (s.column == 0) half_find(w, k, s.tile);
-    half_fetch(stage, w, k, s.column, 0, k->rows, k->cols);
-}
-
-RF_DEVICE void half_fetch_x(uint8_t *stage, const half_copies *x, const half_work *k,
+/* Its activations, where each row begins in x_row. */
+RF_DEVICE void half_fetch_x(uint8_t *stage, const half_copies *c, const half_work *k,
                             half_stage s) {
-    half_fetch(stage, x, k, s.column, k->rows, k->n_x, k->a->halves.stride);
+    const rf_gpu_halves *x = &k->a->halves;
+    const uint32_t column = s.column + 8 * c->piece, stride = x->stride;
+    if (column >= stride) return; /* a stage's columns from there on are not multiplied */
+    RF_NO_UNROLL
+    for (uint32_t first = c->first; first < k->n_x; first += HALF_COPIES * c->apart) {
+        RF_UNROLL
+        for (uint32_t j = 0; j < HALF_COPIES; j++) {
+            const uint32_t r = first + j * c->apart;
+            if (r >= k->n_x) continue;
+            rf_copy_16(stage + half_piece(k->rows + r, c->piece, k->step),
+                       x->x + ((uint64_t)k->x_row[r] * stride + column));
+        }
+    }
 }
 
 RF_DEVICE void half_advance(half_stage *s, const half_work *k) {
@@ -148,52 +160,72 @@ typedef struct half_part {
     uint32_t m, n, n_x;
 } half_part;
 
+/* Where a thread's rows lie in 64 columns of a stage, and which of eight pieces its first one is there; the
+ * next step's is that number xor 2. */
+typedef struct half_lane {
+    half_at w, x;
+    uint32_t w_piece, x_piece, x_apart;
+} half_lane;
+
+RF_DEVICE half_lane half_lane_of(const half_part *p, const half_work *k) {
+    const uint32_t lane = rf_tid() % 32, w_row = p->m + lane % 16;
+    const uint32_t x_row = k->rows + p->n + lane % 8 + (p->n_x > 8 ? lane / 16 * 8 : 0);
+    half_lane l;
+    l.w = half_at_of(p->stage + w_row * (2 * k->step));
+    l.w_piece = (lane / 16) ^ (w_row & 7);
+    l.x = half_at_of(p->own ? p->own : p->stage + x_row * (2 * k->step));
+    l.x_piece = (lane / 8 % 2) ^ (p->own ? 0 : x_row & 7);
+    l.x_apart = 16 * 2 * k->step;
+    return l;
+}
+
 /* Operands of some steps, which are read before the first is used. */
 typedef struct half_operands {
     uint32_t w[HALF_BATCH][4], x[HALF_BATCH][2][4];
 } half_operands;
 
-RF_DEVICE void half_read_batch(half_operands *o, const half_part *p, const half_work *k,
-                               uint32_t first, uint32_t n) {
-    const uint32_t lane = rf_tid() % 32, w_row = p->m + lane % 16, w_piece = lane / 16;
-    const uint32_t x_row = k->rows + p->n + lane % 8, x_piece = lane / 8 % 2;
+/* Steps first .. first + n - 1 of the four in 64 columns. */
+RF_DEVICE void half_read_batch(half_operands *o, const half_lane *l, uint32_t n_x, uint32_t first,
+                               uint32_t n) {
     RF_UNROLL
     for (uint32_t i = 0; i < n; i++) {
-        const uint32_t piece = 2 * (first + i);
-        half_load(o->w[i], p->stage + half_piece(w_row, piece + w_piece, k->step));
-        if (p->own) {
-            half_load(o->x[i][0], p->own + 16 * (piece + x_piece));
-            continue;
-        }
+        half_load(o->w[i], l->w + 16 * (l->w_piece ^ 2 * (first + i)));
         RF_UNROLL
-        for (uint32_t j = 0; j < p->n_x; j += 16) {
-            const uint32_t row = x_row + j + (p->n_x > 8 ? lane / 16 * 8 : 0);
-            half_load(o->x[i][j / 16], p->stage + half_piece(row, piece + x_piece, k->step));
-        }
+        for (uint32_t j = 0; j < n_x; j += 16)
+            half_load(o->x[i][j / 16],
+                      l->x + (16 * (l->x_piece ^ 2 * (first + i)) + j / 16 * l->x_apart));
     }
 }
 
-RF_DEVICE void half_add_batch(float *c, const half_operands *o, const half_part *p,
-                              const half_work *k, uint32_t n) {
+RF_DEVICE void half_add_batch(float *c, const half_operands *o, const half_work *k, uint32_t n_x,
+                              uint32_t n) {
     RF_UNROLL
     for (uint32_t i = 0; i < n; i++) {
         RF_UNROLL
-        for (uint32_t j = 0; j < p->n_x / 8; j++)
+        for (uint32_t j = 0; j < n_x / 8; j++)
             half_multiply(c + 4 * j, o->w[i], o->x[i][j / 2] + j % 2 * 2, k->form);
     }
 }
 
 /* The stage's products onto c [n_x / 8][4], so many columns, a multiple of 64. */
 RF_DEVICE void half_add(float *c, const half_part *p, const half_work *k, uint32_t columns) {
-    const uint32_t n = p->n_x > 16 ? HALF_BATCH / 2 : HALF_BATCH, n_steps = columns / 16;
-    half_operands now, then;
-    half_read_batch(&now, p, k, 0, n);
+    const uint32_t n = p->n_x > 16 ? HALF_BATCH / 2 : HALF_BATCH;
+    half_lane l = half_lane_of(p, k);
+    half_operands o[2];
+    half_read_batch(&o[0], &l, p->n_x, 0, n);
     RF_NO_UNROLL
-    for (uint32_t i = 0; i < n_steps; i += 2 * n) {
-        half_read_batch(&then, p, k, i + n, n);
-        half_add_batch(c, &now, p, k, n);
-        if (i + 2 * n < n_steps) half_read_batch(&now, p, k, i + 2 * n, n);
-        half_add_batch(c, &then, p, k, n);
+    for (uint32_t left = columns / 64; left > 0; left--) {
+        RF_UNROLL
+        for (uint32_t i = 0; i < 4 / n; i++) {
+            if (i + 1 < 4 / n) {
+                half_read_batch(&o[(i + 1) % 2], &l, p->n_x, (i + 1) * n, n);
+            } else if (left > 1) {
+                l.w += 128;
+                l.x += 128;
+                half_read_batch(&o[(i + 1) % 2], &l, p->n_x, 0, n);
+            }
+            half_add_batch(c, &o[i % 2], k, p->n_x, n);
+        }
     }
 }
 
@@ -228,35 +260,38 @@ RF_DEVICE void half_put(const half_part *p, const half_work *k, uint32_t tile, c
 }
 
 /* All stages of a block, the first of which are on their way: next is the stage behind them.  A warp has
- * n_x activation rows, across of them side by side; those that multiply do that first, since the others
- * wait for them. */
+ * n_x activation rows, across of them side by side.  Where half of the warps or fewer multiply, the others bring
+ * the stages, else all of them, once they have multiplied. */
 RF_DEVICE void half_multiply_all(const half_work *k, uint8_t *ring, const uint8_t *own,
-                                 const float *scale, half_stage next, half_copies *w,
-                                 const half_copies *x, uint32_t n_x, uint32_t across) {
-    const uint32_t n_stages = k->a->n_stages, warp = rf_tid() / 32, m = warp / across * 16;
-    const int multiplies = m < k->rows;
+                                 const float *scale, half_stage next, uint32_t n_x,
+                                 uint32_t across) {
+    const uint32_t warp = rf_tid() / 32, m = warp / across * 16, n_multiply = k->rows / 16 * across;
+    const uint32_t first = 2 * n_multiply > RF_HALF_WARPS ? 0 : 32 * n_multiply;
+    const int multiplies = warp < n_multiply, brings = rf_tid() >= first;
+    half_copies c = half_copies_of(k, rf_tid() - first, HALF_THREADS - first);
     half_part p = {0, 0, rf_min_u32(m, k->rows - 16), warp % across * n_x, n_x};
     half_stage at = {rf_bid_x(), 0};
-    float c[RF_HALF_MOST_X / 2] = {0};
-    for (uint32_t now = 0; at.tile < k->n_tiles; now = now + 1 == n_stages ? 0 : now + 1) {
-        uint8_t *done = ring + (now ? now - 1 : n_stages - 1) * k->bytes;
-        rf_copy_wait_but(n_stages - 2);
+    float sum[RF_HALF_MOST_X / 2] = {0};
+    if (brings && next.column > 0 && next.tile < k->n_tiles) half_find(&c, k, next.tile);
+    for (uint32_t now = 0; at.tile < k->n_tiles; now = now + 1 == k->n_stages ? 0 : now + 1) {
+        uint8_t *done = ring + (now ? now - 1 : k->n_stages - 1) * k->bytes;
+        rf_copy_wait_but(k->n_stages - 2);
         rf_sync();
         p.stage = ring + now * k->bytes;
         if (own) p.own = own + 2 * at.column;
         if (multiplies || !rf_warp_may_skip())
-            half_add(c, &p, k, rf_min_u32(rf_half_stride(k->cols - at.column), k->step));
-        if (next.tile < k->n_tiles) {
-            half_fetch_w(done, w, k, next);
-            if (!own) half_fetch_x(done, x, k, next);
-            half_advance(&next, k);
+            half_add(sum, &p, k, rf_min_u32(rf_half_stride(k->cols - at.column), k->step));
+        if (brings && next.tile < k->n_tiles) {
+            half_fetch_w(done, &c, k, next);
+            if (!own) half_fetch_x(done, &c, k, next);
         }
+        if (next.tile < k->n_tiles) half_advance(&next, k);
         rf_copy_end();
         if (at.column + k->step >= k->cols) {
-            if (multiplies) half_put(&p, k, at.tile, c, scale);
+            if (multiplies) half_put(&p, k, at.tile, sum, scale);
             RF_UNROLL
             for (uint32_t i = 0; i < n_x / 2; i++)
-                c[i] = 0.0f;
+                sum[i] = 0.0f;
         }
         half_advance(&at, k);
     }
@@ -272,34 +307,41 @@ RF_DEVICE half_work half_work_of(const rf_gpu_matmul_args *a, uint32_t form, uin
     k.bytes = rf_half_stage_bytes(k.rows, n_x);
     k.n_tiles = tiles_in(a, half_per_tile(&k));
     k.cols = a->part[0].w.cols;
+    k.n_stages = a->n_stages;
+    k.x_row = 0;
     return k;
 }
 
 /* The first weights on their way; returns the stage behind them. */
-RF_DEVICE half_stage half_begin(uint8_t *ring, half_copies *w, const half_work *k) {
+RF_DEVICE half_stage half_begin(uint8_t *ring, const half_work *k) {
+    half_copies c = half_copies_of(k, rf_tid(), HALF_THREADS);
     half_stage next = {rf_bid_x(), 0};
-    for (uint32_t i = 0; i + 1 < k->a->n_stages; i++, half_advance(&next, k))
-        if (next.tile < k->n_tiles) half_fetch_w(ring + i * k->bytes, w, k, next);
+    for (uint32_t i = 0; i + 1 < k->n_stages; i++, half_advance(&next, k))
+        if (next.tile < k->n_tiles) half_fetch_w(ring + i * k->bytes, &c, k, next);
     return next;
 }
 
 /* Several rows. */
-RF_DEVICE void half_run(uint8_t *ring, const rf_gpu_matmul_args *a, uint32_t form, uint32_t n_x,
+RF_DEVICE void half_run(uint8_t *shared, const rf_gpu_matmul_args *a, uint32_t form, uint32_t n_x,
                         uint32_t across) {
-    const half_work k = half_work_of(a, form, n_x);
-    half_copies w = half_copies_of(&k), x = w;
+    half_work k = half_work_of(a, form, n_x);
+    uint32_t *x_row = (uint32_t *)(void *)shared;
+    uint8_t *ring = shared + RF_HALF_HEAD;
+    const half_copies c = half_copies_of(&k, rf_tid(), HALF_THREADS);
     if (a->mode == RF_GPU_MM_EXPERTS) rf_await_before(); /* the route */
     const mm_share share = half_share(&k, rf_bid_x());
     if (share.n == 0) return;
-    const half_stage next = half_begin(ring, &w, &k);
+    const half_stage next = half_begin(ring, &k);
     half_stage next_x = {rf_bid_x(), 0};
+    if (rf_tid() < n_x) x_row[rf_tid()] = x_row_of(a, dst_row_of(a, &share, rf_tid()));
+    k.x_row = x_row;
     rf_await_before();
-    half_find_x(&x, &k, &share);
-    for (uint32_t i = 0; i + 1 < a->n_stages; i++, half_advance(&next_x, &k)) {
-        if (next_x.tile < k.n_tiles) half_fetch_x(ring + i * k.bytes, &x, &k, next_x);
+    rf_sync();
+    for (uint32_t i = 0; i + 1 < k.n_stages; i++, half_advance(&next_x, &k)) {
+        if (next_x.tile < k.n_tiles) half_fetch_x(ring + i * k.bytes, &c, &k, next_x);
         rf_copy_end(); /* with all weights so far, the first time */
     }
-    half_multiply_all(&k, ring, 0, a->halves.scale, next, &w, &x, n_x / across, across);
+    half_multiply_all(&k, ring, 0, a->halves.scale, next, n_x / across, across);
 }
 
 /* One row ----------------------------------------------------------------------------------------*/
@@ -360,19 +402,18 @@ RF_DEVICE void half_run_one(uint8_t *shared, norm_shared *norm, uint32_t *most, 
                             const rf_gpu_matmul_args *a, uint32_t form) {
     const half_work k = half_work_of(a, form, 0);
     uint8_t *ring = shared + rf_half_own_bytes(k.cols);
-    half_copies w = half_copies_of(&k);
     if (a->mode == RF_GPU_MM_EXPERTS) rf_await_before();
     const mm_share share = half_share(&k, rf_bid_x());
     if (share.n == 0) return;
-    const half_stage next = half_begin(ring, &w, &k);
-    for (uint32_t i = 0; i + 1 < a->n_stages; i++)
+    const half_stage next = half_begin(ring, &k);
+    for (uint32_t i = 0; i + 1 < k.n_stages; i++)
         rf_copy_end(); /* all weights so far in the first */
     rf_await_before();
     const float *x = a->norm.n ? a->norm.x : a->x;
     x += (uint64_t)x_row_of(a, dst_row_of(a, &share, 0)) * k.cols;
     const float up = half_make(shared, norm, most, a, x, k.cols, form);
     if (rf_tid() == 0) *scale = up;
-    half_multiply_all(&k, ring, shared, scale, next, &w, 0, 8, 1);
+    half_multiply_all(&k, ring, shared, scale, next, 8, 1);
 }
 
 #define HALF_KERNEL(n, n_x, across)                                    \
