@@ -266,7 +266,8 @@ enum { RF_HALF_WIDE_ROWS = 128, RF_HALF_WIDE_X = 256, RF_HALF_WIDE_MOST = 6 };
 RF_TILE_FN uint32_t rf_half_wide_stage(uint32_t n_x) { return 128 * (RF_HALF_WIDE_ROWS + n_x); }
 RF_TILE_FN uint32_t rf_half_wide_stages(uint32_t n_x) { return n_x > 128 ? 4 : 6; }
 RF_TILE_FN uint32_t rf_half_wide_shared(uint32_t n_x) {
-    return RF_WIDE_HEAD + rf_half_wide_stages(n_x) * rf_half_wide_stage(n_x);
+    return RF_WIDE_HEAD + rf_half_wide_stages(n_x) * rf_half_wide_stage(n_x) +
+           8 * RF_WIDE_OUT_BYTES;
 }
 
 /* Segments of attention on their way into the total (attend_fold.hip): columns of a block. */

@@ -110,39 +110,42 @@ RF_DEVICE void hw_begin(float *c, const uint8_t *stage, uint32_t team, const hw_
     hopper_end();
 }
 
-/* A thread's outputs: of weight rows g and g + 8 of its warp's sixteen, activation rows 2t and 2t + 1 of
- * each eight. */
-RF_DEVICE void hw_put(const float *c, const hw_work *k, const mm_share *s) {
+/* The tile's outputs, 32 activation rows at a time through shared memory of the warp, so that one loop
+ * writes them: a thread has those of weight rows g and g + 8 of its warp's sixteen, activation rows 2t and
+ * 2t + 1 of each eight. */
+RF_DEVICE void hw_put(float *out, const float *c, const hw_work *k, const mm_share *s) {
     const rf_gpu_matmul_args *a = k->a;
-    const uint32_t warp = rf_tid() / 32, g = rf_tid() % 32 / 4, t = rf_tid() % 4;
-    const uint32_t per_warp = a->is_glu ? 8 : 16;
-    const uint32_t r = s->tile * (a->is_glu ? HW_ROWS / 2 : HW_ROWS) + warp * per_warp + g;
+    const uint32_t lane = rf_tid() % 32, g = lane / 4, t = lane % 4;
+    const uint32_t per_warp = a->is_glu ? 8 : 16, r = lane % per_warp;
+    const uint32_t row = (s->tile * HW_ROWS + rf_tid() / 32 * 16) / 16 * per_warp + r;
     RF_UNROLL
-    for (uint32_t j = 0; j < k->n_x / 8; j++) {
+    for (uint32_t part = 0; part < k->n_x / 32; part++) {
+        ring_sync_warp();
         RF_UNROLL
-        for (uint32_t i = 0; i < 2; i++) {
-            const uint32_t col = 8 * j + 2 * t + i;
-            if (col >= s->n) continue;
-            const uint32_t dst_row = s->first + col;
-            float low = c[4 * j + i], high = c[4 * j + 2 + i];
-            if (k->form == RF_GPU_F16) {
-                low *= a->halves.scale[dst_row];
-                high *= a->halves.scale[dst_row];
-            }
-            if (a->is_glu) {
-                if (r < s->p.w.rows) put_output(a, s, dst_row, r, low, high);
-                continue;
-            }
-            if (r < s->p.w.rows) put_output(a, s, dst_row, r, 0.0f, low);
-            if (r + 8 < s->p.w.rows) put_output(a, s, dst_row, r + 8, 0.0f, high);
+        for (uint32_t i = 0; i < 16; i++)
+            out[(i / 4 * 8 + t * 2 + i % 2) * RF_WIDE_OUT_STRIDE + g + i % 4 / 2 * 8] =
+                c[16 * part + i];
+        ring_sync_warp();
+        RF_NO_UNROLL
+        for (uint32_t i = lane / per_warp; i < 32; i += 32 / per_warp) {
+            const float *of_row = out + i * RF_WIDE_OUT_STRIDE + r;
+            if (32 * part + i >= s->n || row >= s->p.w.rows) break;
+            const uint32_t dst_row = s->first + 32 * part + i;
+            const float up = k->form == RF_GPU_F16 ? a->halves.scale[dst_row] : 1.0f;
+            if (a->is_glu)
+                put_output(a, s, dst_row, row, of_row[0] * up, of_row[8] * up);
+            else
+                put_output(a, s, dst_row, row, 0.0f, of_row[0] * up);
         }
     }
 }
 
 /* A stage is given back when the products behind it have begun and its own are done. */
-RF_DEVICE void hw_multiply(const uint8_t *stages, hw_shared *sh, const hw_work *k) {
+RF_DEVICE void hw_multiply(uint8_t *stages, hw_shared *sh, const hw_work *k) {
     const uint32_t team = rf_tid() / HW_TEAM;
     const int is_first_lane = rf_tid() % 32 == 0;
+    float *out = (float *)(void *)(stages + k->n_stages * rf_half_wide_stage(k->n_x) +
+                                   rf_tid() / 32 * RF_WIDE_OUT_BYTES);
     uint32_t now = 0, parity = 0;
     RF_NO_UNROLL
     for (uint32_t i = rf_bid_x(); i < k->n_tiles * k->n_stretches; i += hopper_grid_x()) {
@@ -170,7 +173,7 @@ RF_DEVICE void hw_multiply(const uint8_t *stages, hw_shared *sh, const hw_work *
         hopper_wait_but(0);
         hopper_hold_halves(c, k->n_x);
         if (is_first_lane) ring_arrive(&sh->empty[before]);
-        hw_put(c, k, &share);
+        hw_put(out, c, k, &share);
     }
 }
 
