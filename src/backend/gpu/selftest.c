@@ -100,10 +100,8 @@ static const uint8_t tested_by[RF_GPU_KERNEL_COUNT] = {
 #undef X
 };
 
-/* Works for other kernels only, with their lists, parts or rows. */
-static bool is_helper(int k) {
-    return k == RF_GPU_lists || k == RF_GPU_attend_fold || k == RF_GPU_half_rows;
-}
+/* Works for other kernels only, with their lists or parts. */
+static bool is_helper(int k) { return k == RF_GPU_lists || k == RF_GPU_attend_fold; }
 static bool is_half(int k) { return k >= RF_GPU_half_rows && k <= RF_GPU_half_wide_256; }
 
 static bool has_launched(const rf_gpu_kernels *by) {
@@ -525,7 +523,8 @@ static void leave_met_out(tester *t) {
         q->left_out[k] = t->out->kernels[k].n_cases > 0 && !is_helper(k);
         if (q->left_out[k] && rf_gpu_quarantine_check(q, NULL) != RF_OK) q->left_out[k] = false;
     }
-    if (t->is_near) q->left_out[RF_GPU_half_8] = false; /* without it none of them runs */
+    if (t->is_near) /* without these none of them runs */
+        q->left_out[RF_GPU_half_rows] = q->left_out[RF_GPU_half_8] = false;
 }
 
 /* In the second round as often as that brings kernels that were not met. */

@@ -15,7 +15,9 @@ enum {
     HALF_COPIES = 4, /* of a thread, one behind the other without a question, */
     HALF_BATCH = 2,  /* steps whose operands are read together */
 };
+#if !defined(RF_NVIDIA)
 _Static_assert((int)RF_BLOCK_half_8 == (int)HALF_THREADS, "as half.h and norm.h have it");
+#endif
 
 /* Rounding ---------------------------------------------------------------------------------------*/
 
