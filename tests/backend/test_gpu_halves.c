@@ -23,7 +23,7 @@ static void round_row(double *to, const float *x, uint32_t cols, rf_dtype type) 
                                   : (double)rf_bf16_to_f32(rf_f32_to_bf16(x[i]));
 }
 
-/* Is every output of the rows near its sum?  of_x: which row of x an output row is made of. */
+/* Is every output of a row near its sum? */
 static void check_near(const rf_tensor *w, uint32_t plane, const float *x, const float *got) {
     const rf_dtype_info *info = rf_dtype_get(w->type);
     double *row = rf_alloc(w->cols, sizeof *row);

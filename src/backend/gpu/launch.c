@@ -558,11 +558,15 @@ static bool fits_router(const rf_gpu_queue *q, const rf_gpu_matmul_args *a, uint
            w->cols % 8 == 0 && can_run(q, RF_GPU_mm_router);
 }
 
+/* Floats of 16 bits whose rows are whole pieces of sixteen bytes. */
+static bool has_halves(const rf_gpu_weight *w) {
+    return (w->form == RF_GPU_F16 || w->form == RF_GPU_BF16) && w->cols % 8 == 0;
+}
+
 /* By half.h's rule, which holds for a matrix whatever it is multiplied with: a row's outputs are the same in
  * any batch. */
 static bool takes_halves(const rf_gpu_queue *q, const rf_gpu_weight *w) {
-    bool is_half = w->form == RF_GPU_F16 || w->form == RF_GPU_BF16;
-    return q->fast_floats && is_half && w->cols % 8 == 0 && can_run(q, RF_GPU_half_rows) &&
+    return q->fast_floats && has_halves(w) && can_run(q, RF_GPU_half_rows) &&
            can_run(q, RF_GPU_half_8);
 }
 
@@ -719,6 +723,13 @@ static bool takes_floats(const rf_gpu_matmul_args *a, rf_gpu_kernel kernel) {
     return kernel == k->one || kernel == k->few;
 }
 
+/* A grid over the units of the lists, of so many activation rows each. */
+static void over_lists(rf_gpu_grid *grid, const rf_gpu_matmul_args *a, uint32_t cols) {
+    uint32_t n = rf_lists_units(a->n_rows * a->n_used, a->part[0].w.planes, cols);
+    grid->y = min_u32(n, MAX_GRID_Y);
+    grid->z = div_up(n, MAX_GRID_Y);
+}
+
 /* One launch; usual: how many activation rows a matrix as a rule meets; y: matrices or items. */
 static void launch_product(rf_gpu_queue *q, rf_gpu_matmul_args *a, uint32_t usual, uint32_t y) {
     shape s = a->norm.n ? (shape){normed_of(a), one_rows(a), 1, 0, false}
@@ -727,9 +738,7 @@ static void launch_product(rf_gpu_queue *q, rf_gpu_matmul_args *a, uint32_t usua
     if (is_int && a->x && !takes_floats(a, s.kernel)) quantise_rows(q, a);
     rf_gpu_grid grid = {tiles_of(a, s.rows), y, div_up(usual, s.cols)};
     if (a->lists) {
-        uint32_t n = rf_lists_units(a->n_rows * a->n_used, a->part[0].w.planes, s.cols);
-        grid.y = min_u32(n, MAX_GRID_Y);
-        grid.z = div_up(n, MAX_GRID_Y);
+        over_lists(&grid, a, s.cols);
     } else if (s.goes_on) {
         grid = (rf_gpu_grid){min_u32(grid.x * grid.z, q->info.n_units), y, 1};
     }
@@ -827,8 +836,7 @@ static uint64_t half_room_rows(const rf_gpu_matmul_args *a, uint32_t n_rows) {
 
 size_t rf_gpu_halves_bytes(const rf_gpu_matmul_args *a, uint32_t max_rows) {
     const rf_gpu_weight *w = &a->part[0].w;
-    bool is_half = w->form == RF_GPU_F16 || w->form == RF_GPU_BF16;
-    if (!is_half || w->cols % 8 != 0) return 0;
+    if (!has_halves(w)) return 0;
     return (size_t)(half_room_rows(a, max_rows) *
                     (rf_half_stride(w->cols) * sizeof(uint16_t) + sizeof(float)));
 }
@@ -862,6 +870,7 @@ static uint32_t half_rows_of(const rf_gpu_queue *q, const rf_gpu_matmul_args *a,
 
 /* Very many rows, by the width that has blocks for all of the device, or else the smaller one. */
 static bool launch_half_wide(rf_gpu_queue *q, rf_gpu_matmul_args *a) {
+    if (a->mode != RF_GPU_MM_PLAIN || a->n_rows < HALF_WIDE_MIN_ROWS) return false;
     for (uint32_t n_x = RF_HALF_WIDE_X; n_x >= RF_HALF_WIDE_X / 2; n_x /= 2) {
         rf_gpu_kernel k = n_x == RF_HALF_WIDE_X ? RF_GPU_half_wide_256 : RF_GPU_half_wide_128;
         uint32_t rows = a->is_glu ? RF_HALF_WIDE_ROWS / 2 : RF_HALF_WIDE_ROWS;
@@ -893,11 +902,7 @@ static void launch_half(rf_gpu_queue *q, rf_gpu_matmul_args *a, uint32_t usual, 
     uint32_t most = RF_HALF_WARPS / across; /* warps with sixteen weight rows each */
     uint32_t most_blocks = RF_HALF_BLOCKS * q->info.n_units;
     rf_gpu_grid grid = {0, y, div_up(usual, n_x)};
-    if (a->lists) {
-        uint32_t n = rf_lists_units(a->n_rows * a->n_used, a->part[0].w.planes, n_x);
-        grid.y = min_u32(n, MAX_GRID_Y);
-        grid.z = div_up(n, MAX_GRID_Y);
-    }
+    if (a->lists) over_lists(&grid, a, n_x);
     a->tile_rows = half_rows_of(q, a, most, (uint64_t)y * grid.z);
     grid.x = tiles_of(a, a->is_glu ? a->tile_rows / 2 : a->tile_rows);
     a->n_blocks = y == 1 && grid.z == 1 && grid.x > most_blocks ? most_blocks : 0;
@@ -909,33 +914,22 @@ static void launch_half(rf_gpu_queue *q, rf_gpu_matmul_args *a, uint32_t usual, 
     put_shared(q, k, grid, before + a->n_stages * stage, a, sizeof *a);
 }
 
-static bool launch_halves(rf_gpu_queue *q, rf_gpu_matmul_args *a) {
-    uint32_t planes = a->part[0].w.planes, n_items = a->n_rows * a->n_used;
-    if (!takes_halves(q, &a->part[0].w)) return false;
-    if (a->mode == RF_GPU_MM_PLAIN) {
-        if (a->n_rows < HALF_WIDE_MIN_ROWS || !launch_half_wide(q, a))
-            launch_half(q, a, a->n_rows, 1);
-    } else if (a->mode == RF_GPU_MM_HEADS) {
-        launch_half(q, a, a->n_rows, planes);
-    } else if (a->lists) {
-        launch_half(q, a, rows_of_expert(q, a), min_u32(n_items, planes));
-    } else {
-        launch_half(q, a, 1, n_items);
-    }
-    return true;
-}
-
+/* One launch, or several of digits made ahead, for the activation rows that a matrix meets as a rule, and so
+ * many matrices or items. */
 static void launch_group(rf_gpu_queue *q, rf_gpu_matmul_args *a) {
     uint32_t planes = a->part[0].w.planes, n_items = a->n_rows * a->n_used;
-    if (launch_halves(q, a) || launch_ahead(q, a)) return;
-    if (a->mode == RF_GPU_MM_PLAIN)
-        launch_product(q, a, a->n_rows, 1);
-    else if (a->mode == RF_GPU_MM_HEADS)
-        launch_product(q, a, a->n_rows, planes);
-    else if (a->lists)
-        launch_product(q, a, rows_of_expert(q, a), min_u32(n_items, planes));
-    else
-        launch_product(q, a, 1, n_items);
+    uint32_t usual = a->n_rows, y = 1;
+    if (a->mode == RF_GPU_MM_HEADS) {
+        y = planes;
+    } else if (a->mode == RF_GPU_MM_EXPERTS) {
+        usual = a->lists ? rows_of_expert(q, a) : 1;
+        y = a->lists ? min_u32(n_items, planes) : n_items;
+    }
+    if (takes_halves(q, &a->part[0].w)) {
+        if (!launch_half_wide(q, a)) launch_half(q, a, usual, y);
+    } else if (!launch_ahead(q, a)) {
+        launch_product(q, a, usual, y);
+    }
 }
 
 /* Is another kernel of k's layout there?  Tiles may be too large for the device. */

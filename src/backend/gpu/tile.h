@@ -235,9 +235,8 @@ enum { RF_ATTEND_VEC_SHARED = 96 << 10 };
 /* The same over Q8_0 (attend_ints.hip): with values. */
 enum { RF_ATTEND_INTS_SHARED = 97 << 10 };
 
-/* The products of 16-bit floats on matrix units (mm_half.hip): a block's weight rows at most, with as many
- * activation rows as one of its warps has at most; columns and bytes of a stage of its ring; the bytes of one
- * row that lies apart. */
+/* The products of 16-bit floats on matrix units (mm_half.hip): a block's warps, and how many activation rows one
+ * of them has at most; columns and bytes of a stage of its ring; the bytes of one row that lies apart. */
 enum {
     RF_HALF_WARPS = 8,
     RF_HALF_MOST_X = 32,

@@ -80,6 +80,13 @@ RF_DEVICE float rf_tree16(const float *s) {
     return v[0];
 }
 
+/* Nearest, ties to even; a NaN stays one. */
+RF_DEVICE uint16_t rf_bf16_of(float f) {
+    const uint32_t bits = rf_bits_of(f);
+    if ((bits & 0x7fffffffu) > 0x7f800000u) return (uint16_t)(bits >> 16 | 0x40u);
+    return (uint16_t)((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
+}
+
 enum { RF_NORM_STRETCH = 256 }; /* elements of a norm whose lanes are added up by themselves */
 
 RF_DEVICE int32_t rf_quantised(float x, float id) {

@@ -3,8 +3,8 @@
  * An activation row is rounded to the weights' format.  An output is one chain over the columns,
  * sixteen at a time: acc = mma(w, x, acc) from 0, as the unit sums products of 16-bit floats in f32,
  * however many rows there are.  So a row's outputs are the same in any company, but they are this
- * device's own and not those of docs/arithmetic.md; a backend opened without fast_floats does not use these
- * kernels.  Columns 16i .. 16i + 15 are one step everywhere, since the order of steps makes bits and that
+ * device's own (docs/arithmetic.md, the end of the matrix product); a backend opened without fast_floats does
+ * not use these kernels.  Columns 16i .. 16i + 15 are one step everywhere, since the order of steps makes bits and that
  * inside a step does not (where a step is one instruction of the device; where it is two, all kernels here
  * give each the same eight).
  *
@@ -15,14 +15,8 @@
 #include "backend/gpu/tile.h"
 
 #if !defined(RF_AMD)
-/* Nearest, ties to even; a NaN stays one. */
-RF_DEVICE uint32_t half_bf16_of(float f) {
-    const uint32_t bits = rf_bits_of(f);
-    if ((bits & 0x7fffffffu) > 0x7f800000u) return bits >> 16 | 0x40u;
-    return (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16;
-}
 RF_DEVICE uint32_t half_bits_of(float f, uint32_t form) {
-    return form == RF_GPU_F16 ? rf_f16_of(f) : half_bf16_of(f);
+    return form == RF_GPU_F16 ? rf_f16_of(f) : rf_bf16_of(f);
 }
 RF_DEVICE uint32_t half_two(float low, float high, uint32_t form) {
     return half_bits_of(low, form) | half_bits_of(high, form) << 16;

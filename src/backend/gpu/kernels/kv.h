@@ -40,13 +40,6 @@ RF_DEVICE void rf_kv_sixteen(float out[16], const void *row, uint32_t type, uint
 #undef RF_KV_EACH
 }
 
-/* Ties to even; a NaN stays one. */
-RF_DEVICE uint16_t rf_bf16_of(float f) {
-    const uint32_t bits = rf_bits_of(f);
-    if ((bits & 0x7fffffffu) > 0x7f800000u) return (uint16_t)(bits >> 16 | 0x40u);
-    return (uint16_t)((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
-}
-
 RF_DEVICE void rf_kv_put(void *row, uint32_t type, uint32_t i, float x) {
     if (type == RF_DT_F16)
         ((uint16_t *)row)[i] = rf_f16_of(x);
