@@ -90,7 +90,7 @@ static void check_same(const char *what, const float *a, const float *b, size_t 
 static void test_any_company(void **state) {
     (void)state;
     static const uint32_t Ts[] = {1, 2, 8, 9, 16, 17, 33, 64, 65, 150, 300};
-    static const uint32_t shapes[][2] = {{45, 200}, {16, 8}, {300, 1032}, {130, 64}, {33, 2560}};
+    static const uint32_t shapes[][2] = {{45, 200}, {16, 8}, {304, 1032}, {130, 64}, {48, 2560}};
     const uint32_t most = Ts[RF_COUNT(Ts) - 1], n_units = queue.info.n_units;
     for (size_t i = 0; i < RF_COUNT(types) * RF_COUNT(shapes); i++) {
         uint32_t rows = shapes[i / 2][0], cols = shapes[i / 2][1];
@@ -120,7 +120,7 @@ static void test_normed(void **state) {
     (void)state;
     static const uint32_t all_cols[] = {64, 1032, 4096, 4360};
     for (size_t i = 0; i < RF_COUNT(types) * RF_COUNT(all_cols); i++) {
-        uint32_t cols = all_cols[i / 2], rows = 37;
+        uint32_t cols = all_cols[i / 2], rows = 48;
         rf_tensor w = random_weight(types[i % 2], 1, rows, cols, &seed);
         float *x = random_floats((size_t)2 * cols, 2), *norm = random_floats(cols, 2);
         float *two = product(&w, x, 2, norm), *one = product(&w, x, 1, norm);
@@ -141,11 +141,11 @@ static void check_parts(rf_dtype type, uint32_t T, uint32_t rows, uint32_t cols,
     enum { MOST_PARTS = 3 };
     uint32_t n_parts = glu ? 2 : MOST_PARTS;
     float *x = random_floats((size_t)T * cols, 1), *alone[MOST_PARTS], *bias[MOST_PARTS];
-    float *add[MOST_PARTS], *got = rf_alloc((size_t)T * (rows + 2 * MOST_PARTS), sizeof *got);
+    float *add[MOST_PARTS], *got = rf_alloc((size_t)T * (rows + 16 * MOST_PARTS), sizeof *got);
     rf_tensor w[MOST_PARTS];
     assert_non_null(got);
     for (uint32_t p = 0; p < n_parts; p++) {
-        uint32_t r = glu ? rows : rows + 2 * p;
+        uint32_t r = glu ? rows : rows + 16 * p;
         w[p] = random_weight(type, 1, r, cols, &seed);
         bias[p] = random_floats(r, 1);
         add[p] = random_floats((size_t)T * r, 1);
@@ -190,14 +190,15 @@ static void test_parts(void **state) {
     (void)state;
     static const uint32_t Ts[] = {1, 5, 12, 40, 140};
     for (size_t i = 0; i < RF_COUNT(types) * RF_COUNT(Ts); i++) {
-        check_parts(types[i % 2], Ts[i / 2], 70, 328, true);
+        check_parts(types[i % 2], Ts[i / 2], 72, 328, true);
         check_parts(types[i % 2], Ts[i / 2], 41, 328, false);
+        check_parts(types[i % 2], Ts[i / 2], 48, 328, false);
     }
 }
 
 /* A matrix per head, and per chosen expert, alone and with its rows together. */
 static void check_planes(rf_dtype type, uint32_t mode, uint32_t T, bool per_used) {
-    const uint32_t n_planes = 5, n_used = 2, rows = 40, cols = 200;
+    const uint32_t n_planes = 5, n_used = 2, rows = 48, cols = 200;
     bool by_route = mode == RF_GPU_MM_EXPERTS;
     uint32_t each = by_route ? n_used : n_planes, n_x = by_route && !per_used ? T : T * each;
     rf_tensor w = random_weight(type, n_planes, rows, cols, &seed);

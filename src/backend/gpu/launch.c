@@ -698,9 +698,12 @@ static rf_gpu_kernel normed_of(const rf_gpu_matmul_args *a) {
                           : NO_KERNEL;
 }
 
-/* The one row of 16-bit floats by blocks that round it themselves. */
+/* The one row of 16-bit floats by blocks that round it themselves: whole tiles only. */
 static bool takes_half_one(const rf_gpu_queue *q, const rf_gpu_matmul_args *a) {
     const rf_gpu_weight *w = &a->part[0].w;
+    for (uint32_t i = 0; i < a->n_parts; i++) {
+        if (a->part[i].w.rows % (a->is_glu ? 8 : 16) != 0) return false;
+    }
     return takes_halves(q, w) && a->n_rows == 1 && w->cols <= RF_HALF_OWN_COLS &&
            can_run(q, RF_GPU_half_one) &&
            rf_half_own_bytes(w->cols) + RF_HALF_SMALL_RING <= q->info.lds_bytes;
@@ -888,17 +891,25 @@ static bool launch_half_wide(rf_gpu_queue *q, rf_gpu_matmul_args *a) {
     return false;
 }
 
+/* One row; y as for launch_product.  As many blocks as run at once, with as many workers as have tiles. */
+static void launch_half_one(rf_gpu_queue *q, rf_gpu_matmul_args *a, uint32_t y) {
+    uint32_t n_tiles = tiles_of(a, a->is_glu ? 8 : 16), own = rf_half_own_bytes(a->part[0].w.cols);
+    uint32_t most = RF_HALF_BLOCKS * q->info.n_units / y;
+    if (most == 0) most = 1;
+    a->tile_rows = n_tiles <= most ? 16 : n_tiles <= 2 * most ? 32 : 64;
+    a->n_blocks = min_u32(n_tiles, most);
+    put_shared(q, RF_GPU_half_one, (rf_gpu_grid){a->n_blocks, y, 1}, own + RF_HALF_SMALL_RING, a,
+               sizeof *a);
+}
+
 /* usual, y: as for launch_product. */
 static void launch_half(rf_gpu_queue *q, rf_gpu_matmul_args *a, uint32_t usual, uint32_t y) {
     static const rf_gpu_kernel kernels[] = {RF_GPU_half_8, RF_GPU_half_16, RF_GPU_half_32,
                                             RF_GPU_half_64};
-    bool is_one = !a->lists && takes_half_one(q, a);
-    uint32_t i = is_one ? 0 : usual > 32 ? 3 : usual > 16 ? 2 : usual > 8;
+    uint32_t i = usual > 32 ? 3 : usual > 16 ? 2 : usual > 8;
     while (i > 0 && !can_run(q, kernels[i]))
         i--;
-    rf_gpu_kernel k = is_one ? RF_GPU_half_one : kernels[i];
-    uint32_t n_x = is_one ? 1 : 8u << i, across = n_x > RF_HALF_MOST_X ? 2 : 1;
-    uint32_t before = is_one ? rf_half_own_bytes(a->part[0].w.cols) : RF_HALF_HEAD;
+    uint32_t n_x = 8u << i, across = n_x > RF_HALF_MOST_X ? 2 : 1;
     uint32_t most = RF_HALF_WARPS / across; /* warps with sixteen weight rows each */
     uint32_t most_blocks = RF_HALF_BLOCKS * q->info.n_units;
     rf_gpu_grid grid = {0, y, div_up(usual, n_x)};
@@ -907,11 +918,12 @@ static void launch_half(rf_gpu_queue *q, rf_gpu_matmul_args *a, uint32_t usual, 
     grid.x = tiles_of(a, a->is_glu ? a->tile_rows / 2 : a->tile_rows);
     a->n_blocks = y == 1 && grid.z == 1 && grid.x > most_blocks ? most_blocks : 0;
     if (a->n_blocks) grid.x = a->n_blocks;
-    uint32_t stage = rf_half_stage_bytes(a->tile_rows, is_one ? 0 : n_x);
+    uint32_t stage = rf_half_stage_bytes(a->tile_rows, n_x);
     uint32_t ring = n_x > 8 ? RF_HALF_RING : RF_HALF_SMALL_RING;
-    a->n_stages = min_u32(min_u32(q->info.lds_bytes - before, ring) / stage, RF_HALF_MOST_STAGES);
-    if (!is_one) make_halves(q, a, 0);
-    put_shared(q, k, grid, before + a->n_stages * stage, a, sizeof *a);
+    a->n_stages =
+        min_u32(min_u32(q->info.lds_bytes - RF_HALF_HEAD, ring) / stage, RF_HALF_MOST_STAGES);
+    make_halves(q, a, 0);
+    put_shared(q, kernels[i], grid, RF_HALF_HEAD + a->n_stages * stage, a, sizeof *a);
 }
 
 /* One launch, or several of digits made ahead, for the activation rows that a matrix meets as a rule, and so
@@ -926,7 +938,10 @@ static void launch_group(rf_gpu_queue *q, rf_gpu_matmul_args *a) {
         y = a->lists ? min_u32(n_items, planes) : n_items;
     }
     if (takes_halves(q, &a->part[0].w)) {
-        if (!launch_half_wide(q, a)) launch_half(q, a, usual, y);
+        if (!a->lists && takes_half_one(q, a))
+            launch_half_one(q, a, y);
+        else if (!launch_half_wide(q, a))
+            launch_half(q, a, usual, y);
     } else if (!launch_ahead(q, a)) {
         launch_product(q, a, usual, y);
     }

@@ -254,6 +254,13 @@ RF_TILE_FN uint32_t rf_half_step(uint32_t rows, uint32_t n_x) {
 RF_TILE_FN uint32_t rf_half_stage_bytes(uint32_t rows, uint32_t n_x) {
     return 2 * rf_half_step(rows, n_x) * (rows + n_x);
 }
+/* One row (half_one.hip): the columns of a worker's slot, of sixteen weight rows, and its slots, so that a
+ * block's, one, two or four workers', take RF_HALF_SMALL_RING. */
+enum { RF_HALF_ONE_COLUMNS = 128, RF_HALF_ONE_SLOT = 16 * 2 * RF_HALF_ONE_COLUMNS };
+RF_TILE_FN uint32_t rf_half_one_slots(uint32_t n_workers) {
+    const uint32_t slot = RF_HALF_ONE_SLOT;
+    return RF_HALF_SMALL_RING / slot / n_workers;
+}
 RF_TILE_FN uint32_t rf_half_own_bytes(uint32_t cols) { return (cols + 255) / 256 * 512; }
 RF_TILE_FN uint32_t rf_half_stride(uint32_t cols) {
     return (cols + RF_HALF_STRIDE - 1) / RF_HALF_STRIDE * RF_HALF_STRIDE;

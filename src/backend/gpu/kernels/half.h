@@ -12,6 +12,7 @@
  * largest number to 2^14 .. 2^15, and its outputs are multiplied by that power's inverse. */
 #pragma once
 #include "backend/gpu/kernels/mm.h"
+#include "backend/gpu/kernels/ring.h"
 #include "backend/gpu/tile.h"
 
 #if !defined(RF_AMD)
@@ -61,6 +62,13 @@ RF_DEVICE void half_load(uint32_t v[4], half_at at) {
                  : "r"(at)
                  : "memory");
 }
+/* Sixteen bytes into shared memory, or zeros; there after rf_copy_wait and half_sync_warp for its warp. */
+RF_DEVICE void half_copy(half_at to, const void *from, int is_there) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from),
+                 "r"(is_there ? 16 : 0)
+                 : "memory");
+}
+RF_DEVICE void half_sync_warp(void) { ring_sync_warp(); }
 #define HALF_MULTIPLY(type)                                            \
     asm("mma.sync.aligned.m16n8k16.row.col.f32." type "." type ".f32 " \
         "{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"        \
@@ -75,8 +83,13 @@ RF_DEVICE void half_multiply(float c[4], const uint32_t w[4], const uint32_t x[2
         HALF_MULTIPLY("bf16");
 }
 #else
-typedef const uint8_t *half_at;
-RF_DEVICE half_at half_at_of(const uint8_t *p) { return p; }
+typedef uint8_t *half_at;
+RF_DEVICE half_at half_at_of(const uint8_t *p) { return (half_at)(uintptr_t)p; }
+RF_DEVICE void half_copy(half_at to, const void *from, int is_there) {
+    const rf_u4 zeros = {{0, 0, 0, 0}};
+    *(rf_u4 *)(void *)to = is_there ? *(const rf_u4 *)from : zeros;
+}
+RF_DEVICE void half_sync_warp(void) {}
 RF_DEVICE void half_load(uint32_t v[4], half_at at) {
     static _Thread_local const uint8_t *row[256];
     const uint32_t tid = rf_tid(), warp = tid / 32 * 32, lane = tid % 32;

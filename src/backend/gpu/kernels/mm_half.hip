@@ -4,10 +4,8 @@
  * A block has 16 to 128 weight rows by 8, 16, 32 or 64 activation rows, a warp sixteen of the weight
  * rows.  Weights and activations pass through a ring of stages in shared memory, all but one of which are
  * on their way, the first weights before the kernel in front has ended.  Blocks may stay and take tiles
- * of weight rows in turns, without a pause between them.  half_one has one activation row, which each
- * block norms, if it is yet to be normed, and rounds for itself. */
+ * of weight rows in turns, without a pause between them.  (One row: half_one.hip.) */
 #include "backend/gpu/kernels/half.h"
-#include "backend/gpu/kernels/norm.h"
 
 #if !defined(RF_AMD)
 enum {
@@ -59,10 +57,10 @@ RF_KERNEL(half_rows, rf_gpu_halves_args) {
 /* What a block multiplies; form and n_x are constants. */
 typedef struct half_work {
     const rf_gpu_matmul_args *a;
-    uint32_t form, n_x;  /* n_x: activation rows in a stage, 0: one row lies apart */
+    uint32_t form, n_x;  /* n_x: activation rows in a stage */
     uint32_t rows, step; /* of a stage: weight rows, columns */
     uint32_t bytes, n_tiles, cols, n_stages;
-    const uint32_t *x_row; /* the number of each activation row, where they do not lie apart */
+    const uint32_t *x_row; /* the number of each activation row */
 } half_work;
 
 /* A stage: of which tile, from which column on. */
@@ -70,10 +68,12 @@ typedef struct half_stage {
     uint32_t tile, column;
 } half_stage;
 
-RF_DEVICE uint32_t half_per_tile(const half_work *k) { return k->a->is_glu ? k->rows / 2 : k->rows; }
+RF_DEVICE uint32_t half_per_tile(const half_work *k) {
+    return k->a->is_glu ? k->rows / 2 : k->rows;
+}
 
 RF_DEVICE mm_share half_share(const half_work *k, uint32_t tile) {
-    return share_at(k->a, half_per_tile(k), k->n_x ? k->n_x : 1, tile, rf_bid_z());
+    return share_at(k->a, half_per_tile(k), k->n_x, tile, rf_bid_z());
 }
 
 /* What a thread that brings has of each stage: a piece of sixteen bytes of every so many rows; where the tile
@@ -155,10 +155,9 @@ RF_DEVICE void half_advance(half_stage *s, const half_work *k) {
 
 /* Multiplying ------------------------------------------------------------------------------------*/
 
-/* A warp's part of a stage: sixteen weight rows from m on, n_x (a constant) activation rows from n on; own:
- * where the columns of one row are that lies apart, or NULL. */
+/* A warp's part of a stage: sixteen weight rows from m on, n_x (a constant) activation rows from n on. */
 typedef struct half_part {
-    const uint8_t *stage, *own;
+    const uint8_t *stage;
     uint32_t m, n, n_x;
 } half_part;
 
@@ -175,8 +174,8 @@ RF_DEVICE half_lane half_lane_of(const half_part *p, const half_work *k) {
     half_lane l;
     l.w = half_at_of(p->stage + w_row * (2 * k->step));
     l.w_piece = (lane / 16) ^ (w_row & 7);
-    l.x = half_at_of(p->own ? p->own : p->stage + x_row * (2 * k->step));
-    l.x_piece = (lane / 8 % 2) ^ (p->own ? 0 : x_row & 7);
+    l.x = half_at_of(p->stage + x_row * (2 * k->step));
+    l.x_piece = (lane / 8 % 2) ^ (x_row & 7);
     l.x_apart = 16 * 2 * k->step;
     return l;
 }
@@ -232,8 +231,7 @@ RF_DEVICE void half_add(float *c, const half_part *p, const half_work *k, uint32
 }
 
 /* The outputs of a warp's part. */
-RF_DEVICE void half_put(const half_part *p, const half_work *k, uint32_t tile, const float *c,
-                        const float *scale) {
+RF_DEVICE void half_put(const half_part *p, const half_work *k, uint32_t tile, const float *c) {
     const rf_gpu_matmul_args *a = k->a;
     const mm_share s = half_share(k, tile);
     const uint32_t g = rf_tid() % 32 / 4, t = rf_tid() % 4;
@@ -247,7 +245,7 @@ RF_DEVICE void half_put(const half_part *p, const half_work *k, uint32_t tile, c
             const uint32_t dst_row = dst_row_of(a, &s, col);
             float low = c[4 * j + i], high = c[4 * j + 2 + i];
             if (k->form == RF_GPU_F16) {
-                const float up = k->n_x ? scale[x_row_of(a, dst_row)] : *scale;
+                const float up = a->halves.scale[x_row_of(a, dst_row)];
                 low *= up;
                 high *= up;
             }
@@ -264,14 +262,13 @@ RF_DEVICE void half_put(const half_part *p, const half_work *k, uint32_t tile, c
 /* All stages of a block, the first of which are on their way: next is the stage behind them.  A warp has
  * n_x activation rows, across of them side by side.  Where half of the warps or fewer multiply, the others bring
  * the stages, else all of them, once they have multiplied. */
-RF_DEVICE void half_multiply_all(const half_work *k, uint8_t *ring, const uint8_t *own,
-                                 const float *scale, half_stage next, uint32_t n_x,
+RF_DEVICE void half_multiply_all(const half_work *k, uint8_t *ring, half_stage next, uint32_t n_x,
                                  uint32_t across) {
     const uint32_t warp = rf_tid() / 32, m = warp / across * 16, n_multiply = k->rows / 16 * across;
     const uint32_t first = 2 * n_multiply > RF_HALF_WARPS ? 0 : 32 * n_multiply;
     const int multiplies = warp < n_multiply, brings = rf_tid() >= first;
     half_copies c = half_copies_of(k, rf_tid() - first, HALF_THREADS - first);
-    half_part p = {0, 0, rf_min_u32(m, k->rows - 16), warp % across * n_x, n_x};
+    half_part p = {0, rf_min_u32(m, k->rows - 16), warp % across * n_x, n_x};
     half_stage at = {rf_bid_x(), 0};
     float sum[RF_HALF_MOST_X / 2] = {0};
     if (brings && next.column > 0 && next.tile < k->n_tiles) half_find(&c, k, next.tile);
@@ -280,17 +277,16 @@ RF_DEVICE void half_multiply_all(const half_work *k, uint8_t *ring, const uint8_
         rf_copy_wait_but(k->n_stages - 2);
         rf_sync();
         p.stage = ring + now * k->bytes;
-        if (own) p.own = own + 2 * at.column;
         if (multiplies || !rf_warp_may_skip())
             half_add(sum, &p, k, rf_min_u32(rf_half_stride(k->cols - at.column), k->step));
         if (brings && next.tile < k->n_tiles) {
             half_fetch_w(done, &c, k, next);
-            if (!own) half_fetch_x(done, &c, k, next);
+            half_fetch_x(done, &c, k, next);
         }
         if (next.tile < k->n_tiles) half_advance(&next, k);
         rf_copy_end();
         if (at.column + k->step >= k->cols) {
-            if (multiplies) half_put(&p, k, at.tile, sum, scale);
+            if (multiplies) half_put(&p, k, at.tile, sum);
             RF_UNROLL
             for (uint32_t i = 0; i < n_x / 2; i++)
                 sum[i] = 0.0f;
@@ -343,79 +339,7 @@ RF_DEVICE void half_run(uint8_t *shared, const rf_gpu_matmul_args *a, uint32_t f
         if (next_x.tile < k.n_tiles) half_fetch_x(ring + i * k.bytes, &c, &k, next_x);
         rf_copy_end(); /* with all weights so far, the first time */
     }
-    half_multiply_all(&k, ring, 0, a->halves.scale, next, n_x / across, across);
-}
-
-/* One row ----------------------------------------------------------------------------------------*/
-
-/* The thread's own elements of a piece of the row, normed where that is asked for. */
-RF_DEVICE void half_read(float v[NORM_OWN], const rf_gpu_matmul_args *a, const float *x,
-                         float factor, uint32_t first, uint32_t n) {
-    norm_load(v, x, first, n);
-    if (!a->norm.n) return;
-    float w[NORM_OWN];
-    norm_weights(w, a->norm.w, first, n);
-    RF_UNROLL
-    for (uint32_t i = 0; i < NORM_OWN; i++) {
-        v[i] = v[i] * factor;
-        if (a->norm.w) v[i] = v[i] * w[i];
-    }
-}
-
-/* The row in sixteen bits, continued with zeros to a multiple of 256 columns; returns what outputs are
- * multiplied with. */
-RF_DEVICE float half_make(uint8_t *own, norm_shared *norm, uint32_t *most,
-                          const rf_gpu_matmul_args *a, const float *x, uint32_t n, uint32_t form) {
-    float factor = 0.0f, down = 1.0f;
-    if (a->norm.n) {
-        float lane[NORM_OWN];
-        norm_load_lane(lane, x, 0, n);
-        factor = norm_factor(norm, lane, &a->norm);
-    }
-    if (form == RF_GPU_F16) {
-        uint32_t size = 0;
-        for (uint32_t first = 0; first < n; first += NORM_PIECE) {
-            float v[NORM_OWN];
-            half_read(v, a, x, factor, first, n);
-            RF_UNROLL
-            for (uint32_t i = 0; i < NORM_OWN; i += 4) {
-                const uint32_t of_four = quant_size(v + i);
-                size = of_four > size ? of_four : size;
-            }
-        }
-        down = half_down(half_most(most, size));
-    }
-    for (uint32_t first = 0; first < n; first += NORM_PIECE) {
-        float v[NORM_OWN];
-        half_read(v, a, x, factor, first, n);
-        RF_UNROLL
-        for (uint32_t i = 0; i < NORM_OWN / 4; i++) {
-            const float *f = v + 4 * i;
-            const rf_u2 both = {{half_two(f[0] * down, f[1] * down, form),
-                                 half_two(f[2] * down, f[3] * down, form)}};
-            const uint32_t at = norm_four(first, i);
-            if (at < (n + 255) / 256 * 256) *(rf_u2 *)(void *)(own + 2 * at) = both;
-        }
-    }
-    return half_up(down);
-}
-
-RF_DEVICE void half_run_one(uint8_t *shared, norm_shared *norm, uint32_t *most, float *scale,
-                            const rf_gpu_matmul_args *a, uint32_t form) {
-    const half_work k = half_work_of(a, form, 0);
-    uint8_t *ring = shared + rf_half_own_bytes(k.cols);
-    if (a->mode == RF_GPU_MM_EXPERTS) rf_await_before();
-    const mm_share share = half_share(&k, rf_bid_x());
-    if (share.n == 0) return;
-    const half_stage next = half_begin(ring, &k);
-    for (uint32_t i = 0; i + 1 < k.n_stages; i++)
-        rf_copy_end(); /* all weights so far in the first */
-    rf_await_before();
-    const float *x = a->norm.n ? a->norm.x : a->x;
-    x += (uint64_t)x_row_of(a, dst_row_of(a, &share, 0)) * k.cols;
-    const float up = half_make(shared, norm, most, a, x, k.cols, form);
-    if (rf_tid() == 0) *scale = up;
-    half_multiply_all(&k, ring, shared, scale, next, 8, 1);
+    half_multiply_all(&k, ring, next, n_x / across, across);
 }
 
 #define HALF_KERNEL(n, n_x, across)                                    \
@@ -430,13 +354,4 @@ HALF_KERNEL(16, 16, 1)
 HALF_KERNEL(32, 32, 1)
 HALF_KERNEL(64, 64, 2)
 
-RF_KERNEL_EARLY(half_one, rf_gpu_matmul_args, 2) {
-    RF_SHARED norm_shared norm;
-    RF_SHARED uint32_t most[8];
-    RF_SHARED float scale;
-    if (a.part[0].w.form == RF_GPU_F16)
-        half_run_one(rf_dynamic_shared, &norm, most, &scale, &a, RF_GPU_F16);
-    else
-        half_run_one(rf_dynamic_shared, &norm, most, &scale, &a, RF_GPU_BF16);
-}
 #endif

@@ -320,7 +320,7 @@ RF_DEVICE void rf_copy_4(void *to, const void *from) {
                  : "memory");
 }
 RF_DEVICE void rf_copy_wait(void) { asm volatile("cp.async.wait_all;" ::: "memory"); }
-/* Ends a group of copies; until all groups but the last n are there, n at most 6. */
+/* Ends a group of copies; until all groups but the last n are there, n at most 6, 10 or 11. */
 RF_DEVICE void rf_copy_end(void) { asm volatile("cp.async.commit_group;" ::: "memory"); }
 RF_DEVICE void rf_copy_wait_but(uint32_t n) {
     if (n == 0) asm volatile("cp.async.wait_group 0;" ::: "memory");
@@ -330,6 +330,8 @@ RF_DEVICE void rf_copy_wait_but(uint32_t n) {
     if (n == 4) asm volatile("cp.async.wait_group 4;" ::: "memory");
     if (n == 5) asm volatile("cp.async.wait_group 5;" ::: "memory");
     if (n == 6) asm volatile("cp.async.wait_group 6;" ::: "memory");
+    if (n == 10) asm volatile("cp.async.wait_group 10;" ::: "memory");
+    if (n == 11) asm volatile("cp.async.wait_group 11;" ::: "memory");
 }
 extern __attribute__((shared)) __attribute__((aligned(16))) uint8_t rf_dynamic_shared[];
 RF_DEVICE uint32_t rf_dynamic_bytes(void) {
