@@ -135,6 +135,51 @@ static void test_normed(void **state) {
     }
 }
 
+/* Matrices of two formats behind one norm: none of them by the other's rule. */
+static void test_mixed_formats(void **state) {
+    (void)state;
+    const uint32_t rows = 32, cols = 328;
+    float *x = random_floats((size_t)2 * cols, 2), *norm = random_floats(cols, 2);
+    rf_tensor w[2];
+    for (uint32_t T = 1; T <= 2; T++) {
+        size_t n = (size_t)T * rows, n_x = (size_t)T * cols;
+        rf_gpu_matmul_args args = {
+            .n_parts = 2,
+            .n_rows = T,
+        };
+        args.norm = (rf_gpu_norm_args){.dst = take(n_x * sizeof *x),
+                                       .x = up(x, n_x * sizeof *x),
+                                       .w = up(norm, cols * sizeof *norm),
+                                       .n_items = T,
+                                       .n = cols,
+                                       .kind = RF_GPU_RMS_NORM,
+                                       .eps = 1e-5f};
+        args.x = args.norm.dst;
+        float *got[2];
+        for (uint32_t p = 0; p < 2; p++) {
+            w[p] = random_weight(types[p], 1, rows, cols, &seed);
+            got[p] = rf_alloc(n, sizeof *got[p]);
+            assert_non_null(got[p]);
+            args.part[p] = (rf_gpu_product){
+                .w = weight_on_gpu(&w[p]), .dst = take(n * sizeof *got[p]), .dst_stride = rows};
+        }
+        give_room(&args);
+        rf_gpu_op_matmul(&queue, &args);
+        for (uint32_t p = 0; p < 2; p++)
+            down(got[p], args.part[p].dst, n * sizeof *got[p]);
+        give_all();
+        for (uint32_t p = 0; p < 2; p++) {
+            float *alone = product(&w[p], x, T, norm);
+            check_same("one of two formats", alone, got[p], n);
+            rf_free(alone);
+            rf_free(got[p]);
+            free_tensor(&w[p]);
+        }
+    }
+    rf_free(x);
+    rf_free(norm);
+}
+
 /* Gate and up with what the GLU makes of them, and three matrices with bias and sum: made of the products
  * alone by the CPU's arithmetic. */
 static void check_parts(rf_dtype type, uint32_t T, uint32_t rows, uint32_t cols, bool glu) {
@@ -281,9 +326,9 @@ static int open_fast(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_any_company), cmocka_unit_test(test_normed),
-        cmocka_unit_test(test_parts),       cmocka_unit_test(test_planes),
-        cmocka_unit_test(test_specials),
+        cmocka_unit_test(test_any_company),   cmocka_unit_test(test_normed),
+        cmocka_unit_test(test_mixed_formats), cmocka_unit_test(test_parts),
+        cmocka_unit_test(test_planes),        cmocka_unit_test(test_specials),
     };
     return cmocka_run_group_tests(tests, open_fast, close_device);
 }

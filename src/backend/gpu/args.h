@@ -115,6 +115,7 @@ typedef struct rf_gpu_halves_args {
     const float *x; /* [n_rows][cols] */
     rf_gpu_halves to;
     uint32_t n_rows, cols, form;
+    rf_gpu_norm_args norm; /* n not 0: it is this one's rows that are rounded, and not written */
 } rf_gpu_halves_args;
 
 /* Which matrix of a weight multiplies which rows. */

@@ -698,22 +698,30 @@ static rf_gpu_kernel normed_of(const rf_gpu_matmul_args *a) {
                           : NO_KERNEL;
 }
 
+/* Do all products take 16-bit floats of one format on matrix units? */
+static bool all_take_halves(const rf_gpu_queue *q, const rf_gpu_matmul_args *a) {
+    for (uint32_t i = 1; i < a->n_parts; i++) {
+        if (!rf_gpu_same_layout(&a->part[0].w, &a->part[i].w)) return false;
+    }
+    return takes_halves(q, &a->part[0].w);
+}
+
 /* The one row of 16-bit floats by blocks that round it themselves: whole tiles only. */
 static bool takes_half_one(const rf_gpu_queue *q, const rf_gpu_matmul_args *a) {
     const rf_gpu_weight *w = &a->part[0].w;
     for (uint32_t i = 0; i < a->n_parts; i++) {
         if (a->part[i].w.rows % (a->is_glu ? 8 : 16) != 0) return false;
     }
-    return takes_halves(q, w) && a->n_rows == 1 && w->cols <= RF_HALF_OWN_COLS &&
+    return all_take_halves(q, a) && a->n_rows == 1 && w->cols <= RF_HALF_OWN_COLS &&
            can_run(q, RF_GPU_half_one) &&
-           rf_half_own_bytes(w->cols) + RF_HALF_SMALL_RING <= q->info.lds_bytes;
+           2 * rf_half_stride(w->cols) + RF_HALF_SMALL_RING <= q->info.lds_bytes;
 }
 
-/* Is there one row, and one launch whose kernel norms it itself? */
+/* Is there one launch, of one row, whose kernel norms it itself, or is it normed where it is rounded? */
 static bool norms_itself(const rf_gpu_queue *q, const rf_gpu_matmul_args *a) {
     const rf_gpu_norm_args *n = &a->norm;
     const rf_gpu_weight *w = &a->part[0].w;
-    if (takes_half_one(q, a))
+    if (all_take_halves(q, a))
         return a->mode == RF_GPU_MM_PLAIN && n->kind == RF_GPU_RMS_NORM && !n->b && n->n == w->cols;
     if (a->n_rows != 1 || a->mode != RF_GPU_MM_PLAIN || n->kind != RF_GPU_RMS_NORM || n->b ||
         n->dst || n->n > RF_GPU_NORMED_COLS || w->form < RF_GPU_INT_32)
@@ -831,9 +839,9 @@ static uint64_t x_rows_of(const rf_gpu_matmul_args *a, uint32_t n_rows) {
     return a->mode == RF_GPU_MM_EXPERTS && a->x_per_used ? (uint64_t)n_rows * a->n_used : n_rows;
 }
 
-/* Rows of x and what rounds them up to whole stages of half_wide.hip. */
+/* Rows of x and what rounds them up to whole stages of half_ring.h. */
 static uint64_t half_room_rows(const rf_gpu_matmul_args *a, uint32_t n_rows) {
-    uint64_t n = x_rows_of(a, n_rows), unit = n_rows < HALF_WIDE_MIN_ROWS ? 1 : RF_HALF_WIDE_X;
+    uint64_t n = x_rows_of(a, n_rows), unit = n_rows < HALF_WIDE_MIN_ROWS ? 8 : RF_HALF_WIDE_X;
     return (n + unit - 1) / unit * unit;
 }
 
@@ -856,7 +864,8 @@ static void make_halves(rf_gpu_queue *q, rf_gpu_matmul_args *a, uint32_t n_x) {
                                .to = a->halves,
                                .n_rows = (uint32_t)x_rows_of(a, a->n_rows),
                                .cols = w->cols,
-                               .form = w->form};
+                               .form = w->form,
+                               .norm = a->norm};
     put(q, RF_GPU_half_rows, rows.n_rows, 1, 1, &rows, sizeof rows);
 }
 
@@ -891,9 +900,43 @@ static bool launch_half_wide(rf_gpu_queue *q, rf_gpu_matmul_args *a) {
     return false;
 }
 
+/* Stretches of up to 64 rows, by tiles of the height with which a multiprocessor that has most of them brings
+ * least. */
+static bool launch_half_few(rf_gpu_queue *q, rf_gpu_matmul_args *a) {
+    static const struct {
+        rf_gpu_kernel k;
+        uint32_t rows;
+    } few[] = {{RF_GPU_half_few_32, 32},
+               {RF_GPU_half_few_48, 48},
+               {RF_GPU_half_few_112, 112},
+               {RF_GPU_half_few_128, 128}};
+    uint32_t n_x = min_u32(div_up(a->n_rows, 8) * 8, RF_HALF_FEW_X), most = UINT32_MAX, n_tiles = 0;
+    rf_gpu_kernel kernel = NO_KERNEL;
+    if (a->mode != RF_GPU_MM_PLAIN) return false;
+    for (uint32_t i = 0; i < RF_COUNT(few); i++) {
+        uint32_t tiles = tiles_of(a, a->is_glu ? few[i].rows / 2 : few[i].rows);
+        uint32_t n = tiles * div_up(a->n_rows, n_x);
+        uint32_t brings = div_up(n, q->info.n_units) * (few[i].rows + n_x);
+        if (!can_run(q, few[i].k) || rf_half_few_shared(few[i].rows) > q->info.lds_bytes ||
+            brings >= most)
+            continue;
+        kernel = few[i].k;
+        most = brings;
+        n_tiles = n;
+        a->tile_rows = few[i].rows;
+    }
+    if (kernel == NO_KERNEL) return false;
+    a->n_stages = rf_half_few_stages(a->tile_rows, n_x);
+    make_halves(q, a, n_x);
+    uint32_t n_blocks = q->info.n_units * (rf_half_few_is_low(a->tile_rows) ? 1 : RF_HALF_BLOCKS);
+    put_shared(q, kernel, (rf_gpu_grid){min_u32(n_tiles, n_blocks), 1, 1},
+               rf_half_few_shared(a->tile_rows), a, sizeof *a);
+    return true;
+}
+
 /* One row; y as for launch_product.  As many blocks as run at once, with as many workers as have tiles. */
 static void launch_half_one(rf_gpu_queue *q, rf_gpu_matmul_args *a, uint32_t y) {
-    uint32_t n_tiles = tiles_of(a, a->is_glu ? 8 : 16), own = rf_half_own_bytes(a->part[0].w.cols);
+    uint32_t n_tiles = tiles_of(a, a->is_glu ? 8 : 16), own = 2 * rf_half_stride(a->part[0].w.cols);
     uint32_t most = RF_HALF_BLOCKS * q->info.n_units / y;
     if (most == 0) most = 1;
     a->tile_rows = n_tiles <= most ? 16 : n_tiles <= 2 * most ? 32 : 64;
@@ -940,7 +983,7 @@ static void launch_group(rf_gpu_queue *q, rf_gpu_matmul_args *a) {
     if (takes_halves(q, &a->part[0].w)) {
         if (!a->lists && takes_half_one(q, a))
             launch_half_one(q, a, y);
-        else if (!launch_half_wide(q, a))
+        else if (!launch_half_wide(q, a) && !launch_half_few(q, a))
             launch_half(q, a, usual, y);
     } else if (!launch_ahead(q, a)) {
         launch_product(q, a, usual, y);

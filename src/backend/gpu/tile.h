@@ -245,7 +245,8 @@ enum {
     RF_HALF_RING = 96 << 10,       /* bytes of whose rings at most, */
     RF_HALF_SMALL_RING = 48 << 10, /* with few rows: beside two the next kernel's have room */
     RF_HALF_MOST_STAGES = 8,
-    RF_HALF_STRIDE = 64,      /* rows in 16 bits are continued with zeros to a multiple of it */
+    RF_HALF_PANEL = 64,       /* columns that rows for half_ring.h lie apart by */
+    RF_HALF_STRIDE = 256,     /* rows in 16 bits are continued with zeros to a multiple of it */
     RF_HALF_OWN_COLS = 16384, /* most columns of a row that lies apart */
 };
 RF_TILE_FN uint32_t rf_half_step(uint32_t rows, uint32_t n_x) {
@@ -261,19 +262,48 @@ RF_TILE_FN uint32_t rf_half_one_slots(uint32_t n_workers) {
     const uint32_t slot = RF_HALF_ONE_SLOT;
     return RF_HALF_SMALL_RING / slot / n_workers;
 }
-RF_TILE_FN uint32_t rf_half_own_bytes(uint32_t cols) { return (cols + 255) / 256 * 512; }
 RF_TILE_FN uint32_t rf_half_stride(uint32_t cols) {
     return (cols + RF_HALF_STRIDE - 1) / RF_HALF_STRIDE * RF_HALF_STRIDE;
 }
 
-/* The same by half_wide.hip: weight rows and at most so many activation rows of a block, in stages of 64
- * columns. */
-enum { RF_HALF_WIDE_ROWS = 128, RF_HALF_WIDE_X = 256, RF_HALF_WIDE_MOST = 6 };
-RF_TILE_FN uint32_t rf_half_wide_stage(uint32_t n_x) { return 128 * (RF_HALF_WIDE_ROWS + n_x); }
+/* Very many rows (half_wide.hip): weight rows and at most so many activation rows of a block, in stages of 64
+ * columns of a ring (half_ring.h). */
+enum { RF_HALF_RING_MOST = 16, RF_HALF_WIDE_ROWS = 128, RF_HALF_WIDE_X = 256 };
+RF_TILE_FN uint32_t rf_half_ring_stage(uint32_t rows, uint32_t n_x) { return 128 * (rows + n_x); }
 RF_TILE_FN uint32_t rf_half_wide_stages(uint32_t n_x) { return n_x > 128 ? 4 : 6; }
 RF_TILE_FN uint32_t rf_half_wide_shared(uint32_t n_x) {
-    return RF_WIDE_HEAD + rf_half_wide_stages(n_x) * rf_half_wide_stage(n_x) +
+    const uint32_t rows = RF_HALF_WIDE_ROWS;
+    return RF_WIDE_HEAD + rf_half_wide_stages(n_x) * rf_half_ring_stage(rows, n_x) +
            8 * RF_WIDE_OUT_BYTES;
+}
+
+/* Up to 64 (half_few.hip), a multiple of 8, and so many weight rows at most; floats between two rows' outputs, so
+ * that no bank is met twice. */
+enum {
+    RF_HALF_FEW_X = 64,
+    RF_HALF_FEW_MOST = 128,
+    RF_HALF_FEW_PAD = 8,
+    RF_HALF_FEW_BYTES = 112640
+};
+RF_TILE_FN uint32_t rf_half_few_out(uint32_t rows, uint32_t n_x) {
+    return (n_x + 15) / 16 * 16 * (rows + RF_HALF_FEW_PAD) * 4;
+}
+/* Low tiles have a multiprocessor for themselves, high ones one of two blocks side by side; panels of 64 columns of a
+ * stage, each of which takes a few hundred cycles besides what is multiplied. */
+RF_TILE_FN uint32_t rf_half_few_is_low(uint32_t rows) { return rows <= 48; }
+RF_TILE_FN uint32_t rf_half_few_panels(uint32_t rows, uint32_t n_x) {
+    return !rf_half_few_is_low(rows) ? 1 : n_x > 32 ? 2 : 4;
+}
+RF_TILE_FN uint32_t rf_half_few_shared(uint32_t rows) {
+    return rf_half_few_is_low(rows) ? 222 << 10 : 110 << 10;
+}
+RF_TILE_FN uint32_t rf_half_few_stages(uint32_t rows, uint32_t n_x) {
+    const uint32_t bytes = rf_half_few_shared(rows), head = RF_WIDE_HEAD, most = RF_HALF_RING_MOST;
+    const uint32_t behind = rf_half_ring_stage(0, RF_HALF_FEW_X - n_x); /* read, but not used */
+    const uint32_t out = rf_half_few_out(rows, n_x);
+    const uint32_t n = (bytes - head - (out > behind ? out : behind)) /
+                       (rf_half_few_panels(rows, n_x) * rf_half_ring_stage(rows, n_x));
+    return n < most ? n : most;
 }
 
 /* Segments of attention on their way into the total (attend_fold.hip): columns of a block. */

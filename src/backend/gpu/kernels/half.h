@@ -33,18 +33,6 @@ RF_DEVICE float half_down(uint32_t most) {
 }
 RF_DEVICE float half_up(float down) { return rf_float_of((254u << 23) - rf_bits_of(down)); }
 
-/* The largest of the words of all threads of a block of 256, which every thread gets; shared: [8]. */
-RF_DEVICE uint32_t half_most(uint32_t *shared, uint32_t v) {
-    v = rf_warp_most(v);
-    rf_sync();
-    if (rf_tid() % 32 == 0) shared[rf_tid() / 32] = v;
-    rf_sync();
-    RF_UNROLL
-    for (uint32_t i = 0; i < 8; i++)
-        v = shared[i] > v ? shared[i] : v;
-    return v;
-}
-
 /* Stages in shared memory: rows of `step` columns, a multiple of 64, whose pieces of sixteen bytes lie at
  * their number xor the row's (mod 8), so that eight rows' pieces lie in all banks. */
 RF_DEVICE uint32_t half_piece(uint32_t row, uint32_t piece, uint32_t step) {

@@ -5,8 +5,7 @@
  * workers, then multiply, each for itself: a worker takes tiles of sixteen weight rows in turns and brings
  * them in pieces of 128 columns through a ring of slots of its own, without a pause between tiles, the
  * first of them before the kernel in front has ended.  No worker waits for another. */
-#include "backend/gpu/kernels/half.h"
-#include "backend/gpu/kernels/norm.h"
+#include "backend/gpu/kernels/half_row.h"
 
 #if !defined(RF_AMD)
 enum {
@@ -16,73 +15,8 @@ enum {
     H1_STEPS = H1_COLUMNS / 2 / 16,
 };
 #if !defined(RF_NVIDIA)
-_Static_assert((int)RF_BLOCK_half_one == 256, "as half.h and norm.h have it");
+_Static_assert((int)RF_BLOCK_half_one == 256, "as half_row.h has it");
 #endif
-
-/* The row ----------------------------------------------------------------------------------------*/
-
-/* The thread's own elements of a piece of the row, normed where that is asked for. */
-RF_DEVICE void half_read(float v[NORM_OWN], const rf_gpu_matmul_args *a, const float *x,
-                         float factor, uint32_t first, uint32_t n) {
-    norm_load(v, x, first, n);
-    if (!a->norm.n) return;
-    float w[NORM_OWN];
-    norm_weights(w, a->norm.w, first, n);
-    RF_UNROLL
-    for (uint32_t i = 0; i < NORM_OWN; i++) {
-        v[i] = v[i] * factor;
-        if (a->norm.w) v[i] = v[i] * w[i];
-    }
-}
-
-/* Rounded to where they lie in the row. */
-RF_DEVICE void half_write(uint8_t *own, const float v[NORM_OWN], float down, uint32_t first,
-                          uint32_t n, uint32_t form) {
-    RF_UNROLL
-    for (uint32_t i = 0; i < NORM_OWN / 4; i++) {
-        const float *f = v + 4 * i;
-        const rf_u2 both = {
-            {half_two(f[0] * down, f[1] * down, form), half_two(f[2] * down, f[3] * down, form)}};
-        const uint32_t at = norm_four(first, i);
-        if (at < (n + 255) / 256 * 256) *(rf_u2 *)(void *)(own + 2 * at) = both;
-    }
-}
-
-/* The row in sixteen bits, continued with zeros to a multiple of 256 columns; returns what outputs are
- * multiplied with. */
-RF_DEVICE float half_make(uint8_t *own, norm_shared *norm, uint32_t *most,
-                          const rf_gpu_matmul_args *a, const float *x, uint32_t n, uint32_t form) {
-    float factor = 0.0f, down = 1.0f;
-    if (a->norm.n) {
-        float lane[NORM_OWN];
-        norm_load_lane(lane, x, 0, n);
-        factor = norm_factor(norm, lane, &a->norm);
-    }
-    if (form == RF_GPU_F16) {
-        uint32_t size = 0;
-        for (uint32_t first = 0; first < n; first += NORM_PIECE) {
-            float v[NORM_OWN];
-            half_read(v, a, x, factor, first, n);
-            RF_UNROLL
-            for (uint32_t i = 0; i < NORM_OWN; i += 4) {
-                const uint32_t of_four = quant_size(v + i);
-                size = of_four > size ? of_four : size;
-            }
-        }
-        down = half_down(half_most(most, size));
-    }
-    float v[NORM_OWN], next[NORM_OWN];
-    half_read(v, a, x, factor, 0, n);
-    RF_NO_UNROLL
-    for (uint32_t first = 0; first < n; first += NORM_PIECE) {
-        half_read(next, a, x, factor, first + NORM_PIECE, n); /* on its way meanwhile */
-        half_write(own, v, down, first, n, form);
-        RF_UNROLL
-        for (uint32_t i = 0; i < NORM_OWN; i++)
-            v[i] = next[i];
-    }
-    return half_up(down);
-}
 
 /* Pieces on their way ----------------------------------------------------------------------------*/
 
@@ -250,14 +184,14 @@ RF_DEVICE void h1_multiply(const h1_work *k, h1_source *next, uint32_t n_slots, 
     }
 }
 
-RF_DEVICE void h1_run(uint8_t *shared, norm_shared *norm, uint32_t *most,
-                      const rf_gpu_matmul_args *a, uint32_t form) {
+RF_DEVICE void h1_run(uint8_t *shared, half_shared *made, const rf_gpu_matmul_args *a,
+                      uint32_t form) {
     const uint32_t warp = rf_tid() / 32, cols = a->part[0].w.cols, n_workers = a->tile_rows / 16;
     const uint32_t n_slots = rf_half_one_slots(n_workers);
     h1_work k = {a, form, cols, tiles_in(a, h1_per_tile(a)), 0, 0, 0, 0};
     k.apart = a->n_blocks * n_workers;
     k.first = warp < n_workers ? rf_bid_x() + a->n_blocks * warp : k.n_tiles;
-    k.ring = half_at_of(shared) + rf_half_own_bytes(cols) +
+    k.ring = half_at_of(shared) + 2 * rf_half_stride(cols) +
              warp % n_workers * n_slots * RF_HALF_ONE_SLOT;
     k.end = k.ring + n_slots * RF_HALF_ONE_SLOT;
     if (a->mode == RF_GPU_MM_EXPERTS) rf_await_before(); /* the route */
@@ -270,7 +204,8 @@ RF_DEVICE void h1_run(uint8_t *shared, norm_shared *norm, uint32_t *most,
     rf_await_before();
     const float *x = a->norm.n ? a->norm.x : a->x;
     x += (uint64_t)x_row_of(a, dst_row_of(a, &share, 0)) * cols;
-    const float scale = half_make(shared, norm, most, a, x, cols, form);
+    const rf_gpu_halves own = {(uint16_t *)(void *)shared, 0, rf_half_stride(cols), 0};
+    const float scale = half_make(&own, 0, made, &a->norm, x, cols, form);
     rf_sync();
     if (k.first >= k.n_tiles && rf_warp_may_skip()) return;
     if (n_workers == 1)
@@ -282,11 +217,10 @@ RF_DEVICE void h1_run(uint8_t *shared, norm_shared *norm, uint32_t *most,
 }
 
 RF_KERNEL_EARLY(half_one, rf_gpu_matmul_args, 2) {
-    RF_SHARED norm_shared norm;
-    RF_SHARED uint32_t most[8];
+    RF_SHARED half_shared made;
     if (a.part[0].w.form == RF_GPU_F16)
-        h1_run(rf_dynamic_shared, &norm, most, &a, RF_GPU_F16);
+        h1_run(rf_dynamic_shared, &made, &a, RF_GPU_F16);
     else
-        h1_run(rf_dynamic_shared, &norm, most, &a, RF_GPU_BF16);
+        h1_run(rf_dynamic_shared, &made, &a, RF_GPU_BF16);
 }
 #endif

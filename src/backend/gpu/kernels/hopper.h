@@ -79,8 +79,8 @@ RF_DEVICE void hopper_hold(int32_t c[64]) { asm volatile("" : HOPPER_64(c)::"mem
 /* What the threads did with their registers is seen by products begun afterwards. */
 RF_DEVICE void hopper_begin(void) { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 /* Begins c = w x, or with is_more c += w x; w is of unsigned or signed bytes. */
-#define HOPPER_BEGIN(text, results) \
-    asm volatile(text:results : "l"(w), "l"(x), "r"(is_more) : "memory")
+#define HOPPER_BEGIN(text, ...) \
+    asm volatile(text:__VA_ARGS__ : "l"(w), "l"(x), "r"(is_more) : "memory")
 RF_DEVICE void hopper_multiply(int32_t c[64], uint64_t w, uint64_t x, int is_unsigned,
                                int is_more) {
     if (is_unsigned)
@@ -89,19 +89,24 @@ RF_DEVICE void hopper_multiply(int32_t c[64], uint64_t w, uint64_t x, int is_uns
         HOPPER_BEGIN(HOPPER_MULTIPLY("s8"), HOPPER_64(c));
 }
 
-/* The same of 16-bit floats, 16 columns at a time: c of 128 or 256 columns of the right side. */
+/* The same of 16-bit floats, 16 columns at a time: c of 32, 48, 112, 128 or 256 rows of the right side. */
 #define HOPPER_F8(c, i)                                                                         \
     "+f"(c[i]), "+f"(c[i + 1]), "+f"(c[i + 2]), "+f"(c[i + 3]), "+f"(c[i + 4]), "+f"(c[i + 5]), \
         "+f"(c[i + 6]), "+f"(c[i + 7])
 #define HOPPER_F32(c, i) \
     HOPPER_F8(c, i), HOPPER_F8(c, i + 8), HOPPER_F8(c, i + 16), HOPPER_F8(c, i + 24)
+#define HOPPER_F16(c)  HOPPER_F8(c, 0), HOPPER_F8(c, 8)
+#define HOPPER_F24(c)  HOPPER_F16(c), HOPPER_F8(c, 16)
+#define HOPPER_F56(c)  HOPPER_F32(c, 0), HOPPER_F8(c, 32), HOPPER_F8(c, 40), HOPPER_F8(c, 48)
 #define HOPPER_F64(c)  HOPPER_F32(c, 0), HOPPER_F32(c, 32)
 #define HOPPER_F128(c) HOPPER_F64(c), HOPPER_F32(c, 64), HOPPER_F32(c, 96)
-#define HOPPER_R64                                                                     \
-    "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "           \
-    "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, " \
-    "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, " \
-    "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+#define HOPPER_R16     "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
+#define HOPPER_R24     HOPPER_R16 ", %16, %17, %18, %19, %20, %21, %22, %23"
+#define HOPPER_R56                                                                       \
+    HOPPER_R24                                                                           \
+    ", %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, " \
+    "%40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55"
+#define HOPPER_R64 HOPPER_R56 ", %56, %57, %58, %59, %60, %61, %62, %63"
 #define HOPPER_R128                                                                          \
     HOPPER_R64                                                                               \
     ", %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "     \
@@ -116,29 +121,35 @@ RF_DEVICE void hopper_multiply(int32_t c[64], uint64_t w, uint64_t x, int is_uns
     "wgmma.mma_async.sync.aligned." shape ".f32." type "." type " {" results "}, " w ", " x \
     ", p, 1, 1, 0, 0;\n"                                                                    \
     "}"
+#define HOPPER_HALVES_32(type)  HOPPER_HALVES("m64n32k16", type, HOPPER_R16, "%16", "%17", "%18")
+#define HOPPER_HALVES_48(type)  HOPPER_HALVES("m64n48k16", type, HOPPER_R24, "%24", "%25", "%26")
+#define HOPPER_HALVES_112(type) HOPPER_HALVES("m64n112k16", type, HOPPER_R56, "%56", "%57", "%58")
 #define HOPPER_HALVES_128(type) HOPPER_HALVES("m64n128k16", type, HOPPER_R64, "%64", "%65", "%66")
 #define HOPPER_HALVES_256(type) \
     HOPPER_HALVES("m64n256k16", type, HOPPER_R128, "%128", "%129", "%130")
+#define HOPPER_HALVES_BEGIN(text, ...)               \
+    do {                                             \
+        if (is_f16)                                  \
+            HOPPER_BEGIN(text("f16"), __VA_ARGS__);  \
+        else                                         \
+            HOPPER_BEGIN(text("bf16"), __VA_ARGS__); \
+    } while (0)
 /* n is a constant. */
 RF_DEVICE void hopper_multiply_halves(float *c, uint32_t n, uint64_t w, uint64_t x, int is_f16,
                                       int is_more) {
-    if (n == 256) {
-        if (is_f16)
-            HOPPER_BEGIN(HOPPER_HALVES_256("f16"), HOPPER_F128(c));
-        else
-            HOPPER_BEGIN(HOPPER_HALVES_256("bf16"), HOPPER_F128(c));
-    } else {
-        if (is_f16)
-            HOPPER_BEGIN(HOPPER_HALVES_128("f16"), HOPPER_F64(c));
-        else
-            HOPPER_BEGIN(HOPPER_HALVES_128("bf16"), HOPPER_F64(c));
-    }
+    if (n == 32) HOPPER_HALVES_BEGIN(HOPPER_HALVES_32, HOPPER_F16(c));
+    if (n == 48) HOPPER_HALVES_BEGIN(HOPPER_HALVES_48, HOPPER_F24(c));
+    if (n == 112) HOPPER_HALVES_BEGIN(HOPPER_HALVES_112, HOPPER_F56(c));
+    if (n == 128) HOPPER_HALVES_BEGIN(HOPPER_HALVES_128, HOPPER_F64(c));
+    if (n == 256) HOPPER_HALVES_BEGIN(HOPPER_HALVES_256, HOPPER_F128(c));
 }
+#define HOPPER_HOLD(...) asm volatile("" : __VA_ARGS__::"memory")
 RF_DEVICE void hopper_hold_halves(float *c, uint32_t n) {
-    if (n == 256)
-        asm volatile("" : HOPPER_F128(c)::"memory");
-    else
-        asm volatile("" : HOPPER_F64(c)::"memory");
+    if (n == 32) HOPPER_HOLD(HOPPER_F16(c));
+    if (n == 48) HOPPER_HOLD(HOPPER_F24(c));
+    if (n == 112) HOPPER_HOLD(HOPPER_F56(c));
+    if (n == 128) HOPPER_HOLD(HOPPER_F64(c));
+    if (n == 256) HOPPER_HOLD(HOPPER_F128(c));
 }
 
 RF_DEVICE void hopper_end(void) { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }

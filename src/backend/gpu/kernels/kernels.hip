@@ -10,6 +10,7 @@
 #include "backend/gpu/kernels/best.hip"
 #include "backend/gpu/kernels/conv.hip"
 #include "backend/gpu/kernels/each.hip"
+#include "backend/gpu/kernels/half_few.hip"
 #include "backend/gpu/kernels/half_one.hip"
 #include "backend/gpu/kernels/half_wide.hip"
 #include "backend/gpu/kernels/heads.hip"

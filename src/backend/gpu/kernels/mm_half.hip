@@ -5,7 +5,7 @@
  * rows.  Weights and activations pass through a ring of stages in shared memory, all but one of which are
  * on their way, the first weights before the kernel in front has ended.  Blocks may stay and take tiles
  * of weight rows in turns, without a pause between them.  (One row: half_one.hip.) */
-#include "backend/gpu/kernels/half.h"
+#include "backend/gpu/kernels/half_row.h"
 
 #if !defined(RF_AMD)
 enum {
@@ -14,42 +14,17 @@ enum {
     HALF_BATCH = 2,  /* steps whose operands are read together */
 };
 #if !defined(RF_NVIDIA)
-_Static_assert((int)RF_BLOCK_half_8 == (int)HALF_THREADS, "as half.h and norm.h have it");
+_Static_assert((int)RF_BLOCK_half_8 == (int)HALF_THREADS, "as half.h has it");
+_Static_assert((int)RF_BLOCK_half_rows == 256, "as half_row.h has it");
 #endif
 
-/* Rounding ---------------------------------------------------------------------------------------*/
-
-/* Where column i of a row lies, in 16-bit numbers: row after row, or as half_wide.hip has its stages. */
-RF_DEVICE uint64_t half_place(const rf_gpu_halves *to, uint32_t row, uint32_t i) {
-    if (!to->n_x) return (uint64_t)row * to->stride + i;
-    const uint32_t own = row % to->n_x, step = i / RF_HALF_STRIDE;
-    const uint64_t stage = (uint64_t)(row / to->n_x) * (to->stride / RF_HALF_STRIDE) + step;
-    return stage * to->n_x * RF_HALF_STRIDE +
-           half_piece(own, i % RF_HALF_STRIDE / 8, RF_HALF_STRIDE) / 2 + i % 8;
-}
-
-/* One row per block, continued with zeros to the stride. */
+/* One row per block. */
 RF_KERNEL(half_rows, rf_gpu_halves_args) {
-    RF_SHARED uint32_t most[8];
-    const uint32_t row = rf_bid_x(), form = a.form;
-    const float *x = a.x + (uint64_t)row * a.cols;
-    float down = 1.0f;
-    if (form == RF_GPU_F16) {
-        uint32_t bits = 0;
-        for (uint32_t i = rf_tid(); i < a.cols; i += HALF_THREADS) {
-            const uint32_t size = rf_bits_of(x[i]) & 0x7fffffffu;
-            bits = size > bits ? size : bits;
-        }
-        down = half_down(half_most(most, bits));
-        if (rf_tid() == 0) a.to.scale[row] = half_up(down);
-    }
-    for (uint32_t i = 4 * rf_tid(); i < a.to.stride; i += 4 * HALF_THREADS) {
-        rf_f4 v = {{0.0f, 0.0f, 0.0f, 0.0f}};
-        if (i < a.cols) v = *(const rf_f4 *)(const void *)(x + i); /* columns are a multiple of 8 */
-        const rf_u2 both = {{half_two(v.v[0] * down, v.v[1] * down, form),
-                             half_two(v.v[2] * down, v.v[3] * down, form)}};
-        *(rf_u2 *)(void *)(a.to.x + half_place(&a.to, row, i)) = both;
-    }
+    RF_SHARED half_shared made;
+    const uint32_t row = rf_bid_x();
+    const float *x = (a.norm.n ? a.norm.x : a.x) + (uint64_t)row * a.cols;
+    const float up = half_make(&a.to, row, &made, &a.norm, x, a.cols, a.form);
+    if (a.form == RF_GPU_F16 && rf_tid() == 0) a.to.scale[row] = up;
 }
 
 /* Stages -----------------------------------------------------------------------------------------*/

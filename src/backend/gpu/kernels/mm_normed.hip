@@ -42,7 +42,7 @@ RF_DEVICE void normed_row(normed_shared *s, one_x to, const rf_gpu_norm_args *a,
                           uint32_t n_round, uint32_t own, float of_lane[NORM_OWN],
                           const rf_f4 *weights) {
     if (NORMED_W > 0) rf_copy_wait(); /* the others' come with the sum */
-    const float factor = norm_factor(&s->norm, of_lane, a);
+    const float factor = norm_factor(&s->norm, of_lane, a, a->x);
     RF_NO_UNROLL
     for (uint32_t first = 0; first < a->n / (uint32_t)view; first += n_round) { /* in step */
         one_floats f = {{{{0}}}}, w = {{{{0}}}};

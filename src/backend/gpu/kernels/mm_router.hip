@@ -135,7 +135,7 @@ RF_DEVICE void router_write_row(router_lanes *sh, const rf_gpu_norm_args *a) {
     rf_await_before();
     norm_load_lane(lane, a->x, 0, a->n);
     norm_load(v, a->x, 0, a->n);
-    const float factor = norm_factor(&sh->norm, lane, a);
+    const float factor = norm_factor(&sh->norm, lane, a, a->x);
     RF_UNROLL
     for (uint32_t i = 0; i < NORM_OWN; i++) {
         v[i] = v[i] * factor;
@@ -154,7 +154,8 @@ RF_DEVICE void router_score(router_lanes *sh, const rf_gpu_matmul_args *a, uint3
     if (a->norm.w) norm_load_lane(w, a->norm.w, 0, n);
     rf_await_before();
     norm_load_lane(v, a->norm.x, 0, n);
-    const float factor = norm_factor(&sh->norm, v, &a->norm); /* v stays: there is one piece */
+    const float factor =
+        norm_factor(&sh->norm, v, &a->norm, a->norm.x); /* v stays: there is one piece */
     RF_UNROLL
     for (uint32_t i = 0; i < NORM_OWN; i++) {
         v[i] = v[i] * factor;

@@ -235,8 +235,9 @@ RF_DEVICE void norm_weights(float v[NORM_OWN], const float *w, uint32_t first, u
         v[i] = 0.0f;
 }
 
-/* What an RMS norm multiplies its row with; lane: the thread's elements of its lane in the first piece. */
-RF_DEVICE float norm_factor(norm_shared *s, float lane[NORM_OWN], const rf_gpu_norm_args *a) {
-    const float ss = norm_sum(s, lane, a->x, a->n, SUM_OF_SQUARES, 0.0f, 0);
+/* What an RMS norm multiplies row x with; lane: the thread's elements of its lane in the first piece. */
+RF_DEVICE float norm_factor(norm_shared *s, float lane[NORM_OWN], const rf_gpu_norm_args *a,
+                            const float *x) {
+    const float ss = norm_sum(s, lane, x, a->n, SUM_OF_SQUARES, 0.0f, 0);
     return 1.0f / __builtin_sqrtf(ss / (float)a->n + a->eps);
 }

@@ -1,0 +1,95 @@
+/* half_row.h - an activation row rounded to sixteen bits by the 256 threads of a block, and normed before where
+ * that is asked for: every product of half.h's rule has its rows from here. */
+#pragma once
+#include "backend/gpu/kernels/half.h"
+#include "backend/gpu/kernels/norm.h"
+
+#if !defined(RF_AMD)
+typedef struct half_shared {
+    norm_shared norm;
+    uint32_t most[8];
+} half_shared;
+
+/* Where column i of a row lies, in 16-bit numbers: row after row, or as half_ring.h has its stages. */
+RF_DEVICE uint64_t half_place(const rf_gpu_halves *to, uint32_t row, uint32_t i) {
+    if (!to->n_x) return (uint64_t)row * to->stride + i;
+    const uint32_t own = row % to->n_x, panel = i / RF_HALF_PANEL;
+    const uint64_t number = (uint64_t)(row / to->n_x) * (to->stride / RF_HALF_PANEL) + panel;
+    return number * to->n_x * RF_HALF_PANEL +
+           half_piece(own, i % RF_HALF_PANEL / 8, RF_HALF_PANEL) / 2 + i % 8;
+}
+
+/* The largest of the words of all threads, which every thread gets; shared: [8]. */
+RF_DEVICE uint32_t half_most(uint32_t *shared, uint32_t v) {
+    v = rf_warp_most(v);
+    rf_sync();
+    if (rf_tid() % 32 == 0) shared[rf_tid() / 32] = v;
+    rf_sync();
+    RF_UNROLL
+    for (uint32_t i = 0; i < 8; i++)
+        v = shared[i] > v ? shared[i] : v;
+    return v;
+}
+
+/* The thread's own elements of a piece of the row. */
+RF_DEVICE void half_read(float v[NORM_OWN], const rf_gpu_norm_args *norm, const float *x,
+                         float factor, uint32_t first, uint32_t n) {
+    norm_load(v, x, first, n);
+    if (!norm->n) return;
+    float w[NORM_OWN];
+    norm_weights(w, norm->w, first, n);
+    RF_UNROLL
+    for (uint32_t i = 0; i < NORM_OWN; i++) {
+        v[i] = v[i] * factor;
+        if (norm->w) v[i] = v[i] * w[i];
+    }
+}
+
+RF_DEVICE void half_write(const rf_gpu_halves *to, uint32_t row, const float v[NORM_OWN],
+                          float down, uint32_t first, uint32_t form) {
+    RF_UNROLL
+    for (uint32_t i = 0; i < NORM_OWN / 4; i++) {
+        const float *f = v + 4 * i;
+        const rf_u2 both = {
+            {half_two(f[0] * down, f[1] * down, form), half_two(f[2] * down, f[3] * down, form)}};
+        const uint32_t at = norm_four(first, i);
+        if (at < to->stride) *(rf_u2 *)(void *)(to->x + half_place(to, row, at)) = both;
+    }
+}
+
+/* A row x of n columns, continued with zeros to the stride; returns what its outputs are multiplied with.
+ * norm->n 0: it is not normed. */
+RF_DEVICE float half_make(const rf_gpu_halves *to, uint32_t row, half_shared *sh,
+                          const rf_gpu_norm_args *norm, const float *x, uint32_t n, uint32_t form) {
+    float factor = 0.0f, down = 1.0f;
+    if (norm->n) {
+        float lane[NORM_OWN];
+        norm_load_lane(lane, x, 0, n);
+        factor = norm_factor(&sh->norm, lane, norm, x);
+    }
+    if (form == RF_GPU_F16) {
+        uint32_t size = 0;
+        for (uint32_t first = 0; first < n; first += NORM_PIECE) {
+            float v[NORM_OWN];
+            half_read(v, norm, x, factor, first, n);
+            RF_UNROLL
+            for (uint32_t i = 0; i < NORM_OWN; i += 4) {
+                const uint32_t of_four = quant_size(v + i);
+                size = of_four > size ? of_four : size;
+            }
+        }
+        down = half_down(half_most(sh->most, size));
+    }
+    float v[NORM_OWN], next[NORM_OWN];
+    half_read(v, norm, x, factor, 0, n);
+    RF_NO_UNROLL
+    for (uint32_t first = 0; first < n; first += NORM_PIECE) {
+        half_read(next, norm, x, factor, first + NORM_PIECE, n); /* on its way meanwhile */
+        half_write(to, row, v, down, first, form);
+        RF_UNROLL
+        for (uint32_t i = 0; i < NORM_OWN; i++)
+            v[i] = next[i];
+    }
+    return half_up(down);
+}
+#endif
