@@ -1,79 +1,13 @@
 /* test_gpu_attend.c - the GPU's kernels of heads, KV cache and attention against the scalar kernels of the CPU
  * backend: equal bits. */
+#include "backend/attend_on_gpu.h"
 #include "backend/cpu/exec.h"
-#include "backend/on_gpu.h"
-#include "base/fmath.h"
-
-enum { KV_BLOCKS = 24, MOST_KV_BLOCKS = 2080, MASK_STRIDE = 400 };
-
-/* A batch of two sequences: rows continue at the end of each. */
-typedef struct kv_case {
-    uint32_t T, kv_len[2], rows[2], n_blocks;
-    uint32_t pos[64], row_seq[64], table[2][MOST_KV_BLOCKS];
-    rf_gpu_batch gpu;
-} kv_case;
-
-static void make_batch(kv_case *c, uint32_t len0, uint32_t rows0, uint32_t len1, uint32_t rows1) {
-    uint32_t longest = len0 > len1 ? len0 : len1, n = 2 * ((longest + 31) / 32);
-    *c = (kv_case){.T = rows0 + rows1, .kv_len = {len0, len1}, .rows = {rows0, rows1}};
-    c->n_blocks = n > KV_BLOCKS ? n : KV_BLOCKS;
-    for (uint32_t t = 0; t < c->T; t++) {
-        uint32_t s = t >= rows0;
-        c->row_seq[t] = s;
-        c->pos[t] = c->kv_len[s] - c->rows[s] + (s ? t - rows0 : t);
-    }
-    for (uint32_t b = 0; b < c->n_blocks / 2; b++) { /* interleaved, backwards */
-        c->table[0][b] = c->n_blocks - 1 - 2 * b;
-        c->table[1][b] = c->n_blocks - 2 - 2 * b;
-    }
-    c->gpu = (rf_gpu_batch){.pos = up(c->pos, c->T * sizeof *c->pos),
-                            .row_seq = up(c->row_seq, c->T * sizeof *c->row_seq),
-                            .kv_len = up(c->kv_len, sizeof c->kv_len),
-                            .table = up(c->table, sizeof c->table),
-                            .table_stride = MOST_KV_BLOCKS};
-}
 
 typedef struct head_shape {
     uint32_t n_heads, head_dim, n_dims;
     uint32_t norm;
     bool neox, rope, put;
 } head_shape;
-
-static void store_q4_0(uint8_t dst[18], const float x[32]) {
-    float most = 0;
-    for (int i = 0; i < 32; i++)
-        if (fabsf(x[i]) > fabsf(most)) most = x[i];
-    float d = most / -8, id = d != 0 ? 1 / d : 0;
-    uint16_t half = rf_f32_to_f16(d);
-    memcpy(dst, &half, 2);
-    for (int i = 0; i < 16; i++) {
-        float lo = fminf(fmaxf(x[i] * id + 8.5f, 0), 15);
-        float hi = fminf(fmaxf(x[i + 16] * id + 8.5f, 0), 15);
-        dst[2 + i] = (uint8_t)((unsigned)lo | (unsigned)hi << 4);
-    }
-}
-
-/* n elements into a row of the KV cache, as docs/arithmetic.md has it. */
-static void store_row(rf_dtype type, uint8_t *dst, const float *src, uint32_t n) {
-    float x[RF_MAX_HEAD_DIM] = {0}, d[RF_MAX_HEAD_DIM / 32];
-    int32_t sum[RF_MAX_HEAD_DIM / 32];
-    int8_t q[RF_MAX_HEAD_DIM];
-    uint32_t n_groups = (n + 31) / 32;
-    memcpy(x, src, n * sizeof *x);
-    cpu->quant_32(x, (size_t)32 * n_groups, q, d, sum);
-    for (uint32_t g = 0; g < n_groups && type == RF_DT_Q8_0; g++) {
-        uint16_t half = rf_f32_to_f16(d[g]);
-        memcpy(dst + (size_t)34 * g, &half, 2);
-        memcpy(dst + (size_t)34 * g + 2, q + (size_t)32 * g, 32);
-    }
-    for (uint32_t i = 0; i < n; i++) {
-        uint16_t half = type == RF_DT_F16 ? rf_f32_to_f16(x[i]) : rf_f32_to_bf16(x[i]);
-        if (type == RF_DT_F16 || type == RF_DT_BF16) memcpy(dst + (size_t)2 * i, &half, 2);
-    }
-    if (type == RF_DT_F32) memcpy(dst, x, n * sizeof *x);
-    for (uint32_t g = 0; g < n_groups && type == RF_DT_Q4_0; g++)
-        store_q4_0(dst + (size_t)18 * g, x + (size_t)32 * g);
-}
 
 /* One part of a heads launch on the CPU: x in place, then into the pool. */
 static void heads_on_cpu(const head_shape *s, const kv_case *c, float *x, const float *w,
@@ -174,41 +108,6 @@ static void test_heads(void **state) {
     }
 }
 
-typedef struct attend_case {
-    uint32_t n_heads, n_kv_heads, head_dim, value_dim;
-    rf_attn_pattern pattern;
-    float softcap;
-    rf_dtype k_type, v_type;
-    bool sinks, latent, is_wild; /* is_wild: the scale of a value is infinite, */
-    bool has_wild_keys;          /* those of two keys at a block's ends are */
-    uint32_t units;              /* of the device, where segments are made side by side; else 0 */
-    uint32_t len[2], rows[2];
-    uint32_t prefix[2]; /* of RF_ATTN_PREFIX */
-} attend_case;
-
-/* n_rows random rows of dim elements; those in groups of 32 with scales that differ much. */
-static void fill_pool(uint8_t *p, size_t n_rows, uint32_t dim, rf_dtype type) {
-    float x[RF_MAX_HEAD_DIM], factor = 2;
-    for (size_t r = 0; r < n_rows; r++) {
-        for (uint32_t i = 0; i < dim; i++) {
-            if (i % 32 == 0 && rf_dtype_get(type)->is_block)
-                factor = ldexpf(rf_test_rand(&seed) % 13 > 0, (int)(rf_test_rand(&seed) % 9) - 6);
-            x[i] = rf_test_randf(&seed) * factor;
-        }
-        store_row(type, p + r * rf_kv_head_bytes(type, dim), x, dim);
-    }
-}
-
-/* Noise behind the last key of each sequence. */
-static void spoil_rest(const kv_case *c, uint8_t *p, uint32_t n_heads, size_t row_bytes) {
-    for (uint32_t s = 0; s < 2; s++) {
-        uint32_t first = c->kv_len[s] % 32, block = c->table[s][c->kv_len[s] / 32];
-        for (uint32_t h = 0; h < n_heads && first > 0; h++)
-            memset(p + (((size_t)block * n_heads + h) * 32 + first) * row_bytes, 0xff,
-                   (32 - first) * row_bytes);
-    }
-}
-
 /* Every row and KV head on the CPU. */
 static void attend_on_cpu(const attend_case *a, const kv_case *c, const float *q, const uint8_t *k,
                           const uint8_t *v, const float *sinks, const float *mask, float *dst) {
@@ -247,79 +146,17 @@ static void attend_on_cpu(const attend_case *a, const kv_case *c, const float *q
 
 static void check_attend(const attend_case *a) {
     char what[100];
-    kv_case c;
-    make_batch(&c, a->len[0], a->rows[0], a->len[1], a->rows[1]);
-    size_t n_q = (size_t)c.T * a->n_heads * a->head_dim,
-           n = (size_t)c.T * a->n_heads * a->value_dim;
-    size_t n_rows = (size_t)c.n_blocks * a->n_kv_heads * 32;
-    size_t k_row = rf_kv_head_bytes(a->k_type, a->head_dim),
-           v_row = rf_kv_head_bytes(a->v_type, a->value_dim);
-    float *q = random_floats(n_q, 3), *want = random_floats(n, 1);
-    float *sinks = random_floats(a->n_heads, 4),
-          *mask = random_floats((size_t)c.T * MASK_STRIDE, 2);
-    uint8_t *k = rf_alloc(n_rows, k_row), *v = rf_alloc(n_rows, v_row);
-    assert_true(k && v);
-    fill_pool(k, n_rows, a->head_dim, a->k_type);
-    fill_pool(v, n_rows, a->value_dim, a->v_type);
-    spoil_rest(&c, k, a->n_kv_heads, k_row);
-    spoil_rest(&c, v, a->n_kv_heads, v_row);
-    uint8_t *second = v + ((size_t)c.table[0][0] * a->n_kv_heads * 32 + 1) * v_row;
-    if (a->is_wild) memcpy(second, (uint8_t[]){0x00, 0x7c}, 2);
-    uint8_t *first = k + (size_t)c.table[0][0] * a->n_kv_heads * 32 * k_row;
-    if (a->has_wild_keys) {
-        memcpy(first, (uint8_t[]){0x00, 0x7c}, 2);
-        memcpy(first + 31 * k_row, (uint8_t[]){0x00, 0x7c}, 2);
-    }
-    sinks[0] = -INFINITY;
-    for (size_t i = 0; i < (size_t)c.T * MASK_STRIDE; i++)
-        if (i / MASK_STRIDE == 0 || rf_test_rand(&seed) % 3 == 0) mask[i] = -INFINITY;
-    bool custom = a->pattern.kind == RF_ATTN_CUSTOM;
-    attend_on_cpu(a, &c, q, k, v, a->sinks ? sinks : NULL, custom ? mask : NULL, want);
-    if (custom) {
-        c.gpu.mask = up(mask, (size_t)c.T * MASK_STRIDE * sizeof *mask);
-        c.gpu.mask_stride = MASK_STRIDE;
-    }
-    if (a->pattern.kind == RF_ATTN_PREFIX) c.gpu.prefix = up(a->prefix, sizeof a->prefix);
-    uint32_t longest = a->len[0] > a->len[1] ? a->len[0] : a->len[1];
-    rf_gpu_attend_args args = {.q = up(q, n_q * sizeof *q),
-                               .dst = take(n * sizeof *want),
-                               .sinks = a->sinks ? up(sinks, a->n_heads * sizeof *sinks) : NULL,
-                               .k = up(k, n_rows * k_row),
-                               .v = a->latent ? NULL : up(v, n_rows * v_row),
-                               .batch = c.gpu,
-                               .n_rows = c.T,
-                               .n_heads = a->n_heads,
-                               .n_kv_heads = a->n_kv_heads,
-                               .head_dim = a->head_dim,
-                               .value_dim = a->value_dim,
-                               .k_type = a->k_type,
-                               .v_type = a->v_type,
-                               .pattern = (uint32_t)a->pattern.kind,
-                               .window = a->pattern.window,
-                               .n_global = a->pattern.n_global,
-                               .scale = 0.125f,
-                               .softcap = a->softcap,
-                               .max_kv_len = longest,
-                               .n_seqs = 2,
-                               .rows_alone = c.T == 2};
-    uint32_t n_units = queue.info.n_units;
-    if (a->units) {
-        queue.info.n_units = a->units;
-        args.parts_bytes = rf_gpu_parts_bytes(c.T, a->n_heads, (longest + 255) / 256, a->value_dim);
-        args.parts = take(args.parts_bytes);
-    }
-    rf_gpu_op_attend(&queue, &args);
-    queue.info.n_units = n_units;
+    attend_data d;
+    make_attend(a, &d);
+    size_t n = (size_t)d.c.T * a->n_heads * a->value_dim;
+    float *want = random_floats(n, 1);
+    attend_on_cpu(a, &d.c, d.q, d.k, d.v, d.sinks, d.mask, want);
     snprintf(what, sizeof what, "attention %u/%u heads of %u %s and %u %s, pattern %d", a->n_heads,
              a->n_kv_heads, a->head_dim, rf_dtype_get(a->k_type)->name, a->value_dim,
              rf_dtype_get(a->v_type)->name, (int)a->pattern.kind);
-    check_floats(what, want, args.dst, n);
-    rf_free(q);
+    check_floats(what, want, attend_rows_on_gpu(a, &d, 0, d.c.T), n);
     rf_free(want);
-    rf_free(sinks);
-    rf_free(mask);
-    rf_free(k);
-    rf_free(v);
+    free_attend(&d);
     give_all();
 }
 
@@ -580,108 +417,6 @@ static void test_attend_int_rows(void **state) {
                         .len = {61, 20},
                         .rows = {61, 3}};
     check_int_rows(&wild);
-}
-
-/* Rows of two sequences whose heads attention makes itself, against the kernel of heads before it. */
-typedef struct own_case {
-    uint32_t per_kv, head_dim, value_dim, n_dims, norm, len[2];
-    uint32_t units; /* of the device, where segments are made side by side; else 0 */
-    bool neox, moves_q;
-    rf_dtype type;
-} own_case;
-
-static uint32_t longest_of(const uint32_t len[2]) { return len[0] > len[1] ? len[0] : len[1]; }
-
-static rf_gpu_heads own_part(const own_case *o, uint32_t dim, uint32_t n_heads, bool is_value) {
-    float *x = random_floats((size_t)2 * n_heads * dim, 2), *w = random_floats(dim, 1);
-    size_t n_angles = (size_t)longest_of(o->len) * o->n_dims;
-    float *cos_sin = random_floats(n_angles, 1);
-    rf_gpu_heads h = {.x = up(x, (size_t)2 * n_heads * dim * sizeof *x),
-                      .n_heads = n_heads,
-                      .head_dim = dim,
-                      .pool_type = o->type,
-                      .eps = 1e-5f};
-    if (!is_value) {
-        h.cos_sin = up(cos_sin, n_angles * sizeof *cos_sin);
-        h.n_dims = o->n_dims;
-        h.neox = o->neox;
-        h.norm = o->norm;
-        h.w = o->norm ? up(w, dim * sizeof *w) : NULL;
-        h.b = o->norm == RF_GPU_LAYER_NORM ? h.w : NULL;
-    }
-    rf_free(x);
-    rf_free(w);
-    rf_free(cos_sin);
-    return h;
-}
-
-static void check_own_heads(const own_case *o) {
-    enum { N_KV = 2 };
-    kv_case c;
-    make_batch(&c, o->len[0], 1, o->len[1], 1);
-    uint32_t n_heads = N_KV * o->per_kv, longest = longest_of(o->len);
-    size_t n_rows = (size_t)c.n_blocks * N_KV * 32, n = (size_t)2 * n_heads * o->value_dim;
-    size_t n_k = n_rows * rf_kv_head_bytes(o->type, o->head_dim),
-           n_v = n_rows * rf_kv_head_bytes(o->type, o->value_dim);
-    uint8_t *k = rf_alloc(n_k, 1), *v = rf_alloc(n_v, 1);
-    float *want = rf_alloc(n, sizeof *want);
-    assert_true(k && v && want);
-    fill_pool(k, n_rows, o->head_dim, o->type);
-    fill_pool(v, n_rows, o->value_dim, o->type);
-    rf_gpu_heads part[3] = {own_part(o, o->head_dim, n_heads, false),
-                            own_part(o, o->head_dim, N_KV, false),
-                            own_part(o, o->value_dim, N_KV, true)};
-    rf_gpu_attend_args a = {.q = part[0].x,
-                            .batch = c.gpu,
-                            .n_rows = 2,
-                            .n_heads = n_heads,
-                            .n_kv_heads = N_KV,
-                            .head_dim = o->head_dim,
-                            .value_dim = o->value_dim,
-                            .k_type = o->type,
-                            .v_type = o->type,
-                            .scale = 0.125f,
-                            .max_kv_len = longest,
-                            .n_seqs = 2,
-                            .rows_alone = 1};
-    uint32_t n_units = queue.info.n_units;
-    if (o->units) {
-        queue.info.n_units = o->units;
-        a.parts_bytes = rf_gpu_parts_bytes(2, n_heads, (longest + 255) / 256, o->value_dim);
-        a.parts = take(a.parts_bytes);
-    }
-    rf_gpu_attend_args of[2] = {a, a};
-    for (int own = 0; own < 2; own++) {
-        rf_gpu_heads_args heads = {.batch = c.gpu, .n_rows = 2};
-        if (o->moves_q) {
-            part[0].dst = take((size_t)2 * n_heads * o->head_dim * sizeof(float));
-            heads.part[heads.n_parts++] = part[0];
-            of[own].q = part[0].dst;
-        }
-        part[1].pool = up(k, n_k);
-        part[2].pool = up(v, n_v);
-        heads.part[heads.n_parts++] = part[1];
-        heads.part[heads.n_parts++] = part[2];
-        of[own].k = part[1].pool;
-        of[own].v = part[2].pool;
-        of[own].dst = take(n * sizeof(float));
-        if (own)
-            of[own].heads = heads;
-        else
-            rf_gpu_op_heads(&queue, &heads);
-        rf_gpu_op_attend(&queue, &of[own]);
-    }
-    queue.info.n_units = n_units;
-    down(want, of[0].dst, n * sizeof *want);
-    down(k, of[0].k, n_k);
-    down(v, of[0].v, n_v);
-    check_floats("attention to its own heads", want, of[1].dst, n);
-    check_bytes("keys that attention puts", k, of[1].k, n_k);
-    check_bytes("values that attention puts", v, of[1].v, n_v);
-    rf_free(k);
-    rf_free(v);
-    rf_free(want);
-    give_all();
 }
 
 static void test_own_heads(void **state) {

@@ -288,43 +288,22 @@ RF_DEVICE void ints_scores(float s[4], const ints_shared *sh, const ints_work *w
     }
 }
 
-RF_DEVICE float ints_lane_xor(float x, uint32_t mask) {
-    return rf_float_of(rf_lane_xor(rf_bits_of(x), mask));
-}
-
 /* From scores to the block's exponentials, maximum and sum; the order of keys is that of
  * ints_key. */
 RF_DEVICE void ints_soften(float s[4], ints_shared *sh, const rf_gpu_attend_args *a,
                            const ints_work *w, uint32_t block) {
     const uint32_t lane = w->at.lane, first = ints_key(lane / 4 * 4), h = lane % 4;
-    int is_seen[4];
-    float m = -__builtin_inff();
-    RF_UNROLL
-    for (uint32_t i = 0; i < 4; i++) {
-        is_seen[i] = (int)(w->now.bits >> first >> ints_key(i) & 1);
-        s[i] *= w->unit;
-        if (a->softcap > 0) s[i] = a->softcap * rf_tanh32(s[i] / a->softcap);
-        if (w->at.span.mask && is_seen[i])
-            s[i] += w->at.span.mask[32 * block + first + ints_key(i)];
-        m = is_seen[i] && s[i] > m ? s[i] : m;
-    }
-    RF_UNROLL
-    for (uint32_t half = 16; half >= 4; half /= 2) {
-        const float other = ints_lane_xor(m, half);
-        m = other > m ? other : m;
-    }
-    RF_UNROLL
-    for (uint32_t i = 0; i < 4; i++)
-        s[i] = rf_float_of(rf_bits_of(rf_exp32_down(s[i] - m)) & (0u - (uint32_t)is_seen[i]));
+    const uint32_t apart[4] = {ints_key(0), ints_key(1), ints_key(2), ints_key(3)};
+    const float m = rf_walk_soften(s, a, &w->at, block, w->now.bits, first, apart, w->unit);
     const rf_f4 all = {{s[0], s[1], s[2], s[3]}};
     sh->p[w->at.warp][h * INTS_P_PITCH / 4 + lane / 4] = all;
     float l = s[0] + s[2], l_2 = s[1] + s[3]; /* keys 16 apart, */
-    l += ints_lane_xor(l, 8);                 /* 8, */
-    l_2 += ints_lane_xor(l_2, 8);
-    l += ints_lane_xor(l, 4); /* 4, */
-    l_2 += ints_lane_xor(l_2, 4);
+    l += rf_walk_lane_xor(l, 8);                 /* 8, */
+    l_2 += rf_walk_lane_xor(l_2, 8);
+    l += rf_walk_lane_xor(l, 4); /* 4, */
+    l_2 += rf_walk_lane_xor(l_2, 4);
     l += l_2;                  /* 2 */
-    l += ints_lane_xor(l, 16); /* and neighbours */
+    l += rf_walk_lane_xor(l, 16); /* and neighbours */
     if (lane >= INTS_HEADS) return;
     sh->blocks.m[w->at.warp][h] = m;
     sh->blocks.l[w->at.warp][h] = l;

@@ -11,6 +11,7 @@
  * Of rows that do not see each other's keys the block may norm and rotate its queries itself, a warp each,
  * and likewise the row's own key and value, which take their places in shared memory and registers: one block
  * puts them into the pools, for the next step. */
+#include "backend/gpu/kernels/keys.h"
 #include "backend/gpu/kernels/own.h"
 #include "backend/gpu/tile.h"
 
@@ -18,8 +19,7 @@ enum {
     VEC_DIM = RF_GPU_ATTEND_VEC_DIM,
     VEC_THREADS = RF_BLOCK_attend_vec_4,
     VEC_WARPS = VEC_THREADS / 32,
-    VEC_STRETCH = 64, /* columns of keys in a slot */
-    VEC_PITCH = 9,    /* 16-byte pieces of a key there, odd, so that eight keys meet all banks */
+    VEC_STRETCH = (int)RF_KEYS_STRETCH,
 #if defined(RF_NVIDIA)
     VEC_SLOTS = VEC_DIM / VEC_STRETCH,
 #else
@@ -29,7 +29,7 @@ enum {
 };
 
 typedef struct vec_shared {
-    rf_u4 k[VEC_WARPS][VEC_SLOTS][32 * VEC_PITCH];     /* each warp's own */
+    rf_u4 k[VEC_WARPS][VEC_SLOTS][RF_KEYS_SLOT];       /* each warp's own */
     rf_f4 sum[VEC_WARPS][VEC_MAX_HEADS * VEC_DIM / 4]; /* weighted values [heads][VEC_DIM] */
     rf_f4 q[VEC_DIM * VEC_MAX_HEADS / 4];              /* [VEC_DIM][heads] */
     rf_f4 p[VEC_WARPS][32 * VEC_MAX_HEADS / 4];        /* exponentials [32][heads] */
@@ -54,26 +54,15 @@ RF_DEVICE float half_of(uint32_t word, uint32_t i, uint32_t type) {
 /* A stretch of columns of the warp's keys on its way. */
 RF_DEVICE void vec_fetch_keys(vec_shared *sh, const rf_gpu_attend_args *a, const vec_work *w,
                               const rf_walk_block *p, uint32_t stretch) {
-    const uint32_t first = stretch * VEC_STRETCH, col = w->at.lane % 8;
-    const uint32_t per_row = a->head_dim / 8, n = rf_min_u32(a->head_dim - first, VEC_STRETCH) / 8;
-    const rf_u4 *from = (const rf_u4 *)a->k + rf_walk_row(&w->at, a, p) * per_row + first / 8 + col;
-    rf_u4 *to = sh->k[w->at.warp][stretch % VEC_SLOTS] + col;
-    if (!p->bits || col >= n) return;
-    RF_UNROLL
-    for (uint32_t i = 0; i < 8; i++) {
-        const uint32_t row = w->at.lane / 8 + 4 * i;
-        rf_copy_16(to + row * VEC_PITCH, from + row * per_row);
-    }
+    rf_keys_fetch(sh->k[w->at.warp][stretch % VEC_SLOTS], a, &w->at, p, stretch, a->head_dim);
 }
 
 /* The row's own key in its place. */
 RF_DEVICE void vec_renew_key(vec_shared *sh, const rf_gpu_attend_args *a, const vec_work *w,
                              uint32_t stretch) {
-    const uint32_t first = stretch * VEC_STRETCH;
     if (w->own == 32) return;
-    if (w->at.lane < rf_min_u32(a->head_dim - first, VEC_STRETCH) / 8)
-        sh->k[w->at.warp][stretch % VEC_SLOTS][w->own * VEC_PITCH + w->at.lane] =
-            sh->fresh[0][first / 8 + w->at.lane];
+    rf_keys_renew(sh->k[w->at.warp][stretch % VEC_SLOTS], sh->fresh[0], &w->at, w->own, stretch,
+                  a->head_dim);
 }
 
 RF_DEVICE void vec_load_values(const rf_gpu_attend_args *a, vec_work *w) {
@@ -88,8 +77,8 @@ RF_DEVICE void vec_load_values(const rf_gpu_attend_args *a, vec_work *w) {
 /* This thread's key with all heads, columns of one stretch. */
 RF_DEVICE void vec_products(float *s, const vec_shared *sh, const rf_gpu_attend_args *a,
                             const vec_work *w, uint32_t stretch, uint32_t n_heads, uint32_t type) {
-    const uint32_t n = rf_min_u32(a->head_dim - stretch * VEC_STRETCH, VEC_STRETCH) / 8;
-    const rf_u4 *k = sh->k[w->at.warp][stretch % VEC_SLOTS] + w->at.lane * VEC_PITCH;
+    const uint32_t n = rf_keys_pieces(a->head_dim, stretch);
+    const rf_u4 *k = sh->k[w->at.warp][stretch % VEC_SLOTS] + w->at.lane * RF_KEYS_PITCH;
     const rf_f4 *q = sh->q + stretch * VEC_STRETCH * n_heads / 4;
     RF_NO_UNROLL
     for (uint32_t i = 0; i < n; i++) {

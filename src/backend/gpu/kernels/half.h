@@ -11,7 +11,7 @@
  * F16 has no room for all of f32's range: a row in F16 is multiplied by the power of two that brings its
  * largest number to 2^14 .. 2^15, and its outputs are multiplied by that power's inverse. */
 #pragma once
-#include "backend/gpu/kernels/mm.h"
+#include "backend/gpu/kernels/canon.h"
 #include "backend/gpu/kernels/ring.h"
 #include "backend/gpu/tile.h"
 

@@ -8,6 +8,7 @@
 #pragma once
 #include "backend/gpu/kernels/half.h"
 #include "backend/gpu/kernels/hopper.h"
+#include "backend/gpu/kernels/mm.h"
 
 #if defined(RF_HOPPER)
 enum {

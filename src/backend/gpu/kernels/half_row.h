@@ -2,6 +2,7 @@
  * that is asked for: every product of half.h's rule has its rows from here. */
 #pragma once
 #include "backend/gpu/kernels/half.h"
+#include "backend/gpu/kernels/mm.h"
 #include "backend/gpu/kernels/norm.h"
 
 #if !defined(RF_AMD)

@@ -75,21 +75,6 @@ RF_DEVICE uint32_t rf_weight_word(float p, float t) {
 }
 RF_DEVICE int32_t rf_weight_int(uint32_t word) { return (int16_t)word; }
 
-/* Four of eight bytes, which those of a begin; each of the four digits of from, the lowest first, names one. */
-RF_DEVICE uint32_t rf_four_bytes(uint32_t a, uint32_t b, uint32_t from) {
-#if defined(RF_NVIDIA)
-    uint32_t out;
-    asm("prmt.b32 %0, %1, %2, %3;" : "=r"(out) : "r"(a), "r"(b), "r"(from));
-    return out;
-#else
-    const uint64_t both = (uint64_t)b << 32 | a;
-    uint32_t out = 0;
-    for (uint32_t i = 0; i < 4; i++)
-        out |= (uint32_t)(both >> 8 * (from >> 4 * i & 7) & 255) << 8 * i;
-    return out;
-#endif
-}
-
 /* Rows of the cache ------------------------------------------------------------------------------*/
 
 /* Group g of a row of the cache: its scale, then its integers. */

@@ -388,6 +388,19 @@ RF_DEVICE rf_u2 rf_load_8(const rf_u2 *p) {
 #endif
 }
 
+RF_DEVICE rf_u4 rf_load_16(const rf_u4 *p) {
+#if defined(RF_NVIDIA)
+    rf_u4 r;
+    asm volatile("ld.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(r.v[0]), "=r"(r.v[1]), "=r"(r.v[2]), "=r"(r.v[3])
+                 : "l"(p)
+                 : "memory");
+    return r;
+#else
+    return *p;
+#endif
+}
+
 /* Fetches the 64 bytes that lie there nearer, for a later load. */
 RF_DEVICE void rf_expect(const void *p) {
 #if defined(RF_NVIDIA)
@@ -420,6 +433,21 @@ RF_DEVICE uint32_t rf_alike(uint32_t v) {
     return (uint32_t)__builtin_amdgcn_readfirstlane((int)v);
 #else
     return v;
+#endif
+}
+
+/* Four of eight bytes, which those of a begin; each of the four digits of from, the lowest first, names one. */
+RF_DEVICE uint32_t rf_four_bytes(uint32_t a, uint32_t b, uint32_t from) {
+#if defined(RF_NVIDIA)
+    uint32_t out;
+    asm("prmt.b32 %0, %1, %2, %3;" : "=r"(out) : "r"(a), "r"(b), "r"(from));
+    return out;
+#else
+    const uint64_t both = (uint64_t)b << 32 | a;
+    uint32_t out = 0;
+    for (uint32_t i = 0; i < 4; i++)
+        out |= (uint32_t)(both >> 8 * (from >> 4 * i & 7) & 255) << 8 * i;
+    return out;
 #endif
 }
 

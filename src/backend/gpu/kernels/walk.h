@@ -1,4 +1,4 @@
-/* walk.h - what the attention kernels of few rows share (attend_vec.hip, attend_ints.hip): a
+/* walk.h - what the attention kernels of few rows share (attend_vec.hip, attend_ints.hip, attend_halves.hip): a
  * block of threads walks over segments of the keys, all of them or those that are its turn; a
  * warp (32 threads, whatever the device calls one) has a KV block of each.  Then the blocks of
  * the segment are folded, a thread has one column of a head or two. */
@@ -73,6 +73,37 @@ RF_DEVICE void rf_walk_leave_out(rf_walk_blocks *b, const rf_walk *w) {
     if (w->lane >= RF_WALK_HEADS) return;
     b->m[w->warp][w->lane] = -__builtin_inff();
     b->l[w->warp][w->lane] = 0.0f;
+}
+
+RF_DEVICE float rf_walk_lane_xor(float x, uint32_t mask) {
+    return rf_float_of(rf_lane_xor(rf_bits_of(x), mask));
+}
+
+/* A thread's scores of one head with four keys of a block, those from first on by which apart says, times
+ * unit, become exponentials, 0 of keys that are not among the visible ones of bits; returns the block's
+ * maximum.  Threads apart by a multiple of four have the same head. */
+RF_DEVICE float rf_walk_soften(float s[4], const rf_gpu_attend_args *a, const rf_walk *w,
+                               uint32_t block, uint32_t bits, uint32_t first,
+                               const uint32_t apart[4], float unit) {
+    int is_seen[4];
+    float m = -__builtin_inff();
+    RF_UNROLL
+    for (uint32_t i = 0; i < 4; i++) {
+        is_seen[i] = (int)(bits >> first >> apart[i] & 1);
+        s[i] *= unit;
+        if (a->softcap > 0) s[i] = a->softcap * rf_tanh32(s[i] / a->softcap);
+        if (w->span.mask && is_seen[i]) s[i] += w->span.mask[32 * block + first + apart[i]];
+        m = is_seen[i] && s[i] > m ? s[i] : m;
+    }
+    RF_UNROLL
+    for (uint32_t half = 16; half >= 4; half /= 2) {
+        const float other = rf_walk_lane_xor(m, half);
+        m = other > m ? other : m;
+    }
+    RF_UNROLL
+    for (uint32_t i = 0; i < 4; i++)
+        s[i] = rf_float_of(rf_bits_of(rf_exp32_down(s[i] - m)) & (0u - (uint32_t)is_seen[i]));
+    return m;
 }
 
 /* The columns of a head that a thread folds, n from number col on. */
