@@ -212,7 +212,7 @@ typedef struct rf_gpu_attend_args {
     float *parts;
     uint64_t parts_bytes;
     uint32_t step_blocks, n_splits; /* chosen by rf_gpu_op_attend; n_splits 1: not split */
-    uint32_t n_walks;   /* attend_vec, attend_ints: blocks that take the segments in turns */
+    uint32_t n_walks;   /* attend_vec, _ints, _halves: blocks that take the segments in turns */
     uint32_t is_paired; /* attend_rows: all blocks run at once, long walks beside short */
 } rf_gpu_attend_args;
 

@@ -106,13 +106,22 @@ static bool fits_attend_vec(const rf_gpu_attend_args *a) {
            a->value_dim <= RF_GPU_ATTEND_VEC_DIM;
 }
 
+/* By half.h's rule, which holds for all rows of a cache: only what never changes counts. */
+static bool takes_attend_halves(const rf_gpu_queue *q, const rf_gpu_attend_args *a) {
+    bool is_half = a->k_type == RF_DT_F16 || a->k_type == RF_DT_BF16;
+    bool fits = is_half && a->k_type == a->v_type && a->v && a->head_dim == a->value_dim &&
+                (a->head_dim == RF_ATTEND_HALVES_DIM || 2 * a->head_dim == RF_ATTEND_HALVES_DIM);
+    return fits && q->fast_floats && RF_ATTEND_HALVES_SHARED <= q->info.lds_bytes &&
+           can_run(q, RF_GPU_attend_halves);
+}
+
 /* Enough neighbouring rows of each sequence. */
 static bool has_many_rows(const rf_gpu_attend_args *a) {
     return a->n_rows >= ATTEND_MIN_ROWS && 2 * a->n_rows / ATTEND_MIN_ROWS >= a->n_seqs;
 }
 
-static bool takes_attend_rows(const rf_gpu_attend_args *a) {
-    return fits_attend_vec(a) && has_many_rows(a);
+static bool takes_attend_rows(const rf_gpu_queue *q, const rf_gpu_attend_args *a) {
+    return fits_attend_vec(a) && has_many_rows(a) && !takes_attend_halves(q, a);
 }
 
 /* Keys and values of Q8_0, of either width that it takes. */
@@ -154,7 +163,7 @@ static bool has_blocks(const rf_gpu_queue *q, bool is_large, uint64_t n_blocks) 
 
 /* By attend_tile where its shared memory is there, else by attend_rows; false: by neither. */
 static bool attends_rows(rf_gpu_queue *q, const rf_gpu_attend_args *a) {
-    for (int is_large = 1; is_large >= 0 && takes_attend_rows(a); is_large--) {
+    for (int is_large = 1; is_large >= 0 && takes_attend_rows(q, a); is_large--) {
         rf_rows_tile t = rf_rows_tile_of();
         uint32_t items = is_large ? RF_TILE_ITEMS : t.items;
         rf_gpu_kernel k = is_large ? RF_GPU_attend_tile : RF_GPU_attend_rows;
@@ -207,6 +216,10 @@ static rf_gpu_kernel walking_kernel(const rf_gpu_queue *q, const rf_gpu_attend_a
         *shared_bytes = RF_ATTEND_INTS_SHARED;
         return RF_GPU_attend_ints;
     }
+    if (takes_attend_halves(q, a)) {
+        *shared_bytes = RF_ATTEND_HALVES_SHARED;
+        return RF_GPU_attend_halves;
+    }
     *shared_bytes = is_nvidia(q) ? RF_ATTEND_VEC_SHARED : 0;
     return fits_attend_vec(a) ? attend_vec_of(q, a) : NO_KERNEL;
 }
@@ -214,7 +227,7 @@ static rf_gpu_kernel walking_kernel(const rf_gpu_queue *q, const rf_gpu_attend_a
 /* May attention norm, rotate and put what it attends to itself?  Rows that see each other's cannot. */
 static bool makes_heads(const rf_gpu_queue *q, const rf_gpu_attend_args *a) {
     uint32_t shared_bytes;
-    return a->rows_alone && a->n_rows <= ATTEND_OWN_ROWS && !takes_attend_rows(a) &&
+    return a->rows_alone && a->n_rows <= ATTEND_OWN_ROWS && !takes_attend_rows(q, a) &&
            walking_kernel(q, a, &shared_bytes) != NO_KERNEL;
 }
 
@@ -1027,8 +1040,8 @@ static bool is_mix(rf_gpu_kernel k) {
 bool rf_gpu_has_substitute(const rf_gpu_queue *q, rf_gpu_kernel k) {
     bool attends = !q->left_out[RF_GPU_attend_1] || !q->left_out[RF_GPU_attend_4];
     if (k == RF_GPU_attend_1 || k == RF_GPU_attend_4 || k == RF_GPU_attend_vec_1 ||
-        k == RF_GPU_attend_vec_4 || k == RF_GPU_attend_ints || k == RF_GPU_attend_rows ||
-        k == RF_GPU_attend_tile || k == RF_GPU_attend_ints_tile)
+        k == RF_GPU_attend_vec_4 || k == RF_GPU_attend_ints || k == RF_GPU_attend_halves ||
+        k == RF_GPU_attend_rows || k == RF_GPU_attend_tile || k == RF_GPU_attend_ints_tile)
         return attends;
     if (k == RF_GPU_float_one || k == RF_GPU_mm_router || k == RF_GPU_router_normed ||
         (k >= RF_GPU_mm_float_4 && k <= RF_GPU_mm_float_32))

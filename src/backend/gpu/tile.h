@@ -234,6 +234,9 @@ RF_TILE_FN uint32_t rf_f1_shared_bytes(void) {
 enum { RF_ATTEND_VEC_SHARED = 96 << 10 };
 /* The same over Q8_0 (attend_ints.hip): with values. */
 enum { RF_ATTEND_INTS_SHARED = 97 << 10 };
+/* The same over sixteen bits on matrix units (attend_halves.hip): the widest head that it takes, which may
+ * be half as wide, too; like that of attend_vec.hip. */
+enum { RF_ATTEND_HALVES_DIM = 128, RF_ATTEND_HALVES_SHARED = 96 << 10 };
 
 /* The products of 16-bit floats on matrix units (mm_half.hip): a block's warps, and how many activation rows one
  * of them has at most; columns and bytes of a stage of its ring; the bytes of one row that lies apart. */
