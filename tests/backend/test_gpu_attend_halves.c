@@ -139,7 +139,7 @@ static void check_rows(const attend_case *a, const float *all, const float *some
                 a->n_heads, a->n_kv_heads, a->head_dim, (int)a->pattern.kind);
 }
 
-/* Near, and the same by each row alone, segments in turns or one after the other. */
+/* Near, and the same by rows alone and few together, segments in turns or one after the other. */
 static void check_company(const attend_case *of, const rf_gpu_kernel kernel) {
     static const uint32_t units[] = {0, 1, 3, 1000};
     attend_data d;
@@ -151,11 +151,13 @@ static void check_company(const attend_case *of, const rf_gpu_kernel kernel) {
     for (uint32_t t = 0; t<d.c.T; t += d.c.T> 12 ? 5 : 1)
         for (uint32_t h = 0; h < a.n_heads && !a.has_wild_keys; h++)
             check_head(&a, &d, t, h, all + ((size_t)t * a.n_heads + h) * a.value_dim);
-    for (uint32_t t = 0; t < d.c.T; t++) {
+    for (uint32_t t = 0, n; t < d.c.T; t += n) {
+        n = d.c.T > 12 && t % 3 ? 7 : 1;
+        if (n > d.c.T - t) n = d.c.T - t;
         a.units = units[t % RF_COUNT(units)];
-        float *one = run(&a, &d, t, 1);
-        check_rows(&a, all, one, t, 1);
-        rf_free(one);
+        float *some = run(&a, &d, t, n);
+        check_rows(&a, all, some, t, n);
+        rf_free(some);
     }
     a.units = of->units == 3 ? 0 : 3;
     float *some = run(&a, &d, d.c.T / 3, d.c.T - d.c.T / 3);
@@ -199,6 +201,45 @@ static void test_few_rows(void **state) {
             a.rows[s] = (k >> s) % 4 < 2 || a.len[s] < 9 ? 1 : 5;
         check_company(&a, RF_GPU_attend_halves);
     }
+}
+
+/* Many rows of each sequence at a time, and what is no number among the values that some of them see. */
+static void test_many_rows(void **state) {
+    (void)state;
+    static const uint32_t heads[][2] = {{8, 1}, {6, 3}, {14, 2}, {3, 3}, {8, 2}};
+    static const uint32_t lens[][2] = {{330, 19}, {44, 290}, {96, 64}, {37, 555}, {301, 11}};
+    for (uint32_t k = 0; k < 28; k++) {
+        const rf_attn_pattern *pattern = &patterns[k % RF_COUNT(patterns)];
+        attend_case a = {.n_heads = heads[k % 5][0],
+                         .n_kv_heads = heads[k % 5][1],
+                         .head_dim = k / 2 % 2 ? 64 : 128,
+                         .value_dim = k / 2 % 2 ? 64 : 128,
+                         .pattern = *pattern,
+                         .softcap = k % 4 == 1 ? 5.0f : 0,
+                         .sinks = k % 3 == 1,
+                         .is_wild = k % 6 > 3,
+                         .has_wild_keys = k % 12 == 4,
+                         .k_type = types[k % 2],
+                         .v_type = types[k % 2],
+                         .len = {lens[k / 2 % 5][0], lens[k / 2 % 5][1]},
+                         .rows = {k % 3 ? 37 : 9, 11},
+                         .prefix = {lens[k / 2 % 5][0] - 5, 3}};
+        if (pattern->kind == RF_ATTN_CUSTOM) continue; /* goes to the kernel for few */
+        check_company(&a, RF_GPU_attend_halves_tile);
+    }
+    attend_case wild = {.n_heads = 8, /* windows begin with each of the keys */
+                        .n_kv_heads = 2,
+                        .head_dim = 128,
+                        .value_dim = 128,
+                        .pattern = {RF_ATTN_LOCAL, 20, 0},
+                        .k_type = RF_DT_F16,
+                        .v_type = RF_DT_F16,
+                        .is_wild = true,
+                        .len = {61, 20},
+                        .rows = {61, 3}};
+    check_company(&wild, RF_GPU_attend_halves_tile);
+    wild.has_wild_keys = true;
+    check_company(&wild, RF_GPU_attend_halves_tile);
 }
 
 /* Huge and tiny queries, and keys that leave F16's range for scores. */
@@ -290,9 +331,8 @@ static int open_fast(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_few_rows),
-        cmocka_unit_test(test_sizes),
-        cmocka_unit_test(test_own),
+        cmocka_unit_test(test_few_rows), cmocka_unit_test(test_many_rows),
+        cmocka_unit_test(test_sizes),    cmocka_unit_test(test_own),
         cmocka_unit_test(test_others),
     };
     return cmocka_run_group_tests(tests, open_fast, close_device);

@@ -133,24 +133,26 @@ static bool fits_attend_ints(const rf_gpu_queue *q, const rf_gpu_attend_args *a)
            RF_ATTEND_INTS_SHARED <= q->info.lds_bytes && can_run(q, RF_GPU_attend_ints);
 }
 
-/* Many rows over keys and values in Q8_0.  False: not by their own kernel, or with blocks for less than three
- * quarters of the device, where that for few rows, which takes segments side by side, is faster. */
-static bool attends_int_rows(rf_gpu_queue *q, const rf_gpu_attend_args *a) {
-    bool fits = a->k_type == RF_DT_Q8_0 && a->v_type == RF_DT_Q8_0 && a->v &&
-                a->head_dim == a->value_dim && (a->head_dim == 64 || a->head_dim == 128) &&
-                a->pattern != RF_ATTN_CUSTOM && has_many_rows(a);
+/* Many rows on matrix units.  False: not by kernels of their own, or with blocks for less than three quarters of
+ * the device, where those for few rows, which take segments side by side, are faster. */
+static bool attends_prompt(rf_gpu_queue *q, const rf_gpu_attend_args *a) {
+    bool is_q8 = a->k_type == RF_DT_Q8_0 && a->v_type == RF_DT_Q8_0 && a->v &&
+                 a->head_dim == a->value_dim && (a->head_dim == 64 || a->head_dim == 128);
+    bool is_half = takes_attend_halves(q, a);
+    rf_gpu_kernel k = is_half ? RF_GPU_attend_halves_tile : RF_GPU_attend_ints_tile;
+    uint32_t bytes = is_half ? RF_HALVES_TILE_SHARED : RF_INTS_TILE_SHARED;
     uint32_t per_kv = a->n_heads / a->n_kv_heads;
-    uint64_t stretches =
-        ((uint64_t)a->n_rows * per_kv + RF_INTS_TILE_ITEMS - 1) / RF_INTS_TILE_ITEMS;
+    uint64_t stretches = ((uint64_t)a->n_rows * per_kv + RF_PROMPT_ITEMS - 1) / RF_PROMPT_ITEMS;
     uint64_t n_blocks = stretches * a->n_kv_heads;
-    if (!fits || !can_run(q, RF_GPU_attend_ints_tile) || stretches > MAX_GRID_Y ||
-        RF_INTS_TILE_SHARED > q->info.lds_bytes)
+    if (!(is_q8 || is_half) || a->pattern == RF_ATTN_CUSTOM || !has_many_rows(a) ||
+        !can_run(q, k) || stretches > MAX_GRID_Y || bytes > q->info.lds_bytes)
         return false;
-    if (4 * n_blocks < 3 * (uint64_t)q->info.n_units && fits_attend_ints(q, a)) return false;
+    bool has_few = is_half || fits_attend_ints(q, a);
+    if (4 * n_blocks < 3 * (uint64_t)q->info.n_units && has_few) return false;
     rf_gpu_attend_args args = *a;
     args.is_paired = n_blocks <= ATTEND_AT_ONCE * (uint64_t)q->info.n_units;
-    put_shared(q, RF_GPU_attend_ints_tile, (rf_gpu_grid){a->n_kv_heads, (uint32_t)stretches, 1},
-               RF_INTS_TILE_SHARED, &args, sizeof args);
+    put_shared(q, k, (rf_gpu_grid){a->n_kv_heads, (uint32_t)stretches, 1}, bytes, &args,
+               sizeof args);
     return true;
 }
 
@@ -261,7 +263,7 @@ void rf_gpu_op_attend(rf_gpu_queue *q, const rf_gpu_attend_args *a) {
     size_t v_row = a->v ? rf_kv_head_bytes((rf_dtype)a->v_type, a->value_dim)
                         : rf_kv_head_bytes((rf_dtype)a->k_type, a->head_dim);
     args.step_blocks = min_u32(ATTEND_VALUE_BYTES / (32 * (uint32_t)v_row), ATTEND_STEP_BLOCKS);
-    if (attends_rows(q, a) || attends_int_rows(q, a)) return;
+    if (attends_rows(q, a) || attends_prompt(q, a)) return;
     uint32_t shared_bytes;
     rf_gpu_kernel k = walking_kernel(q, a, &shared_bytes);
     bool walks = k != NO_KERNEL;
@@ -1041,7 +1043,8 @@ bool rf_gpu_has_substitute(const rf_gpu_queue *q, rf_gpu_kernel k) {
     bool attends = !q->left_out[RF_GPU_attend_1] || !q->left_out[RF_GPU_attend_4];
     if (k == RF_GPU_attend_1 || k == RF_GPU_attend_4 || k == RF_GPU_attend_vec_1 ||
         k == RF_GPU_attend_vec_4 || k == RF_GPU_attend_ints || k == RF_GPU_attend_halves ||
-        k == RF_GPU_attend_rows || k == RF_GPU_attend_tile || k == RF_GPU_attend_ints_tile)
+        k == RF_GPU_attend_rows || k == RF_GPU_attend_tile || k == RF_GPU_attend_ints_tile ||
+        k == RF_GPU_attend_halves_tile)
         return attends;
     if (k == RF_GPU_float_one || k == RF_GPU_mm_router || k == RF_GPU_router_normed ||
         (k >= RF_GPU_mm_float_4 && k <= RF_GPU_mm_float_32))

@@ -1,28 +1,19 @@
 /* attend_ints_tile.hip - attention of many rows of a sequence over keys and values in Q8_0, as
- * docs/arithmetic.md has it, on the matrix units of NVIDIA's GPUs; a block of threads per KV head
- * and neighbouring items: an item is a query head of a row, the heads of the KV head first.
+ * docs/arithmetic.md has it, on the matrix units of NVIDIA's GPUs (prompt.h).
  *
- * A warp has sixteen items and walks over KV blocks.  An instruction multiplies the bytes of
- * sixteen items with those of eight keys or columns, 32 at a time; thread 4g + t gets results 2t
- * and 2t + 1 of items g and g + 8 and brings bytes number 4t .. and 16 + 4t .. of the 32.  Their
- * order is free, as long as both sides have the same, and so is that of the eight: a thread gets
- * those scores whose weights it then brings, keys t, t + 4, .. t + 28, and four neighbouring
- * columns of two results.
+ * An instruction multiplies the bytes of sixteen items with those of eight keys or columns, 32 at a
+ * time; thread 4g + t gets results 2t and 2t + 1 of items g and g + 8 and brings bytes number 4t ..
+ * and 16 + 4t .. of the 32.  Their order is free, as long as both sides have the same, and so is that
+ * of the eight: a thread gets those scores whose weights it then brings, and four neighbouring columns
+ * of two results.
  *
  * Blocks come as they lie into one of two slots and are then laid out for the instructions, once
- * for all warps, while the block before is multiplied.  Weighted values of a segment stay in
- * registers; the total lies where the result will be. */
+ * for all warps, while the block before is multiplied. */
 #include "backend/gpu/kernels/ints.h"
-#include "backend/gpu/kernels/rows.h"
-#include "backend/gpu/tile.h"
+#include "backend/gpu/kernels/prompt.h"
 
 #if !defined(RF_AMD)
-enum {
-    PROMPT_THREADS = RF_BLOCK_attend_ints_tile,
-    PROMPT_WARPS = PROMPT_THREADS / 32,
-    PROMPT_ITEMS = 16 * PROMPT_WARPS,
-    PROMPT_GROUPS = RF_INTS_TILE_GROUPS,
-};
+enum { PROMPT_GROUPS = RF_INTS_TILE_GROUPS };
 
 /* A KV block for the instructions: of each thread of a warp the bytes that it brings, for two
  * times eight keys or columns; of thread t of four its keys' scales and what exponentials are
@@ -32,19 +23,6 @@ typedef struct prompt_block {
     float k_scale[PROMPT_GROUPS][4][8], v_scale[PROMPT_GROUPS][4][8], t[PROMPT_GROUPS][4][8];
     float unit[PROMPT_GROUPS];
 } prompt_block;
-
-/* An item's maximum and sum, of a segment or of the total. */
-typedef struct prompt_ml {
-    float m, l;
-} prompt_ml;
-
-/* An item: its row, where its result is, in fours of floats, ~0: nowhere, and what its scores are
- * multiplied with. */
-typedef struct prompt_item {
-    uint32_t row, to;
-    float unit;
-    prompt_ml segment, total;
-} prompt_item;
 
 typedef struct prompt_shared {
     uint8_t raw[2][64 * PROMPT_GROUPS * RF_KV_Q8_BYTES]; /* rows of keys, then of values */
@@ -58,34 +36,11 @@ typedef struct prompt_shared {
 } prompt_shared;
 #if !defined(RF_NVIDIA)
 _Static_assert(sizeof(prompt_shared) == RF_INTS_TILE_SHARED, "as much as the host asks for");
-_Static_assert((int)PROMPT_ITEMS == (int)RF_INTS_TILE_ITEMS, "sixteen items of a warp");
 #endif
-
-/* A thread's place. */
-typedef struct prompt_place {
-    uint32_t warp, lane, t;
-} prompt_place;
-
-/* The items of one KV head, and the block's first one of them. */
-typedef struct prompt_items {
-    uint32_t kv_head, per_kv, n, first;
-} prompt_items;
-
-/* A segment's weighted values, by sixteen columns and halves of these. */
-typedef struct prompt_sum {
-    float acc[2 * PROMPT_GROUPS][2][4];
-    int is_begun; /* something has been added to the total */
-} prompt_sum;
 
 /* Instructions -----------------------------------------------------------------------------------*/
 
 #if defined(RF_NVIDIA)
-/* v, which the compiler does not know to be the same in each turn of a loop: else it would keep
- * every address that is made of it in a register of its own. */
-RF_DEVICE uint32_t prompt_anew(uint32_t v) {
-    asm volatile("" : "+r"(v));
-    return v;
-}
 /* c = x y; the items' bytes are signed, or not. */
 #define PROMPT_MULTIPLY(kind)                                                                  \
     asm("mma.sync.aligned.m16n8k32.row.col.s32." kind ".s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, " \
@@ -99,32 +54,7 @@ RF_DEVICE void prompt_multiply(int32_t c[4], const rf_u4 *x, uint32_t y0, uint32
     else
         PROMPT_MULTIPLY("u8");
 }
-/* The larger one, the smaller one, or the one that is a number. */
-RF_DEVICE float prompt_max(float a, float b) {
-    float r;
-    asm("max.f32 %0, %1, %2;" : "=f"(r) : "f"(a), "f"(b));
-    return r;
-}
-RF_DEVICE float prompt_min(float a, float b) {
-    float r;
-    asm("min.f32 %0, %1, %2;" : "=f"(r) : "f"(a), "f"(b));
-    return r;
-}
-/* Whether all threads of the warp say so. */
-RF_DEVICE int prompt_all(int is_so) {
-    uint32_t r;
-    asm volatile("{\n"
-                 ".reg .pred p;\n"
-                 "setp.ne.b32 p, %1, 0;\n"
-                 "vote.sync.all.pred p, p, 0xffffffff;\n"
-                 "selp.b32 %0, 1, 0, p;\n"
-                 "}"
-                 : "=r"(r)
-                 : "r"(is_so));
-    return r != 0;
-}
 #else
-RF_DEVICE uint32_t prompt_anew(uint32_t v) { return v; }
 RF_DEVICE int32_t prompt_product(uint32_t x, uint32_t y, int is_signed) {
     int32_t sum = 0;
     for (uint32_t i = 0; i < 32; i += 8) {
@@ -152,27 +82,7 @@ RF_DEVICE void prompt_multiply(int32_t c[4], const rf_u4 *x, uint32_t y0, uint32
     }
     rf_sync();
 }
-RF_DEVICE float prompt_max(float a, float b) { return a > b || b != b ? a : b; }
-RF_DEVICE float prompt_min(float a, float b) { return a < b || b != b ? a : b; }
-RF_DEVICE int prompt_all(int is_so) { /* of the block: all threads go the same way */
-    static _Thread_local int says[PROMPT_THREADS];
-    int all = 1;
-    says[rf_tid()] = is_so;
-    rf_sync();
-    for (uint32_t i = 0; i < PROMPT_THREADS; i++)
-        all = all && says[i];
-    rf_sync();
-    return all;
-}
 #endif
-
-RF_DEVICE prompt_place prompt_place_now(void) {
-    prompt_place at;
-    at.warp = prompt_anew(rf_tid() / 32);
-    at.lane = prompt_anew(rf_tid() % 32);
-    at.t = at.lane % 4;
-    return at;
-}
 
 /* Of four words the second bytes as one word, and the first ones. */
 RF_DEVICE void prompt_split(uint32_t *upper, uint32_t *lower, const uint32_t w[4]) {
@@ -335,81 +245,6 @@ RF_DEVICE void prompt_scores(float s[2][8], const prompt_shared *sh, const promp
         s[i / 8][i % 8] *= sh->item[at->warp][at->lane / 4 + i / 8 * 8].unit;
 }
 
-/* Score after score, so that there is little code: they pass by. */
-RF_DEVICE void prompt_softcap(float s[2][8], float softcap) {
-    RF_NO_UNROLL
-    for (uint32_t n = 0; n < 16; n++) {
-        const float x = softcap * rf_tanh32(s[0][0] / softcap);
-        RF_UNROLL
-        for (uint32_t k = 1; k < 16; k++)
-            s[(k - 1) / 8][(k - 1) % 8] = s[k / 8][k % 8];
-        s[1][7] = x;
-    }
-}
-
-/* What the thread's items do not see. */
-RF_DEVICE void prompt_hide(float s[2][8], const uint32_t bits[2], uint32_t t, float with) {
-    RF_UNROLL
-    for (uint32_t i = 0; i < 16; i++)
-        if (!(bits[i / 8] >> (t + i % 8 * 4) & 1)) s[i / 8][i % 8] = with;
-}
-
-/* The largest of an item's scores. */
-RF_DEVICE float prompt_most(const float s[8]) {
-    float most = -__builtin_inff();
-    RF_UNROLL
-    for (uint32_t i = 0; i < 8; i++)
-        most = prompt_max(most, s[i]);
-    RF_UNROLL
-    for (uint32_t other = 1; other < 4; other *= 2)
-        most = prompt_max(most, rf_float_of(rf_lane_xor(rf_bits_of(most), other)));
-    return most;
-}
-
-/* The sum of an item's exponentials, keys 16 apart first. */
-RF_DEVICE float prompt_tree(const float p[8]) {
-    float sum[4];
-    RF_UNROLL
-    for (uint32_t i = 0; i < 4; i++)
-        sum[i] = p[i] + p[i + 4];
-    const float of_four = (sum[0] + sum[2]) + (sum[1] + sum[3]);
-    const float of_two = of_four + rf_float_of(rf_lane_xor(rf_bits_of(of_four), 2));
-    return of_two + rf_float_of(rf_lane_xor(rf_bits_of(of_two), 1));
-}
-
-/* A block's exponentials, and by what it is folded into the segment. */
-typedef struct prompt_part {
-    float p[2][8], c_total[2], c_part[2];
-    uint32_t bits[2]; /* keys that the items see, of one that is whole not valid */
-    int is_whole;
-} prompt_part;
-
-/* A part of maximum m and sum l, 0 when no key of it is visible, onto what there is; the factors
- * by which part * c_part + total * c_total is what docs/arithmetic.md says of the weighted values,
- * bit by bit, without a choice for each of them.  A total to which nothing has been added is -0,
- * which is not seen in a sum; nor is a part to which no key was added, times nothing.  Of a part
- * whose maximum is -inf only l, not a number, is added: the result is none either, unless what
- * comes later takes the place of it.  One of the exponentials is that of a number less itself: 1,
- * or not a number. */
-RF_DEVICE void prompt_fold(prompt_ml *onto, prompt_ml part, float nothing, float *c_total,
-                           float *c_part) {
-    const prompt_ml total = *onto;
-    const int is_first = total.m == -__builtin_inff(), is_above = part.m > total.m;
-    const int is_seen = part.l != 0.0f, is_added = is_seen && part.m != -__builtin_inff();
-    const float most = is_first || is_above ? part.m : total.m;
-    const float less = rf_exp32_down(is_above ? total.m - part.m : part.m - total.m),
-                same = 1.0f + (most - most);
-    const float of_total = is_above ? less : same, of_part = is_above ? same : less;
-    *c_total = is_added && !is_first ? of_total : 1.0f;
-    *c_part = !is_added ? nothing : is_first ? 1.0f : of_part;
-    rf_warp_sync(); /* all threads of the item have read it */
-    if (is_seen) {
-        const prompt_ml sum = {most,
-                               is_first ? part.l : rf_fma(part.l, of_part, total.l * of_total)};
-        *onto = sum;
-    }
-}
-
 /* What stands for the block's own factors where items do not see all of it. */
 RF_DEVICE void prompt_factors(prompt_shared *sh, const prompt_block *in, const prompt_part *part,
                               const prompt_place *at, uint32_t groups) {
@@ -491,27 +326,6 @@ RF_DEVICE void prompt_weigh(prompt_sum *sum, const prompt_shared *sh, const prom
 
 /* The walk ---------------------------------------------------------------------------------------*/
 
-/* Which keys of block b the thread's items see; false: no item of the warp sees any. */
-RF_DEVICE int prompt_bits(prompt_part *part, const prompt_shared *sh, const rf_gpu_attend_args *a,
-                          const prompt_place *at, const rf_rows_walk *w, uint32_t b) {
-    int is_whole = 1, is_empty = 1;
-    RF_UNROLL
-    for (uint32_t r = 0; r < 2; r++) {
-        const uint32_t row = sh->item[at->warp][at->lane / 4 + 8 * r].row;
-        uint32_t bits = 0;
-        if (a->batch.row_seq[row] == w->seq) {
-            rf_span span = rf_span_of(a, row);
-            span.mask = 0;
-            bits = rf_span_bits(&span, b);
-        }
-        is_whole &= bits == ~0u;
-        is_empty &= bits == 0;
-        part->bits[r] = bits;
-    }
-    part->is_whole = prompt_all(is_whole);
-    return !(prompt_all(is_empty) && rf_warp_may_skip());
-}
-
 /* Block number b onto the segment. */
 RF_DEVICE void prompt_add(prompt_shared *sh, const rf_gpu_attend_args *a, const rf_rows_walk *w,
                           prompt_sum *sum, uint32_t b, uint32_t groups) {
@@ -521,109 +335,14 @@ RF_DEVICE void prompt_add(prompt_shared *sh, const rf_gpu_attend_args *a, const 
     part.bits[0] = part.bits[1] = ~0u;
     part.is_whole = 1;
     const int is_inside = 32 * b >= w->lo && 32 * (b + 1) <= w->hi;
-    if (!is_inside && !prompt_bits(&part, sh, a, at, w, b)) return;
+    if (!is_inside && !prompt_bits(&part, sh->item[0], a, at, w, b)) return;
     prompt_scores(part.p, sh, in, at, groups);
-    if (a->softcap > 0) prompt_softcap(part.p, a->softcap);
-    if (!part.is_whole) prompt_hide(part.p, part.bits, at->t, -__builtin_inff());
-    const float most[2] = {prompt_most(part.p[0]), prompt_most(part.p[1])};
-    RF_UNROLL
-    for (uint32_t i = 0; i < 16; i++)
-        part.p[i / 8][i % 8] = rf_exp32_down(part.p[i / 8][i % 8] - most[i / 8]);
-    if (!part.is_whole) prompt_hide(part.p, part.bits, at->t, 0.0f);
-    int is_odd = 0; /* no score is a number: l says so, and values are not added */
-    RF_UNROLL
-    for (uint32_t r = 0; r < 2; r++) {
-        const prompt_ml ml = {most[r], prompt_tree(part.p[r])};
-        prompt_fold(&sh->item[at->warp][at->lane / 4 + 8 * r].segment, ml, -0.0f,
-                    &part.c_total[r], &part.c_part[r]);
-        if (most[r] != -__builtin_inff()) continue;
-        is_odd = 1;
-        part.bits[r] = 0;
-    }
-    if (!prompt_all(!is_odd)) part.is_whole = 0;
+    prompt_soften(&part, sh->item[0], a, at);
     if (part.is_whole) {
         prompt_weigh(sum, sh, in, &part, at, groups, 1);
     } else {
         prompt_factors(sh, in, &part, at, groups);
         prompt_weigh(sum, sh, in, &part, at, groups, 0);
-    }
-}
-
-/* Each thread of an item does. */
-RF_DEVICE void prompt_start(prompt_shared *sh, prompt_sum *t) {
-    RF_UNROLL
-    for (uint32_t r = 0; r < 2; r++) {
-        const prompt_ml none = {-__builtin_inff(), 0.0f};
-        sh->item[rf_tid() / 32][rf_tid() % 32 / 4 + 8 * r].segment = none;
-    }
-    RF_UNROLL
-    for (uint32_t i = 0; i < 16 * PROMPT_GROUPS; i++)
-        t->acc[i / 8][i / 4 % 2][i % 4] = -0.0f;
-    rf_warp_sync();
-}
-
-/* Sixty-four columns of an item's segment onto the total, which is there or yet to be begun. */
-RF_DEVICE void prompt_fold_columns(rf_u4 *to, float (*acc)[2][4], uint32_t r, float c_total,
-                                   float c_part, int is_begun) {
-    rf_u4 total[4];
-    RF_UNROLL
-    for (uint32_t i = 0; i < 4; i++) {
-        RF_UNROLL
-        for (uint32_t d = 0; d < 4; d++)
-            total[i].v[d] = rf_bits_of(-0.0f);
-        if (is_begun) total[i] = rf_rows_load(to + 4 * i);
-    }
-    RF_UNROLL
-    for (uint32_t i = 0; i < 4; i++) {
-        RF_UNROLL
-        for (uint32_t d = 0; d < 4; d++)
-            total[i].v[d] = rf_bits_of(rf_fma(acc[i][d / 2][2 * r + d % 2], c_part,
-                                              rf_float_of(total[i].v[d]) * c_total));
-        to[4 * i] = total[i];
-    }
-}
-
-/* The segment onto the total. */
-RF_DEVICE void prompt_total(prompt_shared *sh, const rf_gpu_attend_args *a, prompt_sum *t,
-                            uint32_t groups) {
-    const prompt_place at = prompt_place_now();
-    prompt_item *items = sh->item[at.warp] + at.lane / 4;
-    rf_warp_sync();
-    RF_UNROLL
-    for (uint32_t r = 0; r < 2; r++) {
-        prompt_item *item = items + 8 * r;
-        const int is_sink = !t->is_begun && item->total.l != 0.0f; /* weighted values are +0 */
-        const int is_idle = t->is_begun && item->segment.l == 0.0f;
-        rf_u4 *to = (rf_u4 *)a->dst + item->to + at.t;
-        float c_total, c_part;
-        prompt_fold(&item->total, item->segment, 0.0f, &c_total, &c_part);
-        if (item->to == ~0u || is_idle) continue;
-        if (is_sink) c_total = -c_total;
-        RF_UNROLL
-        for (uint32_t i = 0; i < 2 * groups; i += 4)
-            prompt_fold_columns(to + 4 * i, t->acc + i, r, c_total, c_part, t->is_begun);
-    }
-    t->is_begun = 1;
-}
-
-/* The total divided by its sum. */
-RF_DEVICE void prompt_end(const prompt_shared *sh, const rf_gpu_attend_args *a,
-                          const prompt_sum *t, uint32_t groups) {
-    const prompt_place at = prompt_place_now();
-    RF_UNROLL
-    for (uint32_t r = 0; r < 2; r++) {
-        const prompt_item item = sh->item[at.warp][at.lane / 4 + 8 * r];
-        rf_f4 *to = (rf_f4 *)(void *)a->dst + item.to + at.t;
-        if (item.to == ~0u) continue;
-        RF_NO_UNROLL
-        for (uint32_t i = 0; i < 2 * groups; i++) {
-            rf_f4 x = {{0, 0, 0, 0}};
-            if (t->is_begun) x = to[4 * i];
-            RF_UNROLL
-            for (uint32_t d = 0; d < 4; d++)
-                x.v[d] = item.total.l == 0.0f ? 0.0f : x.v[d] / item.total.l;
-            to[4 * i] = x;
-        }
     }
 }
 
@@ -639,7 +358,7 @@ RF_DEVICE void prompt_all_of(prompt_shared *sh, const rf_gpu_attend_args *a,
     RF_NO_UNROLL
     for (uint32_t b = w->first; b < w->end;) { /* a segment at a time */
         const uint32_t next = b - b % RF_GPU_SEGMENT_BLOCKS + RF_GPU_SEGMENT_BLOCKS;
-        prompt_start(sh, t);
+        prompt_start(sh->item[0], t);
         RF_NO_UNROLL
         for (; b < rf_min_u32(next, w->end); b++) {
             rf_copy_wait();
@@ -648,7 +367,7 @@ RF_DEVICE void prompt_all_of(prompt_shared *sh, const rf_gpu_attend_args *a,
             if (b + 1 < w->end) prompt_make(sh, b + 1, groups);
                 prompt_add(sh, a, w, t, b, groups);
         }
-        prompt_total(sh, a, t, groups);
+        prompt_total(sh->item[0], a, t, 2 * groups, 0);
     }
 }
 
@@ -686,42 +405,27 @@ RF_DEVICE void prompt_begin(prompt_shared *sh, const rf_gpu_attend_args *a, cons
     const prompt_place at = prompt_place_now();
     RF_UNROLL
     for (uint32_t r = 0; r < 2; r++) {
-        const uint32_t here = of->first + 16 * at.warp + at.lane / 4 + 8 * r;
-        const uint32_t number = rf_min_u32(here, of->n - 1), row = number / of->per_kv;
-        const uint32_t head = of->kv_head * of->per_kv + number % of->per_kv;
-        const uint32_t query = row * a->n_heads + head;
-        const float m = a->sinks ? a->sinks[head] : -__builtin_inff();
+        const uint32_t query = prompt_take(sh->item[0], a, of, &at, r);
         const rf_f4 *q = (const rf_f4 *)(const void *)a->q + query * (uint64_t)(8 * groups);
-        prompt_item *item = &sh->item[at.warp][at.lane / 4 + 8 * r];
-        item->row = row;
-        item->to = here < of->n ? query * (a->value_dim / 4) : ~0u;
-        item->unit = prompt_query(sh->q[at.warp], q + 2 * at.t, at.lane, r, groups) * a->scale;
-        item->total.m = m;
-        item->total.l = m == -__builtin_inff() ? 0.0f : 1.0f;
+        sh->item[at.warp][at.lane / 4 + 8 * r].unit =
+            prompt_query(sh->q[at.warp], q + 2 * at.t, at.lane, r, groups) * a->scale;
     }
 }
 
 RF_DEVICE void prompt_run(prompt_shared *sh, const rf_gpu_attend_args *a, uint32_t groups) {
-    const uint32_t per_kv = a->n_heads / a->n_kv_heads, n = a->n_rows * per_kv;
-    const uint32_t first = rf_rows_stretch(a, rf_div_up(n, PROMPT_ITEMS)) * PROMPT_ITEMS;
-    const prompt_items of = {rf_bid_x(), per_kv, n, first};
-    const uint32_t last_row = (rf_min_u32(first + PROMPT_ITEMS, n) - 1) / per_kv;
+    const prompt_items of = prompt_items_of(a);
+    const uint32_t first = of.first / of.per_kv;
+    const uint32_t last = (rf_min_u32(of.first + PROMPT_ITEMS, of.n) - 1) / of.per_kv;
     prompt_begin(sh, a, &of, groups);
     prompt_sum t;
     t.is_begun = 0;
-    for (uint32_t r = first / per_kv; r <= last_row;) { /* a sequence's rows at a time */
-        const rf_rows_walk w = rf_rows_walk_of(a, first / per_kv, last_row, &r);
+    for (uint32_t r = first; r <= last;) { /* a sequence's rows at a time */
+        const rf_rows_walk w = rf_rows_walk_of(a, first, last, &r);
         if (w.first < w.end) prompt_all_of(sh, a, &w, &t, groups);
     }
-    prompt_end(sh, a, &t, groups);
+    prompt_end(sh->item[0], a, &t, 2 * groups, 0);
 }
 
-/* Blocks side by side, as far as shared memory has room for them. */
-#if defined(RF_NVIDIA) && __CUDA_ARCH__ == 900
-enum { PROMPT_AT_ONCE = 3 };
-#else
-enum { PROMPT_AT_ONCE = 2 };
-#endif
 RF_KERNEL_EARLY(attend_ints_tile, rf_gpu_attend_args, PROMPT_AT_ONCE) {
     prompt_shared *sh = (prompt_shared *)(void *)rf_dynamic_shared;
     rf_await_before();

@@ -20,7 +20,16 @@ RF_DEVICE uint32_t half_bits_of(float f, uint32_t form) {
     return form == RF_GPU_F16 ? rf_f16_of(f) : rf_bf16_of(f);
 }
 RF_DEVICE uint32_t half_two(float low, float high, uint32_t form) {
+#if defined(RF_NVIDIA)
+    uint32_t both;
+    if (form == RF_GPU_F16)
+        asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(high), "f"(low));
+    else
+        asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(high), "f"(low));
+    return both;
+#else
     return half_bits_of(low, form) | half_bits_of(high, form) << 16;
+#endif
 }
 
 /* What a row of F16 whose largest |x| has these bits is multiplied with, and its inverse; 1 for what is
@@ -57,6 +66,14 @@ RF_DEVICE void half_copy(half_at to, const void *from, int is_there) {
                  : "memory");
 }
 RF_DEVICE void half_sync_warp(void) { ring_sync_warp(); }
+/* The same of squares that lie with rows and columns exchanged: thread 4g + t gets rows 2t and 2t + 1 of
+ * column g of each. */
+RF_DEVICE void half_load_turned(uint32_t v[4], half_at at) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(v[0]), "=r"(v[1]), "=r"(v[2]), "=r"(v[3])
+                 : "r"(at)
+                 : "memory");
+}
 #define HALF_MULTIPLY(type)                                            \
     asm("mma.sync.aligned.m16n8k16.row.col.f32." type "." type ".f32 " \
         "{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"        \
@@ -78,13 +95,29 @@ RF_DEVICE void half_copy(half_at to, const void *from, int is_there) {
     *(rf_u4 *)(void *)to = is_there ? *(const rf_u4 *)from : zeros;
 }
 RF_DEVICE void half_sync_warp(void) {}
+static _Thread_local const uint8_t *half_named[256];
+/* A row of square number i. */
+RF_DEVICE const uint8_t *half_row(uint32_t i, uint32_t row) {
+    return half_named[rf_tid() / 32 * 32 + 8 * i + row];
+}
 RF_DEVICE void half_load(uint32_t v[4], half_at at) {
-    static _Thread_local const uint8_t *row[256];
-    const uint32_t tid = rf_tid(), warp = tid / 32 * 32, lane = tid % 32;
-    row[tid] = at;
+    const uint32_t g = rf_tid() % 32 / 4, t = rf_tid() % 4;
+    half_named[rf_tid()] = at;
     rf_sync();
     for (uint32_t i = 0; i < 4; i++)
-        memcpy(&v[i], row[warp + 8 * i + lane / 4] + lane % 4 * 4, 4);
+        memcpy(&v[i], half_row(i, g) + 4 * t, 4);
+    rf_sync();
+}
+RF_DEVICE void half_load_turned(uint32_t v[4], half_at at) {
+    const uint32_t g = rf_tid() % 32 / 4, t = rf_tid() % 4;
+    half_named[rf_tid()] = at;
+    rf_sync();
+    for (uint32_t i = 0; i < 4; i++) {
+        uint16_t two[2];
+        memcpy(&two[0], half_row(i, 2 * t) + 2 * g, 2);
+        memcpy(&two[1], half_row(i, 2 * t + 1) + 2 * g, 2);
+        v[i] = two[0] | (uint32_t)two[1] << 16;
+    }
     rf_sync();
 }
 RF_DEVICE float half_number(uint32_t word, uint32_t i, uint32_t form) {

@@ -3,6 +3,7 @@
 #include "backend/gpu/kernels/attend.hip"
 #include "backend/gpu/kernels/attend_fold.hip"
 #include "backend/gpu/kernels/attend_halves.hip"
+#include "backend/gpu/kernels/attend_halves_tile.hip"
 #include "backend/gpu/kernels/attend_ints.hip"
 #include "backend/gpu/kernels/attend_ints_tile.hip"
 #include "backend/gpu/kernels/attend_rows.hip"

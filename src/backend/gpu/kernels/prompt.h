@@ -1,0 +1,361 @@
+/* prompt.h - what the attention kernels of many rows on NVIDIA's matrix units share (attend_ints_tile.hip,
+ * attend_halves_tile.hip); a block of threads per KV head and neighbouring items: an item is a query head of a
+ * row, the heads of the KV head first.
+ *
+ * A warp has sixteen items and walks over KV blocks.  Thread 4g + t of it has scores of items g and g + 8
+ * with keys t, t + 4, .. t + 28, since the order of keys in an instruction is free.  Weighted values of a
+ * segment stay in registers; the total lies where the result will be. */
+#pragma once
+#include "backend/gpu/kernels/rows.h"
+#include "backend/gpu/tile.h"
+
+#if !defined(RF_AMD)
+enum {
+    PROMPT_THREADS = RF_BLOCK_attend_ints_tile,
+    PROMPT_WARPS = PROMPT_THREADS / 32,
+    PROMPT_ITEMS = 16 * PROMPT_WARPS,
+    PROMPT_SIXTEENS = 8, /* of columns, at most */
+};
+#if !defined(RF_NVIDIA)
+_Static_assert((int)PROMPT_ITEMS == (int)RF_PROMPT_ITEMS, "sixteen items of a warp");
+#endif
+
+/* An item's maximum and sum, of a segment or of the total. */
+typedef struct prompt_ml {
+    float m, l;
+} prompt_ml;
+
+/* An item: its row, where its result is, in fours of floats, ~0: nowhere, and what its scores are
+ * multiplied with. */
+typedef struct prompt_item {
+    uint32_t row, to;
+    float unit;
+    prompt_ml segment, total;
+} prompt_item;
+
+/* A thread's place. */
+typedef struct prompt_place {
+    uint32_t warp, lane, t;
+} prompt_place;
+
+/* The items of one KV head, and the block's first one of them. */
+typedef struct prompt_items {
+    uint32_t kv_head, per_kv, n, first;
+} prompt_items;
+
+/* A segment's weighted values, by sixteen columns and halves of these. */
+typedef struct prompt_sum {
+    float acc[PROMPT_SIXTEENS][2][4];
+    int is_begun; /* something has been added to the total */
+} prompt_sum;
+
+/* Instructions -----------------------------------------------------------------------------------*/
+
+#if defined(RF_NVIDIA)
+/* v, which the compiler does not know to be the same in each turn of a loop: else it would keep
+ * every address that is made of it in a register of its own. */
+RF_DEVICE uint32_t prompt_anew(uint32_t v) {
+    asm volatile("" : "+r"(v));
+    return v;
+}
+/* The larger one, the smaller one, or the one that is a number. */
+RF_DEVICE float prompt_max(float a, float b) {
+    float r;
+    asm("max.f32 %0, %1, %2;" : "=f"(r) : "f"(a), "f"(b));
+    return r;
+}
+RF_DEVICE float prompt_min(float a, float b) {
+    float r;
+    asm("min.f32 %0, %1, %2;" : "=f"(r) : "f"(a), "f"(b));
+    return r;
+}
+/* Whether all threads of the warp say so. */
+RF_DEVICE int prompt_all(int is_so) {
+    uint32_t r;
+    asm volatile("{\n"
+                 ".reg .pred p;\n"
+                 "setp.ne.b32 p, %1, 0;\n"
+                 "vote.sync.all.pred p, p, 0xffffffff;\n"
+                 "selp.b32 %0, 1, 0, p;\n"
+                 "}"
+                 : "=r"(r)
+                 : "r"(is_so));
+    return r != 0;
+}
+#else
+RF_DEVICE uint32_t prompt_anew(uint32_t v) { return v; }
+RF_DEVICE float prompt_max(float a, float b) { return a > b || b != b ? a : b; }
+RF_DEVICE float prompt_min(float a, float b) { return a < b || b != b ? a : b; }
+RF_DEVICE int prompt_all(int is_so) { /* of the block: all threads go the same way */
+    static _Thread_local int says[PROMPT_THREADS];
+    int all = 1;
+    says[rf_tid()] = is_so;
+    rf_sync();
+    for (uint32_t i = 0; i < PROMPT_THREADS; i++)
+        all = all && says[i];
+    rf_sync();
+    return all;
+}
+#endif
+
+RF_DEVICE prompt_place prompt_place_now(void) {
+    prompt_place at;
+    at.warp = prompt_anew(rf_tid() / 32);
+    at.lane = prompt_anew(rf_tid() % 32);
+    at.t = at.lane % 4;
+    return at;
+}
+
+/* Scores and weights -----------------------------------------------------------------------------*/
+
+/* Score after score, so that there is little code: they pass by. */
+RF_DEVICE void prompt_softcap(float s[2][8], float softcap) {
+    RF_NO_UNROLL
+    for (uint32_t n = 0; n < 16; n++) {
+        const float x = softcap * rf_tanh32(s[0][0] / softcap);
+        RF_UNROLL
+        for (uint32_t k = 1; k < 16; k++)
+            s[(k - 1) / 8][(k - 1) % 8] = s[k / 8][k % 8];
+        s[1][7] = x;
+    }
+}
+
+/* What the thread's items do not see. */
+RF_DEVICE void prompt_hide(float s[2][8], const uint32_t bits[2], uint32_t t, float with) {
+    RF_UNROLL
+    for (uint32_t i = 0; i < 16; i++)
+        if (!(bits[i / 8] >> (t + i % 8 * 4) & 1)) s[i / 8][i % 8] = with;
+}
+
+/* The largest of an item's scores. */
+RF_DEVICE float prompt_most(const float s[8]) {
+    float most = -__builtin_inff();
+    RF_UNROLL
+    for (uint32_t i = 0; i < 8; i++)
+        most = prompt_max(most, s[i]);
+    RF_UNROLL
+    for (uint32_t other = 1; other < 4; other *= 2)
+        most = prompt_max(most, rf_float_of(rf_lane_xor(rf_bits_of(most), other)));
+    return most;
+}
+
+/* The sum of an item's exponentials, keys 16 apart first. */
+RF_DEVICE float prompt_tree(const float p[8]) {
+    float sum[4];
+    RF_UNROLL
+    for (uint32_t i = 0; i < 4; i++)
+        sum[i] = p[i] + p[i + 4];
+    const float of_four = (sum[0] + sum[2]) + (sum[1] + sum[3]);
+    const float of_two = of_four + rf_float_of(rf_lane_xor(rf_bits_of(of_four), 2));
+    return of_two + rf_float_of(rf_lane_xor(rf_bits_of(of_two), 1));
+}
+
+/* A block's exponentials, and by what it is folded into the segment. */
+typedef struct prompt_part {
+    float p[2][8], c_total[2], c_part[2];
+    uint32_t bits[2]; /* keys that the items see, of one that is whole not valid */
+    int is_whole;
+} prompt_part;
+
+/* A part of maximum m and sum l, 0 when no key of it is visible, onto what there is; the factors
+ * by which part * c_part + total * c_total is what docs/arithmetic.md says of the weighted values,
+ * bit by bit, without a choice for each of them.  A total to which nothing has been added is -0,
+ * which is not seen in a sum; nor is a part to which no key was added, times nothing.  Of a part
+ * whose maximum is -inf only l, not a number, is added: the result is none either, unless what
+ * comes later takes the place of it.  One of the exponentials is that of a number less itself: 1,
+ * or not a number. */
+RF_DEVICE void prompt_fold(prompt_ml *onto, prompt_ml part, float nothing, float *c_total,
+                           float *c_part) {
+    const prompt_ml total = *onto;
+    const int is_first = total.m == -__builtin_inff(), is_above = part.m > total.m;
+    const int is_seen = part.l != 0.0f, is_added = is_seen && part.m != -__builtin_inff();
+    const float most = is_first || is_above ? part.m : total.m;
+    const float less = rf_exp32_down(is_above ? total.m - part.m : part.m - total.m),
+                same = 1.0f + (most - most);
+    const float of_total = is_above ? less : same, of_part = is_above ? same : less;
+    *c_total = is_added && !is_first ? of_total : 1.0f;
+    *c_part = !is_added ? nothing : is_first ? 1.0f : of_part;
+    rf_warp_sync(); /* all threads of the item have read it */
+    if (is_seen) {
+        const prompt_ml sum = {most,
+                               is_first ? part.l : rf_fma(part.l, of_part, total.l * of_total)};
+        *onto = sum;
+    }
+}
+
+/* The walk ---------------------------------------------------------------------------------------*/
+
+/* Which keys of block b the thread's items see; false: no item of the warp sees any. */
+RF_DEVICE int prompt_bits(prompt_part *part, const prompt_item *items, const rf_gpu_attend_args *a,
+                          const prompt_place *at, const rf_rows_walk *w, uint32_t b) {
+    int is_whole = 1, is_empty = 1;
+    RF_UNROLL
+    for (uint32_t r = 0; r < 2; r++) {
+        const uint32_t row = items[16 * at->warp + at->lane / 4 + 8 * r].row;
+        uint32_t bits = 0;
+        if (a->batch.row_seq[row] == w->seq) {
+            rf_span span = rf_span_of(a, row);
+            span.mask = 0;
+            bits = rf_span_bits(&span, b);
+        }
+        is_whole &= bits == ~0u;
+        is_empty &= bits == 0;
+        part->bits[r] = bits;
+    }
+    part->is_whole = prompt_all(is_whole);
+    return !(prompt_all(is_empty) && rf_warp_may_skip());
+}
+
+/* A block's scores become exponentials, their maxima and sums go onto the segment's; where not all
+ * items see all of it or have scores that are numbers, the part is not whole. */
+RF_DEVICE void prompt_soften(prompt_part *part, prompt_item *items, const rf_gpu_attend_args *a,
+                             const prompt_place *at) {
+    if (a->softcap > 0) prompt_softcap(part->p, a->softcap);
+    if (!part->is_whole) prompt_hide(part->p, part->bits, at->t, -__builtin_inff());
+    const float most[2] = {prompt_most(part->p[0]), prompt_most(part->p[1])};
+    RF_UNROLL
+    for (uint32_t i = 0; i < 16; i++)
+        part->p[i / 8][i % 8] = rf_exp32_down(part->p[i / 8][i % 8] - most[i / 8]);
+    if (!part->is_whole) prompt_hide(part->p, part->bits, at->t, 0.0f);
+    int is_odd = 0; /* no score is a number: l says so, and values are not added */
+    RF_UNROLL
+    for (uint32_t r = 0; r < 2; r++) {
+        const prompt_ml ml = {most[r], prompt_tree(part->p[r])};
+        prompt_fold(&items[16 * at->warp + at->lane / 4 + 8 * r].segment, ml, -0.0f,
+                    &part->c_total[r], &part->c_part[r]);
+        if (most[r] != -__builtin_inff()) continue;
+        is_odd = 1;
+        part->bits[r] = 0;
+    }
+    if (!prompt_all(!is_odd)) part->is_whole = 0;
+}
+
+/* Each thread of an item does. */
+RF_DEVICE void prompt_start(prompt_item *items, prompt_sum *t) {
+    RF_UNROLL
+    for (uint32_t r = 0; r < 2; r++) {
+        const prompt_ml none = {-__builtin_inff(), 0.0f};
+        items[16 * (rf_tid() / 32) + rf_tid() % 32 / 4 + 8 * r].segment = none;
+    }
+    RF_UNROLL
+    for (uint32_t i = 0; i < 8 * PROMPT_SIXTEENS; i++)
+        t->acc[i / 8][i / 4 % 2][i % 4] = -0.0f;
+    rf_warp_sync();
+}
+
+/* Four of sixteen columns: those of thread t of four, neighbours or, where they are apart, two of each half. */
+RF_DEVICE rf_u4 prompt_get(const rf_u4 *sixteen, uint32_t t, int are_apart) {
+    if (!are_apart) return rf_rows_load(sixteen + t);
+    const rf_u2 *two = (const rf_u2 *)(const void *)sixteen + t;
+    const rf_u2 low = rf_load_8(two), high = rf_load_8(two + 4);
+    const rf_u4 all = {{low.v[0], low.v[1], high.v[0], high.v[1]}};
+    return all;
+}
+RF_DEVICE void prompt_put(rf_u4 *sixteen, uint32_t t, int are_apart, const rf_u4 *x) {
+    rf_u2 *two = (rf_u2 *)(void *)sixteen + t;
+    const rf_u2 low = {{x->v[0], x->v[1]}}, high = {{x->v[2], x->v[3]}};
+    if (!are_apart) {
+        sixteen[t] = *x;
+    } else {
+        two[0] = low;
+        two[4] = high;
+    }
+}
+
+/* Sixty-four columns of an item's segment onto the total, which is there or yet to be begun. */
+RF_DEVICE void prompt_fold_columns(rf_u4 *to, uint32_t t, float (*acc)[2][4], uint32_t r,
+                                   float c_total, float c_part, int is_begun, int are_apart) {
+    rf_u4 total[4];
+    RF_UNROLL
+    for (uint32_t i = 0; i < 4; i++) {
+        RF_UNROLL
+        for (uint32_t d = 0; d < 4; d++)
+            total[i].v[d] = rf_bits_of(-0.0f);
+        if (is_begun) total[i] = prompt_get(to + 4 * i, t, are_apart);
+    }
+    RF_UNROLL
+    for (uint32_t i = 0; i < 4; i++) {
+        RF_UNROLL
+        for (uint32_t d = 0; d < 4; d++)
+            total[i].v[d] = rf_bits_of(
+                rf_fma(acc[i][d / 2][2 * r + d % 2], c_part, rf_float_of(total[i].v[d]) * c_total));
+        prompt_put(to + 4 * i, t, are_apart, &total[i]);
+    }
+}
+
+/* The segment onto the total; sixteens of columns, of which a thread's are apart or not. */
+RF_DEVICE void prompt_total(prompt_item *items, const rf_gpu_attend_args *a, prompt_sum *t,
+                            uint32_t sixteens, int are_apart) {
+    const prompt_place at = prompt_place_now();
+    rf_warp_sync();
+    RF_UNROLL
+    for (uint32_t r = 0; r < 2; r++) {
+        prompt_item *item = items + 16 * at.warp + at.lane / 4 + 8 * r;
+        const int is_sink = !t->is_begun && item->total.l != 0.0f; /* weighted values are +0 */
+        const int is_idle = t->is_begun && item->segment.l == 0.0f;
+        rf_u4 *to = (rf_u4 *)a->dst + item->to;
+        float c_total, c_part;
+        prompt_fold(&item->total, item->segment, 0.0f, &c_total, &c_part);
+        if (item->to == ~0u || is_idle) continue;
+        if (is_sink) c_total = -c_total;
+        RF_UNROLL
+        for (uint32_t i = 0; i < sixteens; i += 4)
+            prompt_fold_columns(to + 4 * i, at.t, t->acc + i, r, c_total, c_part, t->is_begun,
+                                are_apart);
+    }
+    t->is_begun = 1;
+}
+
+/* The total divided by its sum. */
+RF_DEVICE void prompt_end(const prompt_item *items, const rf_gpu_attend_args *a,
+                          const prompt_sum *t, uint32_t sixteens, int are_apart) {
+    const prompt_place at = prompt_place_now();
+    RF_UNROLL
+    for (uint32_t r = 0; r < 2; r++) {
+        const prompt_item item = items[16 * at.warp + at.lane / 4 + 8 * r];
+        rf_u4 *to = (rf_u4 *)a->dst + item.to;
+        if (item.to == ~0u) continue;
+        RF_NO_UNROLL
+        for (uint32_t i = 0; i < sixteens; i++) {
+            rf_u4 x = {{0, 0, 0, 0}};
+            if (t->is_begun) x = prompt_get(to + 4 * i, at.t, are_apart);
+            RF_UNROLL
+            for (uint32_t d = 0; d < 4; d++)
+                x.v[d] =
+                    rf_bits_of(item.total.l == 0.0f ? 0.0f : rf_float_of(x.v[d]) / item.total.l);
+            prompt_put(to + 4 * i, at.t, are_apart, &x);
+        }
+    }
+}
+
+/* An item of the thread, number r of two, but for its unit; the number of its query, of all rows'. */
+RF_DEVICE uint32_t prompt_take(prompt_item *items, const rf_gpu_attend_args *a,
+                               const prompt_items *of, const prompt_place *at, uint32_t r) {
+    const uint32_t here = of->first + 16 * at->warp + at->lane / 4 + 8 * r;
+    const uint32_t number = rf_min_u32(here, of->n - 1), row = number / of->per_kv;
+    const uint32_t head = of->kv_head * of->per_kv + number % of->per_kv;
+    const uint32_t query = row * a->n_heads + head;
+    const float m = a->sinks ? a->sinks[head] : -__builtin_inff();
+    prompt_item *item = items + 16 * at->warp + at->lane / 4 + 8 * r;
+    item->row = row;
+    item->to = here < of->n ? query * (a->value_dim / 4) : ~0u;
+    item->total.m = m;
+    item->total.l = m == -__builtin_inff() ? 0.0f : 1.0f;
+    return query;
+}
+
+/* The block's items. */
+RF_DEVICE prompt_items prompt_items_of(const rf_gpu_attend_args *a) {
+    const uint32_t per_kv = a->n_heads / a->n_kv_heads, n = a->n_rows * per_kv;
+    const uint32_t first = rf_rows_stretch(a, rf_div_up(n, PROMPT_ITEMS)) * PROMPT_ITEMS;
+    const prompt_items of = {rf_bid_x(), per_kv, n, first};
+    return of;
+}
+
+/* Blocks of threads side by side, as far as shared memory has room for them. */
+#if defined(RF_NVIDIA) && __CUDA_ARCH__ == 900
+enum { PROMPT_AT_ONCE = 3 };
+#else
+enum { PROMPT_AT_ONCE = 2 };
+#endif
+#endif
