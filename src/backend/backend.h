@@ -61,7 +61,7 @@ typedef struct rf_backend_opts {
     int devices[RF_MAX_DEVICES];
     uint32_t n_devices, gpu_layers;
     bool gpu_only;
-    /* Matrices of 16-bit floats may go to a GPU's matrix units, whose sums are its own: then a sequence's
+    /* Matrices and KV caches of 16-bit floats may go to a GPU's matrix units, whose sums are its own: then a sequence's
      * results are the same in any batch, but not those of other devices. */
     bool fast_floats;
 } rf_backend_opts;

@@ -8,8 +8,8 @@
  * Kernels that this device would take for larger shapes only, or in the place of others, are met in a
  * second round: trials again on a device that seems to be small, without the kernels that were met.
  *
- * Products of 16-bit floats on matrix units have rounds of their own, since their numbers are not the CPU's to
- * the bit: they have to be near. */
+ * Products of 16-bit floats on matrix units, attention's too, have rounds of their own, since their numbers are
+ * not the CPU's to the bit: they have to be near. */
 #include "backend/selftest.h"
 
 #include <math.h>
@@ -102,7 +102,10 @@ static const uint8_t tested_by[RF_GPU_KERNEL_COUNT] = {
 
 /* Works for other kernels only, with their lists or parts. */
 static bool is_helper(int k) { return k == RF_GPU_lists || k == RF_GPU_attend_fold; }
-static bool is_half(int k) { return k >= RF_GPU_half_rows && k <= RF_GPU_half_wide_256; }
+static bool is_half(int k) {
+    return (k >= RF_GPU_half_rows && k <= RF_GPU_half_wide_256) || k == RF_GPU_attend_halves ||
+           k == RF_GPU_attend_halves_tile;
+}
 
 static bool has_launched(const rf_gpu_kernels *by) {
     for (int k = 0; k < RF_GPU_KERNEL_COUNT; k++)
@@ -524,7 +527,8 @@ static void leave_met_out(tester *t) {
         if (q->left_out[k] && rf_gpu_quarantine_check(q, NULL) != RF_OK) q->left_out[k] = false;
     }
     if (t->is_near) /* without these none of them runs */
-        q->left_out[RF_GPU_half_rows] = q->left_out[RF_GPU_half_8] = false;
+        q->left_out[RF_GPU_half_rows] = q->left_out[RF_GPU_half_8] =
+            q->left_out[RF_GPU_attend_halves] = false;
 }
 
 /* In the second round as often as that brings kernels that were not met. */
@@ -644,24 +648,41 @@ static rf_status run_kinds(tester *t, rf_error *e) {
     return kinds >> RF_GPU_TRIAL_HEADS & 1 ? run_attention(t, e) : RF_OK;
 }
 
-/* Products of 16-bit floats on matrix units, where the device has kernels for them. */
-static rf_status run_near(tester *t, rf_error *e) {
+/* Products of 16-bit floats on matrix units, and attention over caches of them, of either width. */
+static rf_status run_near_round(tester *t, rf_error *e) {
     static const rf_dtype types[] = {RF_DT_F16, RF_DT_BF16};
     uint32_t kinds = t->o->kinds ? t->o->kinds : ~0u;
+    for (size_t i = 0; i < 5 * RF_COUNT(types); i++) {
+        const rf_gpu_trial_kind kind[] = {RF_GPU_TRIAL_PRODUCTS, RF_GPU_TRIAL_PRODUCTS,
+                                          RF_GPU_TRIAL_EXPERTS, RF_GPU_TRIAL_HEADS,
+                                          RF_GPU_TRIAL_HEADS};
+        bool attends = i % 5 >= 3;
+        rf_gpu_trial_case c = {.kind = kind[i % 5],
+                               .type = types[i / 5],
+                               .is_near = true,
+                               .is_long = i % 5 == 1 && !t->o->quick,
+                               .is_small = t->o->quick && !attends};
+        if (attends) {
+            c.v_type = c.type;
+            c.pattern = (rf_attn_pattern){i % 5 == 3 ? RF_ATTN_CAUSAL : RF_ATTN_LOCAL, 40, 0};
+            c.head_dim = c.value_dim = i % 5 == 3 ? 128 : 64;
+            c.n_heads = 5;
+            c.n_kv_heads = 1;
+        }
+        if (kinds >> c.kind & 1) RF_TRY(run_case(t, &c, t->o->seed + 3000 + i, e));
+    }
+    return RF_OK;
+}
+
+/* Where the device has kernels for them. */
+static rf_status run_near(tester *t, rf_error *e) {
     rf_gpu_queue *q = &t->gpu->queue;
+    if (!q->function[RF_GPU_half_8]) return RF_OK;
     memset(q->left_out, 0, sizeof q->left_out);
     t->is_near = q->fast_floats = true;
     for (int again = 0; again <= !t->o->quick; again++) {
         t->is_again = again;
-        for (size_t i = 0; i < 3 * RF_COUNT(types) && t->gpu->queue.function[RF_GPU_half_8]; i++) {
-            rf_gpu_trial_case c = {.kind =
-                                       i % 3 == 2 ? RF_GPU_TRIAL_EXPERTS : RF_GPU_TRIAL_PRODUCTS,
-                                   .type = types[i / 3],
-                                   .is_near = true,
-                                   .is_long = i % 3 == 1 && !t->o->quick,
-                                   .is_small = t->o->quick};
-            if (kinds >> c.kind & 1) RF_TRY(run_case(t, &c, t->o->seed + 3000 + i, e));
-        }
+        RF_TRY(run_near_round(t, e));
     }
     return RF_OK;
 }

@@ -7,8 +7,8 @@
  *
  * Sixteen keys, or sixteen columns of values, are the left side of an instruction; on the right each of
  * four heads has two columns, so that thread 4g + t gets head t, of keys g and g + 8 or of two columns of
- * values.  For values a thread brings four keys and eight neighbouring columns, as it has read them: in
- * which order columns and keys come to the unit is free.
+ * values.  For values a thread brings four keys and eight neighbouring columns, as it has read them: which
+ * row of an instruction a column is, and the order of keys in it, are free.
  *
  * Heads may be made here, too (own.h). */
 #include "backend/gpu/kernels/half.h"
@@ -55,7 +55,7 @@ typedef struct halves_work {
 
 /* The key of a KV block of which piece number i of values is. */
 RF_DEVICE uint32_t halves_key(const halves_work *w, uint32_t i) {
-    return i / 4 % 2 * 16 + w->at.lane % 4 * 4 + i % 4;
+    return i / 4 % 2 * 16 + i / 2 % 2 * 8 + w->at.lane % 4 * 2 + i % 2;
 }
 
 /* Keys and values --------------------------------------------------------------------------------*/
@@ -74,7 +74,7 @@ RF_DEVICE void halves_load_values(const rf_gpu_attend_args *a, halves_work *w, h
     if (!w->now.bits) return;
     RF_UNROLL
     for (uint32_t i = 0; i < kind.dim / 8; i++)
-        w->v[i] = rf_load_16(from + (i / 4 % 2 * 16 + i % 4) * per_row + i / 8 * 8);
+        w->v[i] = rf_load_16(from + (i / 4 % 2 * 16 + i / 2 % 2 * 8 + i % 2) * per_row + i / 8 * 8);
 }
 
 /* The row's own key and value in their places, if the warp's KV block has them. */
@@ -225,10 +225,9 @@ RF_DEVICE void halves_values(halves_shared *sh, halves_work *w, halves_kind kind
     halves_hide(w, kind);
     RF_UNROLL
     for (uint32_t i = 0; i < 2; i++) {
-        const rf_u2 four =
-            *(const rf_u2 *)(const void *)&sh->p[w->at.warp][lane / 8][16 * i + 4 * h];
-        p[i][0] = four.v[0];
-        p[i][1] = four.v[1];
+        const uint16_t *own = &sh->p[w->at.warp][lane / 8][16 * i + 2 * h];
+        p[i][0] = *(const uint32_t *)(const void *)own;
+        p[i][1] = *(const uint32_t *)(const void *)(own + 8);
     }
     RF_UNROLL
     for (uint32_t first = 0; first < kind.dim; first += 64) {

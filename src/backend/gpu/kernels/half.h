@@ -1,4 +1,6 @@
-/* half.h - products of 16-bit floats on NVIDIA's matrix units: what their kernels share.
+/* half.h - products of 16-bit floats on NVIDIA's matrix units: what their kernels share; attention
+ * (attend_halves.hip, attend_halves_tile.hip) has items' queries or exponentials for activation rows, and keys or
+ * values for weights.
  *
  * An activation row is rounded to the weights' format.  An output is one chain over the columns,
  * sixteen at a time: acc = mma(w, x, acc) from 0, as the unit sums products of 16-bit floats in f32,
