@@ -141,8 +141,9 @@ static bool attends_prompt(rf_gpu_queue *q, const rf_gpu_attend_args *a) {
     bool is_half = takes_attend_halves(q, a);
     rf_gpu_kernel k = is_half ? RF_GPU_attend_halves_tile : RF_GPU_attend_ints_tile;
     uint32_t bytes = is_half ? RF_HALVES_TILE_SHARED : RF_INTS_TILE_SHARED;
+    uint32_t items = is_half ? RF_HALVES_TILE_ITEMS : RF_INTS_TILE_ITEMS;
     uint32_t per_kv = a->n_heads / a->n_kv_heads;
-    uint64_t stretches = ((uint64_t)a->n_rows * per_kv + RF_PROMPT_ITEMS - 1) / RF_PROMPT_ITEMS;
+    uint64_t stretches = ((uint64_t)a->n_rows * per_kv + items - 1) / items;
     uint64_t n_blocks = stretches * a->n_kv_heads;
     if (!(is_q8 || is_half) || a->pattern == RF_ATTN_CUSTOM || !has_many_rows(a) ||
         !can_run(q, k) || stretches > MAX_GRID_Y || bytes > q->info.lds_bytes)

@@ -338,24 +338,24 @@ enum {
                           (3 * RF_TILE_STEP + 1) * RF_TILE_ITEMS + RF_TILE_STEP),
 };
 
-/* A block's items of the kernels for many rows on matrix units (kernels/prompt.h). */
-enum { RF_PROMPT_ITEMS = 64 };
-
-/* Over keys and values in Q8_0 (attend_ints_tile.hip): groups of 32 columns of a block's heads at most, and
- * the bytes of shared memory that it takes: two slots of keys and values as they lie, and as they are
- * multiplied with their factors; queries; items' visible keys, factors and totals. */
+/* The same over keys and values in Q8_0 (attend_ints_tile.hip): a block's items, groups of 32 columns of its
+ * heads at most, and the bytes of shared memory that it takes: two slots of keys and values as they
+ * lie, and as they are multiplied with their factors; queries; items' visible keys, factors and totals. */
 enum {
+    RF_INTS_TILE_ITEMS = 64,
     RF_INTS_TILE_GROUPS = 4,
     RF_INTS_TILE_SHARED =
         2 * (64 * 34 + 64 * 32 + 3 * 128 + 4) * RF_INTS_TILE_GROUPS +
-        (64 * RF_INTS_TILE_GROUPS + 4 + 8 * RF_INTS_TILE_GROUPS + 28) * RF_PROMPT_ITEMS,
+        (64 * RF_INTS_TILE_GROUPS + 4 + 8 * RF_INTS_TILE_GROUPS + 28) * RF_INTS_TILE_ITEMS,
 };
 
-/* Over sixteen bits (attend_halves_tile.hip): slots for keys and values, and items with what they see. */
+/* Over sixteen bits on matrix units (attend_halves_tile.hip): a block's items, slots for a KV block's keys and
+ * values, and bytes: those, items' weighted values, what they see and their totals. */
 enum {
-    RF_HALVES_TILE_SLOTS = 4,
-    RF_HALVES_TILE_SHARED =
-        RF_HALVES_TILE_SLOTS * 2 * 32 * 2 * 128 + (4 + 28) * RF_PROMPT_ITEMS,
+    RF_HALVES_TILE_ITEMS = 64,
+    RF_HALVES_TILE_SLOTS = 2,
+    RF_HALVES_TILE_SHARED = RF_HALVES_TILE_SLOTS * 2 * 32 * 2 * RF_ATTEND_HALVES_DIM +
+                            (4 * RF_ATTEND_HALVES_DIM + 4 + 28) * RF_HALVES_TILE_ITEMS,
 };
 
 /* The products of floats with several activation rows (mm_float_rows.hip): a block's weight rows and

@@ -3,7 +3,8 @@
  *
  * An instruction multiplies sixteen items with eight keys or columns, sixteen columns or keys at a time;
  * queries stay in registers.  The scores that a thread gets are, as exponentials, what it brings of items
- * for the weighted values.  KV blocks pass through a ring of slots, all but one of which are on their way. */
+ * for the weighted values.  KV blocks pass through a ring of slots, all but one of which are on their way;
+ * the total lies in shared memory. */
 #include "backend/gpu/kernels/half.h"
 #include "backend/gpu/kernels/prompt.h"
 
@@ -11,17 +12,22 @@
 enum {
     BULK_DIM = RF_ATTEND_HALVES_DIM,
     BULK_SLOTS = RF_HALVES_TILE_SLOTS,
+    BULK_THREADS = RF_BLOCK_attend_halves_tile,
+    BULK_WARPS = BULK_THREADS / 32,
+    BULK_ITEMS = 16 * BULK_WARPS,
 };
 
 typedef struct bulk_shared {
     uint8_t slot[BULK_SLOTS][2]
                 [32 * 2 * BULK_DIM]; /* rows of keys, of values, as half_piece has them */
-    uint32_t bits[PROMPT_WARPS][16]; /* the keys that each item sees, for bulk_apart */
-    prompt_item item[PROMPT_WARPS][16];
+    rf_u4 total[BULK_WARPS][BULK_DIM / 16][2]
+               [32];               /* of each thread four columns of both its items */
+    uint32_t bits[BULK_WARPS][16]; /* the keys that each item sees, for bulk_apart */
+    prompt_item item[BULK_WARPS][16];
 } bulk_shared;
 #if !defined(RF_NVIDIA)
 _Static_assert(sizeof(bulk_shared) == RF_HALVES_TILE_SHARED, "as much as the host asks for");
-_Static_assert((int)RF_BLOCK_attend_halves_tile == (int)PROMPT_THREADS, "as prompt.h has it");
+_Static_assert((int)BULK_ITEMS == (int)RF_HALVES_TILE_ITEMS, "sixteen items of a warp");
 #endif
 
 /* Columns of a head and their format, which are constants. */
@@ -45,7 +51,7 @@ RF_DEVICE void bulk_fetch(bulk_shared *sh, const rf_gpu_attend_args *a, const rf
         uint8_t *to = sh->slot[b % BULK_SLOTS][0];
         to += half_piece(tid / per_row, tid % per_row, kind.dim);
         RF_UNROLL
-        for (uint32_t i = 0; i < 32 * per_row; i += PROMPT_THREADS) {
+        for (uint32_t i = 0; i < 32 * per_row; i += BULK_THREADS) {
             rf_copy_16(to + 16 * i, k + i);
             rf_copy_16(to + sizeof sh->slot[0][0] + 16 * i, v + i);
         }
@@ -214,7 +220,7 @@ RF_DEVICE void bulk_all_of(bulk_shared *sh, const rf_gpu_attend_args *a, const r
             bulk_fetch(sh, a, w, b + BULK_SLOTS - 1, kind);
             bulk_add(sh, a, w, work, b, kind);
         }
-        prompt_total(sh->item[0], a, &work->sum, kind.dim / 16, 1);
+        prompt_total(sh->item[0], sh->total[rf_tid() / 32][0][0], a, &work->sum, kind.dim / 16);
     }
 }
 
@@ -252,11 +258,36 @@ RF_DEVICE void bulk_begin(bulk_shared *sh, const rf_gpu_attend_args *a, const pr
     }
 }
 
+/* The totals divided by their sums: the thread's two columns of each half of sixteen. */
+RF_DEVICE void bulk_end(const bulk_shared *sh, const rf_gpu_attend_args *a, const prompt_sum *sum,
+                        bulk_kind kind) {
+    const prompt_place at = prompt_place_now();
+    RF_UNROLL
+    for (uint32_t r = 0; r < 2; r++) {
+        const prompt_item item = sh->item[at.warp][at.lane / 4 + 8 * r];
+        rf_f2 *to = (rf_f2 *)(void *)a->dst + 2 * (uint64_t)item.to + at.t;
+        if (item.to == ~0u) continue;
+        RF_NO_UNROLL
+        for (uint32_t i = 0; i < kind.dim / 16; i++) {
+            const rf_u4 x = sh->total[at.warp][i][r][at.lane];
+            RF_UNROLL
+            for (uint32_t half = 0; half < 2; half++) {
+                rf_f2 two = {{0.0f, 0.0f}};
+                RF_UNROLL
+                for (uint32_t d = 0; d < 2; d++)
+                    if (sum->is_begun && item.total.l != 0.0f)
+                        two.v[d] = rf_float_of(x.v[2 * half + d]) / item.total.l;
+                to[8 * i + 4 * half] = two;
+            }
+        }
+    }
+}
+
 RF_DEVICE void bulk_run(bulk_shared *sh, const rf_gpu_attend_args *a, uint32_t dim, uint32_t form) {
     const bulk_kind kind = {dim, form};
-    const prompt_items of = prompt_items_of(a);
+    const prompt_items of = prompt_items_of(a, BULK_ITEMS);
     const uint32_t first = of.first / of.per_kv;
-    const uint32_t last = (rf_min_u32(of.first + PROMPT_ITEMS, of.n) - 1) / of.per_kv;
+    const uint32_t last = (rf_min_u32(of.first + BULK_ITEMS, of.n) - 1) / of.per_kv;
     bulk_work work;
     bulk_begin(sh, a, &of, &work, kind);
     work.sum.is_begun = 0;
@@ -264,10 +295,16 @@ RF_DEVICE void bulk_run(bulk_shared *sh, const rf_gpu_attend_args *a, uint32_t d
         const rf_rows_walk w = rf_rows_walk_of(a, first, last, &r);
         if (w.first < w.end) bulk_all_of(sh, a, &w, &work, kind);
     }
-    prompt_end(sh->item[0], a, &work.sum, dim / 16, 1);
+    bulk_end(sh, a, &work.sum, kind);
 }
 
-RF_KERNEL_EARLY(attend_halves_tile, rf_gpu_attend_args, PROMPT_AT_ONCE) {
+/* Blocks side by side, as far as shared memory has room for them. */
+#if defined(RF_NVIDIA) && __CUDA_ARCH__ == 900
+enum { BULK_AT_ONCE = 12 / BULK_WARPS };
+#else
+enum { BULK_AT_ONCE = 8 / BULK_WARPS };
+#endif
+RF_KERNEL_EARLY(attend_halves_tile, rf_gpu_attend_args, BULK_AT_ONCE) {
     bulk_shared *sh = (bulk_shared *)(void *)rf_dynamic_shared;
     rf_await_before();
     const uint32_t form = a.k_type == RF_DT_F16 ? RF_GPU_F16 : RF_GPU_BF16;

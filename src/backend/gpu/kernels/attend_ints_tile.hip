@@ -13,7 +13,12 @@
 #include "backend/gpu/kernels/prompt.h"
 
 #if !defined(RF_AMD)
-enum { PROMPT_GROUPS = RF_INTS_TILE_GROUPS };
+enum {
+    PROMPT_THREADS = RF_BLOCK_attend_ints_tile,
+    PROMPT_WARPS = PROMPT_THREADS / 32,
+    PROMPT_ITEMS = 16 * PROMPT_WARPS,
+    PROMPT_GROUPS = RF_INTS_TILE_GROUPS,
+};
 
 /* A KV block for the instructions: of each thread of a warp the bytes that it brings, for two
  * times eight keys or columns; of thread t of four its keys' scales and what exponentials are
@@ -36,6 +41,7 @@ typedef struct prompt_shared {
 } prompt_shared;
 #if !defined(RF_NVIDIA)
 _Static_assert(sizeof(prompt_shared) == RF_INTS_TILE_SHARED, "as much as the host asks for");
+_Static_assert((int)PROMPT_ITEMS == (int)RF_INTS_TILE_ITEMS, "sixteen items of a warp");
 #endif
 
 /* Instructions -----------------------------------------------------------------------------------*/
@@ -346,6 +352,27 @@ RF_DEVICE void prompt_add(prompt_shared *sh, const rf_gpu_attend_args *a, const 
     }
 }
 
+/* The total divided by its sum. */
+RF_DEVICE void prompt_end(const prompt_shared *sh, const rf_gpu_attend_args *a,
+                          const prompt_sum *t, uint32_t groups) {
+    const prompt_place at = prompt_place_now();
+    RF_UNROLL
+    for (uint32_t r = 0; r < 2; r++) {
+        const prompt_item item = sh->item[at.warp][at.lane / 4 + 8 * r];
+        rf_f4 *to = (rf_f4 *)(void *)a->dst + item.to + at.t;
+        if (item.to == ~0u) continue;
+        RF_NO_UNROLL
+        for (uint32_t i = 0; i < 2 * groups; i++) {
+            rf_f4 x = {{0, 0, 0, 0}};
+            if (t->is_begun) x = to[4 * i];
+            RF_UNROLL
+            for (uint32_t d = 0; d < 4; d++)
+                x.v[d] = item.total.l == 0.0f ? 0.0f : x.v[d] / item.total.l;
+            to[4 * i] = x;
+        }
+    }
+}
+
 /* The sequence's blocks, for the items that are its. */
 RF_DEVICE void prompt_all_of(prompt_shared *sh, const rf_gpu_attend_args *a,
                              const rf_rows_walk *w, prompt_sum *t, uint32_t groups) {
@@ -367,7 +394,7 @@ RF_DEVICE void prompt_all_of(prompt_shared *sh, const rf_gpu_attend_args *a,
             if (b + 1 < w->end) prompt_make(sh, b + 1, groups);
                 prompt_add(sh, a, w, t, b, groups);
         }
-        prompt_total(sh->item[0], a, t, 2 * groups, 0);
+        prompt_total(sh->item[0], 0, a, t, 2 * groups);
     }
 }
 
@@ -413,7 +440,7 @@ RF_DEVICE void prompt_begin(prompt_shared *sh, const rf_gpu_attend_args *a, cons
 }
 
 RF_DEVICE void prompt_run(prompt_shared *sh, const rf_gpu_attend_args *a, uint32_t groups) {
-    const prompt_items of = prompt_items_of(a);
+    const prompt_items of = prompt_items_of(a, PROMPT_ITEMS);
     const uint32_t first = of.first / of.per_kv;
     const uint32_t last = (rf_min_u32(of.first + PROMPT_ITEMS, of.n) - 1) / of.per_kv;
     prompt_begin(sh, a, &of, groups);
@@ -423,9 +450,15 @@ RF_DEVICE void prompt_run(prompt_shared *sh, const rf_gpu_attend_args *a, uint32
         const rf_rows_walk w = rf_rows_walk_of(a, first, last, &r);
         if (w.first < w.end) prompt_all_of(sh, a, &w, &t, groups);
     }
-    prompt_end(sh->item[0], a, &t, 2 * groups, 0);
+    prompt_end(sh, a, &t, groups);
 }
 
+/* Blocks side by side, as far as shared memory has room for them. */
+#if defined(RF_NVIDIA) && __CUDA_ARCH__ == 900
+enum { PROMPT_AT_ONCE = 3 };
+#else
+enum { PROMPT_AT_ONCE = 2 };
+#endif
 RF_KERNEL_EARLY(attend_ints_tile, rf_gpu_attend_args, PROMPT_AT_ONCE) {
     prompt_shared *sh = (prompt_shared *)(void *)rf_dynamic_shared;
     rf_await_before();

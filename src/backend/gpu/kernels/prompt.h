@@ -4,21 +4,16 @@
  *
  * A warp has sixteen items and walks over KV blocks.  Thread 4g + t of it has scores of items g and g + 8
  * with keys t, t + 4, .. t + 28, since the order of keys in an instruction is free.  Weighted values of a
- * segment stay in registers; the total lies where the result will be. */
+ * segment stay in registers; the total lies where the result will be, or in shared memory. */
 #pragma once
 #include "backend/gpu/kernels/rows.h"
 #include "backend/gpu/tile.h"
 
 #if !defined(RF_AMD)
 enum {
-    PROMPT_THREADS = RF_BLOCK_attend_ints_tile,
-    PROMPT_WARPS = PROMPT_THREADS / 32,
-    PROMPT_ITEMS = 16 * PROMPT_WARPS,
-    PROMPT_SIXTEENS = 8, /* of columns, at most */
+    PROMPT_SIXTEENS = 8,       /* of columns, at most */
+    PROMPT_MOST_THREADS = 256, /* of a block */
 };
-#if !defined(RF_NVIDIA)
-_Static_assert((int)PROMPT_ITEMS == (int)RF_PROMPT_ITEMS, "sixteen items of a warp");
-#endif
 
 /* An item's maximum and sum, of a segment or of the total. */
 typedef struct prompt_ml {
@@ -87,13 +82,14 @@ RF_DEVICE uint32_t prompt_anew(uint32_t v) { return v; }
 RF_DEVICE float prompt_max(float a, float b) { return a > b || b != b ? a : b; }
 RF_DEVICE float prompt_min(float a, float b) { return a < b || b != b ? a : b; }
 RF_DEVICE int prompt_all(int is_so) { /* of the block: all threads go the same way */
-    static _Thread_local int says[PROMPT_THREADS];
+    static _Thread_local int is_not[PROMPT_MOST_THREADS];
     int all = 1;
-    says[rf_tid()] = is_so;
+    is_not[rf_tid()] = !is_so;
     rf_sync();
-    for (uint32_t i = 0; i < PROMPT_THREADS; i++)
-        all = all && says[i];
+    for (uint32_t i = 0; i < PROMPT_MOST_THREADS; i++)
+        all = all && !is_not[i];
     rf_sync();
+    is_not[rf_tid()] = 0; /* for blocks of fewer threads */
     return all;
 }
 #endif
@@ -243,35 +239,17 @@ RF_DEVICE void prompt_start(prompt_item *items, prompt_sum *t) {
     rf_warp_sync();
 }
 
-/* Four of sixteen columns: those of thread t of four, neighbours or, where they are apart, two of each half. */
-RF_DEVICE rf_u4 prompt_get(const rf_u4 *sixteen, uint32_t t, int are_apart) {
-    if (!are_apart) return rf_rows_load(sixteen + t);
-    const rf_u2 *two = (const rf_u2 *)(const void *)sixteen + t;
-    const rf_u2 low = rf_load_8(two), high = rf_load_8(two + 4);
-    const rf_u4 all = {{low.v[0], low.v[1], high.v[0], high.v[1]}};
-    return all;
-}
-RF_DEVICE void prompt_put(rf_u4 *sixteen, uint32_t t, int are_apart, const rf_u4 *x) {
-    rf_u2 *two = (rf_u2 *)(void *)sixteen + t;
-    const rf_u2 low = {{x->v[0], x->v[1]}}, high = {{x->v[2], x->v[3]}};
-    if (!are_apart) {
-        sixteen[t] = *x;
-    } else {
-        two[0] = low;
-        two[4] = high;
-    }
-}
-
-/* Sixty-four columns of an item's segment onto the total, which is there or yet to be begun. */
-RF_DEVICE void prompt_fold_columns(rf_u4 *to, uint32_t t, float (*acc)[2][4], uint32_t r,
-                                   float c_total, float c_part, int is_begun, int are_apart) {
+/* Sixty-four columns of an item's segment onto the total, which is there or yet to be begun; sixteens are
+ * stride apart. */
+RF_DEVICE void prompt_fold_columns(rf_u4 *to, uint32_t stride, float (*acc)[2][4], uint32_t r,
+                                   float c_total, float c_part, int is_begun, int is_shared) {
     rf_u4 total[4];
     RF_UNROLL
     for (uint32_t i = 0; i < 4; i++) {
         RF_UNROLL
         for (uint32_t d = 0; d < 4; d++)
             total[i].v[d] = rf_bits_of(-0.0f);
-        if (is_begun) total[i] = prompt_get(to + 4 * i, t, are_apart);
+        if (is_begun) total[i] = is_shared ? to[stride * i] : rf_rows_load(to + stride * i);
     }
     RF_UNROLL
     for (uint32_t i = 0; i < 4; i++) {
@@ -279,53 +257,33 @@ RF_DEVICE void prompt_fold_columns(rf_u4 *to, uint32_t t, float (*acc)[2][4], ui
         for (uint32_t d = 0; d < 4; d++)
             total[i].v[d] = rf_bits_of(
                 rf_fma(acc[i][d / 2][2 * r + d % 2], c_part, rf_float_of(total[i].v[d]) * c_total));
-        prompt_put(to + 4 * i, t, are_apart, &total[i]);
+        to[stride * i] = total[i];
     }
 }
 
-/* The segment onto the total; sixteens of columns, of which a thread's are apart or not. */
-RF_DEVICE void prompt_total(prompt_item *items, const rf_gpu_attend_args *a, prompt_sum *t,
-                            uint32_t sixteens, int are_apart) {
+/* The segment onto the total: in shared memory, of the warp [sixteens][2][32], or NULL: where the result
+ * will be, four neighbouring columns of sixteen by each thread. */
+RF_DEVICE void prompt_total(prompt_item *items, rf_u4 *shared, const rf_gpu_attend_args *a,
+                            prompt_sum *t, uint32_t sixteens) {
     const prompt_place at = prompt_place_now();
+    const uint32_t stride = shared ? 64 : 4;
     rf_warp_sync();
     RF_UNROLL
     for (uint32_t r = 0; r < 2; r++) {
         prompt_item *item = items + 16 * at.warp + at.lane / 4 + 8 * r;
         const int is_sink = !t->is_begun && item->total.l != 0.0f; /* weighted values are +0 */
         const int is_idle = t->is_begun && item->segment.l == 0.0f;
-        rf_u4 *to = (rf_u4 *)a->dst + item->to;
+        rf_u4 *to = shared ? shared + 32 * r + at.lane : (rf_u4 *)a->dst + item->to + at.t;
         float c_total, c_part;
         prompt_fold(&item->total, item->segment, 0.0f, &c_total, &c_part);
         if (item->to == ~0u || is_idle) continue;
         if (is_sink) c_total = -c_total;
         RF_UNROLL
         for (uint32_t i = 0; i < sixteens; i += 4)
-            prompt_fold_columns(to + 4 * i, at.t, t->acc + i, r, c_total, c_part, t->is_begun,
-                                are_apart);
+            prompt_fold_columns(to + stride * i, stride, t->acc + i, r, c_total, c_part,
+                                t->is_begun, shared != 0);
     }
     t->is_begun = 1;
-}
-
-/* The total divided by its sum. */
-RF_DEVICE void prompt_end(const prompt_item *items, const rf_gpu_attend_args *a,
-                          const prompt_sum *t, uint32_t sixteens, int are_apart) {
-    const prompt_place at = prompt_place_now();
-    RF_UNROLL
-    for (uint32_t r = 0; r < 2; r++) {
-        const prompt_item item = items[16 * at.warp + at.lane / 4 + 8 * r];
-        rf_u4 *to = (rf_u4 *)a->dst + item.to;
-        if (item.to == ~0u) continue;
-        RF_NO_UNROLL
-        for (uint32_t i = 0; i < sixteens; i++) {
-            rf_u4 x = {{0, 0, 0, 0}};
-            if (t->is_begun) x = prompt_get(to + 4 * i, at.t, are_apart);
-            RF_UNROLL
-            for (uint32_t d = 0; d < 4; d++)
-                x.v[d] =
-                    rf_bits_of(item.total.l == 0.0f ? 0.0f : rf_float_of(x.v[d]) / item.total.l);
-            prompt_put(to + 4 * i, at.t, are_apart, &x);
-        }
-    }
 }
 
 /* An item of the thread, number r of two, but for its unit; the number of its query, of all rows'. */
@@ -344,18 +302,11 @@ RF_DEVICE uint32_t prompt_take(prompt_item *items, const rf_gpu_attend_args *a,
     return query;
 }
 
-/* The block's items. */
-RF_DEVICE prompt_items prompt_items_of(const rf_gpu_attend_args *a) {
+/* The items of a block, of which it has so many. */
+RF_DEVICE prompt_items prompt_items_of(const rf_gpu_attend_args *a, uint32_t n_items) {
     const uint32_t per_kv = a->n_heads / a->n_kv_heads, n = a->n_rows * per_kv;
-    const uint32_t first = rf_rows_stretch(a, rf_div_up(n, PROMPT_ITEMS)) * PROMPT_ITEMS;
+    const uint32_t first = rf_rows_stretch(a, rf_div_up(n, n_items)) * n_items;
     const prompt_items of = {rf_bid_x(), per_kv, n, first};
     return of;
 }
-
-/* Blocks of threads side by side, as far as shared memory has room for them. */
-#if defined(RF_NVIDIA) && __CUDA_ARCH__ == 900
-enum { PROMPT_AT_ONCE = 3 };
-#else
-enum { PROMPT_AT_ONCE = 2 };
-#endif
 #endif
