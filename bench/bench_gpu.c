@@ -6,11 +6,11 @@
  * Each line is one kernel launched many times in one graph over buffers that no cache holds: the
  * median time of a launch over several replays, and what that makes of memory (weights and
  * activations read once) and of arithmetic (two operations per weight and row).  decode: what one row
- * needs.  attention: of 1 to 64 answers.  layers: a decoding
+ * needs.  attention: of 1 to 64 answers and of prompts.  layers: a decoding
  * step's layers in one graph for 1 to 64 answers, as the backend queues them, then without one of
  * their kernels each.  experts: what Qwen3 30B-A3B has of it.  fast: 16-bit floats by matrix units.  Contents
- * are noise; that results are right is the business of test_gpu_kernels, test_gpu_halves and test_gpu_attend
- * (ROCMFORGE_TEST_GPU=1). */
+ * are noise; that results are right is the business of test_gpu_kernels, test_gpu_attend, test_gpu_halves and
+ * test_gpu_attend_halves (ROCMFORGE_TEST_GPU=1). */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -358,6 +358,7 @@ static void bench_attention(void) {
     bench_attend(512, 512, true);
     bench_attend(512, 2048, true);
     bench_attend(2048, 2048, true);
+    bench_attend(2048, 32768, true);
 }
 
 /* Layers ------------------------------------------------------------------------------------------*/

@@ -116,6 +116,7 @@ RF_DEVICE void bulk_weigh(bulk_work *work, const bulk_shared *sh, const bulk_wei
     RF_UNROLL
     for (uint32_t i = 0; i < kind.dim / 16; i++) {
         float c[2][4] = {{0.0f, 0.0f, 0.0f, 0.0f}, {0.0f, 0.0f, 0.0f, 0.0f}};
+        if (i == BULK_DIM / 32) rf_warp_sync(); /* loads do not pass it: fewer registers */
         RF_UNROLL
         for (uint32_t step = 0; step < 2; step++) {
             uint32_t values[4];
