@@ -61,13 +61,6 @@ RF_DEVICE void half_load(uint32_t v[4], half_at at) {
                  : "r"(at)
                  : "memory");
 }
-/* Sixteen bytes into shared memory, or zeros; there after rf_copy_wait and half_sync_warp for its warp. */
-RF_DEVICE void half_copy(half_at to, const void *from, int is_there) {
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from),
-                 "r"(is_there ? 16 : 0)
-                 : "memory");
-}
-RF_DEVICE void half_sync_warp(void) { ring_sync_warp(); }
 /* The same of squares that lie with rows and columns exchanged: thread 4g + t gets rows 2t and 2t + 1 of
  * column g of each. */
 RF_DEVICE void half_load_turned(uint32_t v[4], half_at at) {
@@ -76,6 +69,13 @@ RF_DEVICE void half_load_turned(uint32_t v[4], half_at at) {
                  : "r"(at)
                  : "memory");
 }
+/* Sixteen bytes into shared memory, or zeros; there after rf_copy_wait and half_sync_warp for its warp. */
+RF_DEVICE void half_copy(half_at to, const void *from, int is_there) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from),
+                 "r"(is_there ? 16 : 0)
+                 : "memory");
+}
+RF_DEVICE void half_sync_warp(void) { ring_sync_warp(); }
 #define HALF_MULTIPLY(type)                                            \
     asm("mma.sync.aligned.m16n8k16.row.col.f32." type "." type ".f32 " \
         "{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"        \
