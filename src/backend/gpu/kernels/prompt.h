@@ -179,6 +179,24 @@ RF_DEVICE void prompt_fold(prompt_ml *onto, prompt_ml part, float nothing, float
     }
 }
 
+/* A block's maxima and sums of the thread's two items onto the segment's: it folds those of one of them,
+ * its neighbour those of the other. */
+RF_DEVICE void prompt_fold_two(prompt_part *part, prompt_item *items, const float most[2],
+                               const float sum[2], const prompt_place *at) {
+    const uint32_t own = at->t % 2;
+    const prompt_ml ml = {own ? most[1] : most[0], own ? sum[1] : sum[0]};
+    float c_total, c_part;
+    prompt_fold(&items[16 * at->warp + at->lane / 4 + 8 * own].segment, ml, -0.0f, &c_total,
+                &c_part);
+    const float other_total = rf_float_of(rf_lane_xor(rf_bits_of(c_total), 1)),
+                other_part = rf_float_of(rf_lane_xor(rf_bits_of(c_part), 1));
+    RF_UNROLL
+    for (uint32_t r = 0; r < 2; r++) {
+        part->c_total[r] = own == r ? c_total : other_total;
+        part->c_part[r] = own == r ? c_part : other_part;
+    }
+}
+
 /* The walk ---------------------------------------------------------------------------------------*/
 
 /* Which keys of block b the thread's items see; false: no item of the warp sees any. */
@@ -214,11 +232,10 @@ RF_DEVICE void prompt_soften(prompt_part *part, prompt_item *items, const rf_gpu
         part->p[i / 8][i % 8] = rf_exp32_down(part->p[i / 8][i % 8] - most[i / 8]);
     if (!part->is_whole) prompt_hide(part->p, part->bits, at->t, 0.0f);
     int is_odd = 0; /* no score is a number: l says so, and values are not added */
+    const float sum[2] = {prompt_tree(part->p[0]), prompt_tree(part->p[1])};
+    prompt_fold_two(part, items, most, sum, at);
     RF_UNROLL
     for (uint32_t r = 0; r < 2; r++) {
-        const prompt_ml ml = {most[r], prompt_tree(part->p[r])};
-        prompt_fold(&items[16 * at->warp + at->lane / 4 + 8 * r].segment, ml, -0.0f,
-                    &part->c_total[r], &part->c_part[r]);
         if (most[r] != -__builtin_inff()) continue;
         is_odd = 1;
         part->bits[r] = 0;
