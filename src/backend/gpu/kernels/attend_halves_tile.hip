@@ -44,16 +44,18 @@ typedef struct bulk_work {
 /* Block number b on its way into its slot. */
 RF_DEVICE void bulk_fetch(bulk_shared *sh, const rf_gpu_attend_args *a, const rf_rows_walk *w,
                           uint32_t b, bulk_kind kind) {
-    const uint32_t per_row = kind.dim / 8, tid = prompt_anew(rf_tid());
+    const uint32_t per_row = kind.dim / 8, n = 32 * per_row, tid = prompt_anew(rf_tid());
     if (b < w->end) {
-        const uint64_t first = ((uint64_t)w->table[b] * a->n_kv_heads + rf_bid_x()) * 32 * per_row;
-        const rf_u4 *k = (const rf_u4 *)a->k + first + tid, *v = (const rf_u4 *)a->v + first + tid;
+        const uint64_t first = ((uint64_t)w->table[b] * a->n_kv_heads + rf_bid_x()) * n + tid;
+        const rf_u4 *k = (const rf_u4 *)a->k + first, *v = (const rf_u4 *)a->v + first;
         uint8_t *to = sh->slot[b % BULK_SLOTS][0];
-        to += half_piece(tid / per_row, tid % per_row, kind.dim);
         RF_UNROLL
-        for (uint32_t i = 0; i < 32 * per_row; i += BULK_THREADS) {
-            rf_copy_16(to + 16 * i, k + i);
-            rf_copy_16(to + sizeof sh->slot[0][0] + 16 * i, v + i);
+        for (uint32_t i = 0; i < n; i += BULK_THREADS) {
+            const uint32_t row = i / per_row + tid / per_row;
+            const uint32_t at = half_piece(row, tid % per_row, kind.dim);
+            if (i + BULK_THREADS > n && i + tid >= n) break;
+            rf_copy_16(to + at, k + i);
+            rf_copy_16(to + sizeof sh->slot[0][0] + at, v + i);
         }
     }
     rf_copy_end();
@@ -303,7 +305,7 @@ RF_DEVICE void bulk_run(bulk_shared *sh, const rf_gpu_attend_args *a, uint32_t d
 #if defined(RF_NVIDIA) && __CUDA_ARCH__ == 900
 enum { BULK_AT_ONCE = 12 / BULK_WARPS };
 #else
-enum { BULK_AT_ONCE = 8 / BULK_WARPS };
+enum { BULK_AT_ONCE = BULK_WARPS > 4 ? 1 : 2 };
 #endif
 RF_KERNEL_EARLY(attend_halves_tile, rf_gpu_attend_args, BULK_AT_ONCE) {
     bulk_shared *sh = (bulk_shared *)(void *)rf_dynamic_shared;

@@ -97,7 +97,8 @@ RF_DEVICE void half_copy(half_at to, const void *from, int is_there) {
     *(rf_u4 *)(void *)to = is_there ? *(const rf_u4 *)from : zeros;
 }
 RF_DEVICE void half_sync_warp(void) {}
-static _Thread_local const uint8_t *half_named[256];
+enum { HALF_MOST_THREADS = 512 }; /* of a block */
+static _Thread_local const uint8_t *half_named[HALF_MOST_THREADS];
 /* A row of square number i. */
 RF_DEVICE const uint8_t *half_row(uint32_t i, uint32_t row) {
     return half_named[rf_tid() / 32 * 32 + 8 * i + row];
@@ -128,7 +129,7 @@ RF_DEVICE float half_number(uint32_t word, uint32_t i, uint32_t form) {
 }
 /* Sixteen products and c in f64, whose sum is rounded once. */
 RF_DEVICE void half_multiply(float c[4], const uint32_t w[4], const uint32_t x[2], uint32_t form) {
-    static _Thread_local struct { uint32_t w[4], x[2]; } of[256];
+    static _Thread_local struct { uint32_t w[4], x[2]; } of[HALF_MOST_THREADS];
     const uint32_t tid = rf_tid(), warp = tid / 32 * 32, g = tid % 32 / 4, t = tid % 4;
     memcpy(of[tid].w, w, sizeof of[tid].w);
     memcpy(of[tid].x, x, sizeof of[tid].x);

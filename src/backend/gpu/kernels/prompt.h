@@ -12,7 +12,7 @@
 #if !defined(RF_AMD)
 enum {
     PROMPT_SIXTEENS = 8,       /* of columns, at most */
-    PROMPT_MOST_THREADS = 256, /* of a block */
+    PROMPT_MOST_THREADS = 512, /* of a block */
 };
 
 /* An item's maximum and sum, of a segment or of the total. */
