@@ -225,21 +225,37 @@ RF_INLINE vec scale_pair(const vec s[4], unsigned j, bool is_signed) {
     return vec_pair(s[j / 2], 2 * j % 4, 2 * j % 4 + 1, is_signed);
 }
 
+/* Those of rf_mm_scaled_of, some of which have no scales but 1. */
+RF_INLINE bool can_scale(rf_mm_format f) {
+    return f == RF_MM_Q2_K || f == RF_MM_Q3_K || f >= RF_MM_IQ1_S;
+}
+RF_INLINE bool has_scales(rf_mm_format f) { return f < RF_MM_TQ1_0; }
+
+/* Whether the scales of each sixteen are written, and those that are times the offset. */
+RF_INLINE bool keeps_scales(rf_mm_format f, rf_mm_scales how) {
+    return how != RF_MM_SCALES_IN || has_scales(f);
+}
+RF_INLINE bool keeps_offs(rf_mm_scales how) {
+    return how == RF_MM_SCALES_ONCE || how == RF_MM_SCALES_TWICE;
+}
+
 /* As i16: in the record's order, each for itself and two side by side. */
-RF_INLINE void write_scales(rf_mm_format f, bool twice, uint8_t add, const scale_bytes *s,
+RF_INLINE void write_scales(rf_mm_format f, rf_mm_scales how, uint8_t add, const scale_bytes *s,
                             uint8_t *record) {
     const bool is_signed = f != RF_MM_Q4_K && f != RF_MM_Q5_K && f != RF_MM_Q2_K;
+    const bool twice = how == RF_MM_SCALES_TWICE || how == RF_MM_SCALES_IN;
     const unsigned n = 256 / (unsigned)rf_mm_scale_elems(f);
     const size_t row = VEC_ROWS * 4;
     RF_UNROLL
     for (unsigned j = 0; j < 16; j++) { /* 16 elements */
+        if (!keeps_scales(f, how)) break;
         const unsigned a = j * n / 16, b = twice ? a % 4 : RF_MM_NO_BYTE;
         vec_store(record + RF_MM_AT_SCALE(VEC_ROWS) + j * row,
                   vec_pair(s->scale[a / 4], a % 4, b, is_signed));
     }
     RF_UNROLL
     for (unsigned j = 0; j < n / 2; j++) {
-        if (f == RF_MM_IQ4_XS || rf_mm_off(f) > 0)
+        if ((f == RF_MM_IQ4_XS || rf_mm_off(f) > 0) && keeps_offs(how))
             vec_store(record + RF_MM_AT_SCALES(VEC_ROWS) + j * row,
                       vec_mul_pairs(scale_pair(s->scale, j, is_signed), -(int)add));
         if (rf_mm_has_dmin(f))
@@ -249,15 +265,61 @@ RF_INLINE void write_scales(rf_mm_format f, bool twice, uint8_t add, const scale
 
 /* ---- groups of 256: integers ---- */
 
+/* Where a record's integers go, after its scales. */
+typedef struct quads {
+    rf_mm_format f;
+    rf_mm_scales how;
+    uint8_t *record;
+    vec sums; /* scales times the sums of the integers, of flipped activations */
+} quads;
+
+/* Bytes times the scale that is twice in a dword, all modulo 256. */
+RF_INLINE vec times_scale(vec w, vec scale) {
+    const vec low = vec_set(0x00ff00ff);
+    vec odd = vec_mul_words(vec_andnot(low, w), scale);
+    return vec_or(vec_and(vec_mul_words(w, scale), low), odd);
+}
+
+/* Integers times their scale, as rf_mm_scaled_of wants them.  Q2_K's and IQ1's products are bytes
+ * without a sign, so that two of them are one product of 16 bits. */
+RF_INLINE vec scaled_in(rf_mm_format f, vec w, vec scale) {
+    if (f == RF_MM_Q2_K) return vec_mul_words(w, scale);
+    if (f == RF_MM_Q3_K)
+        return vec_add_bytes(times_scale(vec_sub_bytes(w, vec_bytes(4)), scale), vec_bytes(127));
+    if (f != RF_MM_IQ1_S && f != RF_MM_IQ1_M) return w;
+    /* w = q + 9: (scale * q + 135) / 2 = w / 2 * scale + (135 - 9 * scale) / 2, of which that is a byte */
+    vec more = vec_sub_words(vec_set(135 * 0x10001), vec_mul_pairs(scale, 9));
+    more = vec_mul_pairs(vec_shr(more, 1), 0x101);
+    return vec_add_bytes(vec_mul_words(vec_shr(w, 1), scale), more);
+}
+
 /* Stores sixteen elements of each row, the first of them number `element`. */
-RF_INLINE void put_16(uint8_t *q, size_t element, const vec w[4]) {
+RF_INLINE void put_16(quads *out, size_t element, const vec w[4]) {
+    uint8_t *q = out->record + RF_MM_AT_Q_256(VEC_ROWS) + element * VEC_ROWS;
+    const bool flipped = out->how == RF_MM_SCALES_FLIPPED;
+    vec scale = vec_set(0), sums = vec_set(0);
+    if (flipped || (out->how == RF_MM_SCALES_IN && has_scales(out->f)))
+        scale = vec_load(out->record + RF_MM_AT_SCALE(VEC_ROWS) + element / 16 * VEC_ROWS * 4);
     RF_UNROLL
-    for (size_t i = 0; i < 4; i++)
-        vec_store(q + (element / 4 + i) * VEC_ROWS * 4, w[i]);
+    for (size_t i = 0; i < 4; i++) {
+        vec v = w[i];
+        if (out->how == RF_MM_SCALES_IN) v = scaled_in(out->f, v, scale);
+        if (flipped && rf_mm_off(out->f) > 0)
+            v = vec_sub_bytes(v, vec_bytes((uint8_t)rf_mm_off(out->f)));
+        if (flipped) sums = vec_add(sums, vec_sum_bytes(v));
+        vec_store(q + i * VEC_ROWS * 4, v);
+    }
+    if (flipped) out->sums = vec_add(out->sums, vec_mul(sums, vec_sar(vec_shl(scale, 16), 16)));
+}
+
+/* What 128 more in every activation adds to the group is where its sums start, with a minus. */
+RF_INLINE void finish_quads(const quads *out) {
+    if (out->how != RF_MM_SCALES_FLIPPED) return;
+    vec_store(out->record + RF_MM_AT_SCALES(VEC_ROWS), vec_shl(vec_negative_ints(out->sums), 7));
 }
 
 /* Q4_K; Q5_K with its fifth bits. */
-RF_INLINE void quads_nibbles(size_t at, size_t at_fifth, const rf_mm_lanes *p, uint8_t *q) {
+RF_INLINE void quads_nibbles(size_t at, size_t at_fifth, const rf_mm_lanes *p, quads *q) {
     RF_UNROLL
     for (size_t c = 0; c < 2; c++) {
         vec h[4], v[4], w[4];
@@ -275,7 +337,7 @@ RF_INLINE void quads_nibbles(size_t at, size_t at_fifth, const rf_mm_lanes *p, u
     }
 }
 
-RF_INLINE void quads_q6_k(const rf_mm_lanes *p, uint8_t *q) {
+RF_INLINE void quads_q6_k(const rf_mm_lanes *p, quads *q) {
     RF_UNROLL
     for (size_t k = 0; k < 4; k++) { /* half k / 2, sixteen columns of 32: k % 2 */
         const size_t h = k / 2, c = 16 * (k % 2);
@@ -298,7 +360,7 @@ RF_INLINE void quads_q6_k(const rf_mm_lanes *p, uint8_t *q) {
     }
 }
 
-RF_INLINE void quads_iq4_xs(uint8_t add, const rf_mm_lanes *p, uint8_t *q) {
+RF_INLINE void quads_iq4_xs(uint8_t add, const rf_mm_lanes *p, quads *q) {
     const __m128i book = book_of(RF_MM_IQ4_XS, add);
     RF_UNROLL
     for (size_t j = 0; j < 8; j++) {
@@ -316,7 +378,7 @@ RF_INLINE void quads_iq4_xs(uint8_t add, const rf_mm_lanes *p, uint8_t *q) {
 
 /* Q2_K, TQ2_0; Q3_K with its third bits. */
 RF_INLINE void quads_two_bits(size_t at, bool third, size_t at_third, const rf_mm_lanes *p,
-                              uint8_t *q) {
+                              quads *q) {
     RF_UNROLL
     for (size_t c = 0; c < 2; c++) {
         vec h[4], v[4], w[4];
@@ -334,12 +396,12 @@ RF_INLINE void quads_two_bits(size_t at, bool third, size_t at_third, const rf_m
     }
 }
 
-RF_INLINE void write_record_256(rf_mm_format f, uint8_t add, bool scale_twice, const rf_mm_lanes *p,
+RF_INLINE void write_record_256(rf_mm_format f, rf_mm_scales how, uint8_t add, const rf_mm_lanes *p,
                                 uint8_t *record) {
-    uint8_t *q = record + RF_MM_AT_Q_256(VEC_ROWS);
+    quads out = {f, how, record, vec_set(0)}, *q = &out;
     scale_bytes s;
     head_256(f, p, record, &s);
-    write_scales(f, scale_twice, add, &s, record);
+    write_scales(f, how, add, &s, record);
     if (f == RF_MM_Q4_K)
         quads_nibbles(offsetof(rf_block_q4_k, qs), 0, p, q);
     else if (f == RF_MM_Q5_K)
@@ -354,6 +416,7 @@ RF_INLINE void write_record_256(rf_mm_format f, uint8_t add, bool scale_twice, c
         quads_two_bits(offsetof(rf_block_q3_k, qs), true, offsetof(rf_block_q3_k, hmask), p, q);
     else
         quads_two_bits(offsetof(rf_block_tq2_0, qs), false, 0, p, q);
+    finish_quads(q);
 }
 
 /* ---- groups of 256, row by row ---- */
@@ -385,8 +448,9 @@ RF_INLINE void unpack_row(rf_mm_format f, const void *src, uint8_t *q, int16_t *
 }
 
 /* The scales of each sixteen, of which neighbours are alike where 32 elements share one. */
-RF_INLINE void write_row_scales(rf_mm_format f, bool twice, uint8_t add, const row_group *in,
+RF_INLINE void write_row_scales(rf_mm_format f, rf_mm_scales how, uint8_t add, const row_group *in,
                                 uint8_t *record) {
+    const bool twice = how == RF_MM_SCALES_TWICE || how == RF_MM_SCALES_IN;
     const rf_mm_lanes rows = lanes_at((const uint8_t *)in->scale, sizeof in->scale[0]);
     const vec low = vec_set(0xffff);
     const size_t row = VEC_ROWS * 4;
@@ -400,6 +464,7 @@ RF_INLINE void write_row_scales(rf_mm_format f, bool twice, uint8_t add, const r
         vec_store(at, twice ? vec_or(even, vec_shl(even, 16)) : even);
         vec_store(at + row, twice ? vec_or(odd, vec_shl(odd, 16)) : odd);
     }
+    if (!keeps_offs(how)) return;
     const size_t step = (size_t)rf_mm_scale_elems(f) / 16;
     RF_UNROLL
     for (size_t j = 0; j < 8; j += step) {
@@ -409,8 +474,9 @@ RF_INLINE void write_row_scales(rf_mm_format f, bool twice, uint8_t add, const r
     }
 }
 
-RF_INLINE void write_record_rows(rf_mm_format f, uint8_t add, bool twice, const rf_mm_lanes *p,
-                                 uint8_t *record) {
+RF_INLINE void write_record_rows(rf_mm_format f, rf_mm_scales how, uint8_t add,
+                                 const rf_mm_lanes *p, uint8_t *record) {
+    quads out = {f, how, record, vec_set(0)};
     row_group in;
     for (size_t l = 0; l < VEC_ROWS; l++) {
         const uint8_t *src = p->p[l / 4] + l % 4 * p->stride;
@@ -418,7 +484,7 @@ RF_INLINE void write_record_rows(rf_mm_format f, uint8_t add, bool twice, const 
         unpack_row(f, src, in.q[l], in.scale[l]);
     }
     memcpy(record, in.d, sizeof in.d);
-    write_row_scales(f, twice, add, &in, record);
+    if (keeps_scales(f, how)) write_row_scales(f, how, add, &in, record);
     const rf_mm_lanes rows = lanes_at(in.q[0], sizeof in.q[0]);
     const vec more = vec_bytes(rf_mm_is_signed(f) ? add : 0); /* the other loaders have added it */
     for (size_t j = 0; j < 16; j++) {
@@ -427,8 +493,9 @@ RF_INLINE void write_record_rows(rf_mm_format f, uint8_t add, bool twice, const 
         RF_UNROLL
         for (int i = 0; i < 4; i++)
             w[i] = vec_add_bytes(w[i], more);
-        put_16(record + RF_MM_AT_Q_256(VEC_ROWS), 16 * j, w);
+        put_16(&out, 16 * j, w);
     }
+    finish_quads(&out);
 }
 
 /* ---- panels ---- */
@@ -448,7 +515,7 @@ RF_INLINE rf_mm_lanes lanes_of(const rf_mm_pack *p, uint32_t v, size_t block, si
     return lanes_at(copy, size);
 }
 
-RF_INLINE void pack(rf_mm_format f, const rf_mm_pack *p) {
+RF_INLINE void pack(rf_mm_format f, rf_mm_scales how, const rf_mm_pack *p) {
     const size_t bytes = rf_mm_block_bytes(f), in_block = rf_mm_groups(f);
     const size_t size = f >= RF_MM_Q4_K ? RF_MM_RECORD_256(VEC_ROWS) : RF_MM_RECORD_32(VEC_ROWS);
     const size_t n_blocks = p->n_groups / in_block; /* a stretch is one of whole blocks */
@@ -460,9 +527,9 @@ RF_INLINE void pack(rf_mm_format f, const rf_mm_pack *p) {
             for (size_t g = 0; g < in_block; g++)
                 rf_mm_look_ahead(p->ahead);
             if (goes_by_rows(f))
-                write_record_rows(f, p->add, p->scale_twice, &rows, record);
+                write_record_rows(f, how, p->add, &rows, record);
             else if (f >= RF_MM_Q4_K)
-                write_record_256(f, p->add, p->scale_twice, &rows, record);
+                write_record_256(f, how, p->add, &rows, record);
             else if (f == RF_MM_MXFP6_E2M3)
                 write_record_e2m3(p->add, &rows, record);
             else if (f == RF_MM_Q1_0 || f == RF_MM_Q2_0)
@@ -477,9 +544,21 @@ RF_INLINE void pack(rf_mm_format f, const rf_mm_pack *p) {
     }
 }
 
-#define PACK(f)             \
-    case RF_MM_##f:         \
-        pack(RF_MM_##f, p); \
+RF_INLINE void pack_as_asked(rf_mm_format f, const rf_mm_pack *p) {
+    const bool can_flip = VEC_ROWS == 16; /* only AVX-512's tiles do */
+    if (p->scales == RF_MM_SCALES_IN && can_scale(f))
+        pack(f, RF_MM_SCALES_IN, p);
+    else if (p->scales == RF_MM_SCALES_FLIPPED && can_flip && f >= RF_MM_Q6_K && !can_scale(f))
+        pack(f, RF_MM_SCALES_FLIPPED, p);
+    else if (p->scales == RF_MM_SCALES_TWICE && f >= RF_MM_Q4_K)
+        pack(f, RF_MM_SCALES_TWICE, p);
+    else
+        pack(f, RF_MM_SCALES_ONCE, p);
+}
+
+#define PACK(f)                      \
+    case RF_MM_##f:                  \
+        pack_as_asked(RF_MM_##f, p); \
         break;
 
 static void pack_panel(const rf_mm_pack *p) {
