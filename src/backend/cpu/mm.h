@@ -16,6 +16,7 @@ extern "C" {
 
 enum {
     RF_MM_TILE_MIN = 4,            /* activation rows from which unpacking a panel pays */
+    RF_MM_FEW_MAX = 16,            /* most activation rows that do without a panel */
     RF_MM_TILE_WIDTH = 6,          /* most activation rows of a register tile of integers */
     RF_MM_FLOAT_ROWS = 64,         /* most weight rows in a panel of floats */
     RF_MM_FLOAT_NR = 4,            /* weight rows of a register tile of floats */
@@ -60,9 +61,10 @@ typedef enum rf_mm_scales {
 } rf_mm_scales;
 
 /* Formats of groups of 256 whose weights times scales are bytes: those are times * u - off, so that a
- * group's integer is times * sum(u * x) - off * sum(x).  times is 0 for all other formats. */
+ * group's integer is times * sum(u * x) - off * sum(x). */
 typedef struct rf_mm_scaled {
     uint8_t times, off;
+    uint8_t from; /* activation rows from which that pays; 0: no such format */
 } rf_mm_scaled;
 rf_mm_scaled rf_mm_scaled_of(rf_dtype t);
 
@@ -174,6 +176,12 @@ void rf_mm_float_avx2(const rf_mm *mm, uint32_t begin, uint32_t end, void *scrat
 void rf_mm_float_avx512(const rf_mm *mm, uint32_t begin, uint32_t end, void *scratch);
 void rf_mm_float_neon(const rf_mm *mm, uint32_t begin, uint32_t end, void *scratch);
 
+/* Groups of 32 with up to RF_MM_FEW_MAX activation rows, end - begin >= 16; scratch as for matmul. */
+void rf_mm_few_avx512(const rf_mm *mm, uint32_t begin, uint32_t end, void *scratch);
+
+/* Where the integer sums of n groups start: at -off times the sum of their activations, which lies in
+ * `each` parts. */
+void rf_mm_starts_avx2(const int32_t *sum, size_t n, size_t each, uint8_t off, int32_t *dst);
 /* The activations' sums of 16 as i16 (|sum| <= 2032), [n_rows][n_cols / 16], for RF_INT_256. */
 void rf_mm_sums16_avx2(const rf_mm_input *a, int16_t *dst);
 

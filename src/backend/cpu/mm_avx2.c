@@ -334,9 +334,7 @@ static void sums_of_32(const rf_mm_input *a, int16_t *dst) {
     }
 }
 
-/* Where the integer sums of n groups start: at -off times the sum of their activations, which lies in
- * `each` parts. */
-RF_INLINE void starts_of(const int32_t *sum, size_t n, size_t each, uint8_t off, int32_t *dst) {
+void rf_mm_starts_avx2(const int32_t *sum, size_t n, size_t each, uint8_t off, int32_t *dst) {
     for (size_t i = 0; i < n; i++) {
         int32_t all = 0;
         for (size_t k = 0; k < each; k++)
@@ -351,9 +349,9 @@ static void make_sums(const rf_mm_tiles *tiles, const rf_mm_input *a, size_t n_p
                       bool has_min, void *dst) {
     const size_t n_groups = (size_t)a->n_rows * (a->n_cols / (a->view == RF_INT_256 ? 256 : 32));
     if (a->view == RF_INT_32) {
-        if (!tiles->keep_sign) starts_of(a->sum, n_groups, 1, off, dst);
+        if (!tiles->keep_sign) rf_mm_starts_avx2(a->sum, n_groups, 1, off, dst);
     } else if (tiles->scales == RF_MM_SCALES_IN && !has_min) {
-        starts_of(a->sum, n_groups, 16, off, dst);
+        rf_mm_starts_avx2(a->sum, n_groups, 16, off, dst);
     } else if (tiles->scales != RF_MM_SCALES_FLIPPED) {
         if (n_pairs == 8) rf_mm_sums16_avx2(a, dst);
         if (n_pairs == 4) sums_of_32(a, dst);

@@ -1,6 +1,6 @@
-/* mm_quads.h - writes records of a panel (mm.h) straight from packed blocks: each row's bytes are
- * gathered with rows in lanes first and unpacked afterwards, a row's scales too; private to
- * mm_pack_*.c.
+/* mm_quads.h - packed blocks of many rows as integers in fours with rows in lanes: each row's bytes are
+ * gathered first and unpacked afterwards, a row's scales too; private to mm_pack_*.c and
+ * mm_few_avx512.c.  Groups of 256 are written as records of a panel (mm.h).
  *
  * Written over `vec`, which mm_vec_avx2.h and mm_vec_avx512.h bring.  Code books, TQ1_0 and Q8_K are
  * unpacked row by row and gathered afterwards; pack_code_book, if defined, unpacks the first. */
@@ -50,90 +50,72 @@ RF_INLINE __m128i book_of(rf_mm_format f, uint8_t add) {
 
 /* ---- groups of 32 ---- */
 
-/* d, m where the format has one, and the fifth bits of Q5 in *fifth. */
-RF_INLINE void head_32(rf_mm_format f, const rf_mm_lanes *p, uint8_t *record, vec *fifth) {
+/* A block's bytes with rows in lanes. */
+typedef struct block_32 {
+    vec_floats d, m; /* m only where the format has one */
+    vec fifth, v[8]; /* the fifth bits of Q5; as many dwords as there are */
+} block_32;
+
+/* d, m and the fifth bits. */
+RF_INLINE void gather_head_32(rf_mm_format f, const rf_mm_lanes *p, block_32 *b) {
     vec v[4];
-    *fifth = vec_set(0);
+    b->fifth = vec_set(0);
+    b->m = vec_floats_zero();
     if (f == RF_MM_Q5_0 || f == RF_MM_Q5_1) {
         vec_gather_4(p, 0, v);
-        *fifth = f == RF_MM_Q5_1 ? v[1] : vec_or(vec_shr(v[0], 16), vec_shl(v[1], 16));
-        vec_store_floats(record, vec_low_halves(v[0]));
-        if (f == RF_MM_Q5_1)
-            vec_store_floats(record + RF_MM_AT_M(VEC_ROWS), vec_low_halves(vec_shr(v[0], 16)));
+        b->fifth = f == RF_MM_Q5_1 ? v[1] : vec_or(vec_shr(v[0], 16), vec_shl(v[1], 16));
+        b->d = vec_low_halves(v[0]);
+        if (f == RF_MM_Q5_1) b->m = vec_low_halves(vec_shr(v[0], 16));
         return;
     }
-    vec_store_floats(record, f == RF_MM_MXFP4        ? vec_e8m0(p, 0, 1, false)
-                             : f == RF_MM_MXFP6_E2M3 ? vec_e8m0(p, 0, 3, true)
-                                                     : vec_halves(p, 0));
-    if (f == RF_MM_Q4_1) vec_store_floats(record + RF_MM_AT_M(VEC_ROWS), vec_halves(p, 2));
+    b->d = f == RF_MM_MXFP4        ? vec_e8m0(p, 0, 1, false)
+           : f == RF_MM_MXFP6_E2M3 ? vec_e8m0(p, 0, 3, true)
+                                   : vec_halves(p, 0);
+    if (f == RF_MM_Q4_1) b->m = vec_halves(p, 2);
 }
 
-RF_INLINE void write_record_32(rf_mm_format f, uint8_t add, const rf_mm_lanes *p, uint8_t *record) {
-    uint8_t *q = record + RF_MM_AT_Q_32(VEC_ROWS);
-    vec fifth, v[4];
-    head_32(f, p, record, &fifth);
-    if (f == RF_MM_Q8_0) {
-        RF_UNROLL
-        for (size_t i = 0; i < 8; i++) {
-            if (i % 4 == 0) vec_gather_4(p, offsetof(rf_block_q8_0, qs) + 4 * i, v);
-            vec_store(q + i * VEC_ROWS * 4, vec_xor(v[i % 4], vec_bytes(add))); /* add: 0 or 128 */
-        }
-        return;
-    }
-    const size_t at = f == RF_MM_Q4_0 || f == RF_MM_IQ4_NL ? offsetof(rf_block_q4_0, qs)
+/* Twenty-four bytes are eight times three; four bytes more than a gathered sixteen would lie behind the
+ * block, so the second gather begins in the middle of the first. */
+RF_INLINE void gather_block_32(rf_mm_format f, const rf_mm_lanes *p, block_32 *b) {
+    const size_t at = f == RF_MM_Q8_0                      ? offsetof(rf_block_q8_0, qs)
                       : f == RF_MM_Q4_1                    ? offsetof(rf_block_q4_1, qs)
                       : f == RF_MM_Q5_0                    ? offsetof(rf_block_q5_0, qs)
                       : f == RF_MM_Q5_1                    ? offsetof(rf_block_q5_1, qs)
-                                                           : offsetof(rf_block_mxfp4, qs);
-    const uint8_t off = f == RF_MM_Q4_0 ? 8 : f == RF_MM_Q5_0 ? 16 : 0;
-    const __m128i book = book_of(f, add);
-    vec_gather_4(p, at, v);
-    RF_UNROLL
-    for (int i = 0; i < 8; i++) {
-        vec w = nibbles(v[i % 4], i >= 4);
-        if (f == RF_MM_Q5_0 || f == RF_MM_Q5_1) w = vec_or(w, vec_four_bits(fifth, i));
-        if (f == RF_MM_IQ4_NL || f == RF_MM_MXFP4) w = vec_look_up(book, w);
-        if (off > 0 && !add) w = vec_sub_bytes(w, vec_bytes(off));
-        vec_store(q + (size_t)i * VEC_ROWS * 4, w);
-    }
+                      : f == RF_MM_MXFP4                   ? offsetof(rf_block_mxfp4, qs)
+                      : f == RF_MM_MXFP6_E2M3              ? offsetof(rf_block_mxfp6, qs)
+                      : f == RF_MM_Q1_0 || f == RF_MM_Q2_0 ? offsetof(rf_block_q1_0, qs)
+                                                           : offsetof(rf_block_q4_0, qs);
+    gather_head_32(f, p, b);
+    vec_gather_4(p, at, b->v);
+    if (f == RF_MM_Q8_0) vec_gather_4(p, at + 16, b->v + 4);
+    if (f != RF_MM_MXFP6_E2M3) return;
+    vec second[4];
+    vec_gather_4(p, at + 8, second);
+    b->v[4] = second[2];
+    b->v[5] = second[3];
 }
 
-/* The 24 bytes of codes are eight times three; four bytes more than a gathered sixteen would lie
- * behind the block, so the second gather begins in the middle of the first. */
-RF_INLINE void write_record_e2m3(uint8_t add, const rf_mm_lanes *p, uint8_t *record) {
-    uint8_t *q = record + RF_MM_AT_Q_32(VEC_ROWS);
-    vec fifth, a[4], b[4];
-    head_32(RF_MM_MXFP6_E2M3, p, record, &fifth);
-    vec_gather_4(p, offsetof(rf_block_mxfp6, qs), a);
-    vec_gather_4(p, offsetof(rf_block_mxfp6, qs) + 8, b);
-    const vec v[6] = {a[0], a[1], a[2], a[3], b[2], b[3]};
-    RF_UNROLL
-    for (int i = 0; i < 8; i++) {
+/* Four integers of each row, the first of them number 4i of the block's group `part`. */
+RF_INLINE vec quad_32(rf_mm_format f, uint8_t add, const block_32 *b, size_t part, int i) {
+    if (f == RF_MM_Q8_0) return vec_xor(b->v[i], vec_bytes(add)); /* add: 0 or 128 */
+    if (f == RF_MM_MXFP6_E2M3) {
         const int at = 3 * i / 4, bit = 3 * i % 4 * 8;
-        vec codes = vec_shr(v[at], bit);
-        if (bit > 8) codes = vec_or(codes, vec_shl(v[at + 1], 32 - bit));
-        codes = e2m3_eighths(four_fields(codes, 6));
-        vec_store(q + (size_t)i * VEC_ROWS * 4, vec_add_bytes(codes, vec_bytes(add)));
+        vec codes = vec_shr(b->v[at], bit);
+        if (bit > 8) codes = vec_or(codes, vec_shl(b->v[at + 1], 32 - bit));
+        return vec_add_bytes(e2m3_eighths(four_fields(codes, 6)), vec_bytes(add));
     }
-}
-
-/* Q1_0 and Q2_0: all groups of a block. */
-RF_INLINE void write_records_bits(rf_mm_format f, uint8_t add, const rf_mm_lanes *p,
-                                  uint8_t *record) {
-    const vec minus = vec_bytes((uint8_t)(1 - add)); /* codes are q + 1, add is 0 or 1 */
-    const vec_floats d = vec_halves(p, 0);
-    vec v[4];
-    vec_gather_4(p, offsetof(rf_block_q1_0, qs), v); /* as in Q2_0 */
-    RF_UNROLL
-    for (size_t g = 0; g < rf_mm_groups(f); g++, record += RF_MM_RECORD_32(VEC_ROWS)) {
-        vec_store_floats(record, d);
-        RF_UNROLL
-        for (size_t i = 0; i < 8; i++) {
-            vec w = f == RF_MM_Q1_0 ? vec_shr(vec_four_bits(v[g], (int)i), 3)
-                                    : four_fields(vec_shr(v[2 * g + i / 4], (int)(8 * (i % 4))), 2);
-            vec_store(record + RF_MM_AT_Q_32(VEC_ROWS) + i * VEC_ROWS * 4, vec_sub_bytes(w, minus));
-        }
+    if (f == RF_MM_Q1_0 || f == RF_MM_Q2_0) { /* codes are q + 1, add is 0 or 1 */
+        vec w = f == RF_MM_Q1_0
+                    ? vec_shr(vec_four_bits(b->v[part], i), 3)
+                    : four_fields(vec_shr(b->v[2 * part + (size_t)i / 4], 8 * (i % 4)), 2);
+        return vec_sub_bytes(w, vec_bytes((uint8_t)(1 - add)));
     }
+    const uint8_t off = f == RF_MM_Q4_0 ? 8 : f == RF_MM_Q5_0 ? 16 : 0;
+    vec w = nibbles(b->v[i % 4], i >= 4);
+    if (f == RF_MM_Q5_0 || f == RF_MM_Q5_1) w = vec_or(w, vec_four_bits(b->fifth, i));
+    if (f == RF_MM_IQ4_NL || f == RF_MM_MXFP4) w = vec_look_up(book_of(f, add), w);
+    if (off > 0 && !add) w = vec_sub_bytes(w, vec_bytes(off));
+    return w;
 }
 
 /* ---- groups of 256: scales ---- */
@@ -497,98 +479,3 @@ RF_INLINE void write_record_rows(rf_mm_format f, rf_mm_scales how, uint8_t add,
     }
     finish_quads(&out);
 }
-
-/* ---- panels ---- */
-
-enum { COPY_BYTES = VEC_ROWS * RF_MM_STRETCH / 256 * sizeof(rf_block_q8_k) }; /* of a stretch */
-
-/* The rows of vector v.  Fewer than a vector has are copied side by side, the last one again and
- * again. */
-RF_INLINE rf_mm_lanes lanes_of(const rf_mm_pack *p, uint32_t v, size_t block, size_t n_blocks,
-                               size_t bytes, uint8_t *copy) {
-    const uint32_t row = v * VEC_ROWS, n = p->n_rows - row;
-    const uint8_t *first = rf_mm_row(p->w, p->row + row) + block * bytes;
-    if (n >= VEC_ROWS) return lanes_at(first, p->w->row_bytes);
-    const size_t size = n_blocks * bytes;
-    for (uint32_t l = 0; l < VEC_ROWS; l++)
-        memcpy(copy + l * size, first + (l < n ? l : n - 1) * p->w->row_bytes, size);
-    return lanes_at(copy, size);
-}
-
-RF_INLINE void pack(rf_mm_format f, rf_mm_scales how, const rf_mm_pack *p) {
-    const size_t bytes = rf_mm_block_bytes(f), in_block = rf_mm_groups(f);
-    const size_t size = f >= RF_MM_Q4_K ? RF_MM_RECORD_256(VEC_ROWS) : RF_MM_RECORD_32(VEC_ROWS);
-    const size_t n_blocks = p->n_groups / in_block; /* a stretch is one of whole blocks */
-    uint8_t copy[COPY_BYTES], *record = p->panel;
-    for (uint32_t v = 0; v < p->n_vecs; v++) {
-        rf_mm_lanes rows = lanes_of(p, v, p->group / in_block, n_blocks, bytes, copy);
-        for (size_t b = 0; b < n_blocks; b++) {
-            RF_UNROLL
-            for (size_t g = 0; g < in_block; g++)
-                rf_mm_look_ahead(p->ahead);
-            if (goes_by_rows(f))
-                write_record_rows(f, how, p->add, &rows, record);
-            else if (f >= RF_MM_Q4_K)
-                write_record_256(f, how, p->add, &rows, record);
-            else if (f == RF_MM_MXFP6_E2M3)
-                write_record_e2m3(p->add, &rows, record);
-            else if (f == RF_MM_Q1_0 || f == RF_MM_Q2_0)
-                write_records_bits(f, p->add, &rows, record);
-            else
-                write_record_32(f, p->add, &rows, record);
-            record += in_block * size;
-            RF_UNROLL
-            for (int i = 0; i < VEC_ROWS / 4; i++)
-                rows.p[i] += bytes;
-        }
-    }
-}
-
-RF_INLINE void pack_as_asked(rf_mm_format f, const rf_mm_pack *p) {
-    const bool can_flip = VEC_ROWS == 16; /* only AVX-512's tiles do */
-    if (p->scales == RF_MM_SCALES_IN && can_scale(f))
-        pack(f, RF_MM_SCALES_IN, p);
-    else if (p->scales == RF_MM_SCALES_FLIPPED && can_flip && f >= RF_MM_Q6_K && !can_scale(f))
-        pack(f, RF_MM_SCALES_FLIPPED, p);
-    else if (p->scales == RF_MM_SCALES_TWICE && f >= RF_MM_Q4_K)
-        pack(f, RF_MM_SCALES_TWICE, p);
-    else
-        pack(f, RF_MM_SCALES_ONCE, p);
-}
-
-#define PACK(f)                      \
-    case RF_MM_##f:                  \
-        pack_as_asked(RF_MM_##f, p); \
-        break;
-
-static void pack_panel(const rf_mm_pack *p) {
-    switch (rf_mm_format_of(p->w->type)) {
-        PACK(Q4_0)
-        PACK(Q4_1)
-        PACK(Q5_0)
-        PACK(Q5_1)
-        PACK(Q8_0)
-        PACK(IQ4_NL)
-        PACK(MXFP4)
-        PACK(MXFP6_E2M3)
-        PACK(Q1_0)
-        PACK(Q2_0)
-        PACK(Q4_K)
-        PACK(Q5_K)
-        PACK(Q6_K)
-        PACK(IQ4_XS)
-        PACK(Q2_K)
-        PACK(Q3_K)
-        PACK(IQ2_XXS)
-        PACK(IQ2_XS)
-        PACK(IQ2_S)
-        PACK(IQ3_XXS)
-        PACK(IQ3_S)
-        PACK(IQ1_S)
-        PACK(IQ1_M)
-        PACK(TQ1_0)
-        PACK(TQ2_0)
-        PACK(Q8_K)
-    }
-}
-#undef PACK

@@ -38,9 +38,9 @@ rf_mm_range rf_mm_range_of(rf_dtype t) {
  * their product then is a byte) or 1. */
 rf_mm_scaled rf_mm_scaled_of(rf_dtype t) {
     static const rf_mm_scaled scaled[RF_DT_COUNT] = {
-        [RF_DT_Q2_K] = {1, 0},    [RF_DT_Q3_K] = {1, 127}, [RF_DT_IQ1_S] = {2, 135},
-        [RF_DT_IQ1_M] = {2, 135}, [RF_DT_TQ1_0] = {1, 1},  [RF_DT_TQ2_0] = {1, 1},
-        [RF_DT_Q8_K] = {1, 128},
+        [RF_DT_Q2_K] = {1, 0, 1},    [RF_DT_Q3_K] = {1, 127, 12}, [RF_DT_IQ1_S] = {2, 135, 1},
+        [RF_DT_IQ1_M] = {2, 135, 1}, [RF_DT_TQ1_0] = {1, 1, 1},   [RF_DT_TQ2_0] = {1, 1, 1},
+        [RF_DT_Q8_K] = {1, 128, 1},
     };
     return scaled[t];
 }

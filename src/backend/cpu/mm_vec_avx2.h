@@ -41,6 +41,7 @@ RF_INLINE void vec_store(uint8_t *p, vec v) { _mm256_store_si256((__m256i *)p, v
 RF_INLINE void vec_store_floats(uint8_t *p, vec_floats v) {
     _mm256_store_ps((float *)(void *)p, v);
 }
+RF_INLINE vec_floats vec_floats_zero(void) { return _mm256_setzero_ps(); }
 RF_INLINE vec_floats vec_negative(vec_floats v) { return _mm256_xor_ps(v, _mm256_set1_ps(-0.0f)); }
 
 /* Bytes of a table of sixteen. */

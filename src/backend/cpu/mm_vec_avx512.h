@@ -36,6 +36,7 @@ RF_INLINE vec vec_sar(vec v, int n) { return (vec)((vec_i32)v >> n); }
 RF_INLINE vec vec_load(const uint8_t *p) { return _mm512_load_si512((const void *)p); }
 RF_INLINE void vec_store(uint8_t *p, vec v) { _mm512_store_si512((void *)p, v); }
 RF_INLINE void vec_store_floats(uint8_t *p, vec_floats v) { _mm512_store_ps((void *)p, v); }
+RF_INLINE vec_floats vec_floats_zero(void) { return _mm512_setzero_ps(); }
 RF_INLINE vec_floats vec_negative(vec_floats v) { return _mm512_xor_ps(v, _mm512_set1_ps(-0.0f)); }
 
 RF_INLINE vec vec_look_up(__m128i table, vec v) {

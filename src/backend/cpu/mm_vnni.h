@@ -279,12 +279,12 @@ SHAPES(FLIP_SHAPE, 2)
     { NULL }
 #endif
 
-#define TILES(name, how)                                                                 \
-    {                                                                                    \
-        .lanes = VEC_ROWS, .vecs = VECS, .width = WIDTH, .tall_from = RF_MM_TILE_MIN,    \
-        .pack = VNNI_PACK, .scales = (how), .keep_sign = (how) == RF_MM_SCALES_FLIPPED,  \
-        .one = {name##_1_1, name##_1_2, name##_1_3, name##_1_4, name##_1_5, name##_1_6}, \
-        .two = SHAPES_OF_TWO(name),                                                      \
+#define TILES(name, how)                                                                    \
+    {                                                                                       \
+        .lanes = VEC_ROWS, .vecs = VECS, .width = WIDTH, .tall_from = 1, .pack = VNNI_PACK, \
+        .scales = (how), .keep_sign = (how) == RF_MM_SCALES_FLIPPED,                        \
+        .one = {name##_1_1, name##_1_2, name##_1_3, name##_1_4, name##_1_5, name##_1_6},    \
+        .two = SHAPES_OF_TWO(name),                                                         \
     }
 static const rf_mm_tiles tiles_32 = TILES(tile_32, RF_MM_SCALES_ONCE);
 static const rf_mm_tiles tiles_4_32 = TILES(tile_4_32, RF_MM_SCALES_ONCE);
@@ -302,7 +302,8 @@ static bool multiplies_32_bits_at_once(void) { return __builtin_cpu_is("amd"); }
 static const rf_mm_tiles *tiles_of(const rf_mm *mm) {
     const rf_mm_range range = rf_mm_range_of(mm->w->type);
     if (mm->act->view == RF_INT_32) return &tiles_32;
-    if (rf_mm_scaled_of(mm->w->type).times > 0) return &tiles_scaled;
+    const rf_mm_scaled scaled = rf_mm_scaled_of(mm->w->type);
+    if (scaled.from > 0 && mm->act->n_rows >= scaled.from) return &tiles_scaled;
     const bool is_wide = rf_mm_scale_elems(rf_mm_format_of(mm->w->type)) == 32;
 #if VNNI_VECS == 2
     if (range.off > 0 && mm->act->n_rows >= FLIP_FROM && multiplies_32_bits_at_once())
@@ -312,11 +313,36 @@ static const rf_mm_tiles *tiles_of(const rf_mm *mm) {
     return range.u_max <= 16 && !multiplies_32_bits_at_once() ? &tiles_4_32 : &tiles_wide_8;
 }
 
+/* Activation rows from which panels pay. */
+static uint32_t panels_from(rf_mm_format f) {
+    if (VNNI_VECS == 1 || f < RF_MM_Q4_K || (f >= RF_MM_IQ2_XXS && f <= RF_MM_TQ1_0))
+        return RF_MM_TILE_MIN;
+    return f <= RF_MM_IQ4_XS ? 2 : 3;
+}
+
+#ifdef VNNI_FEW
+/* Groups of 32; a single row of these three waits for memory alone either way. */
+static bool are_few(rf_mm_format f, uint32_t n_act, uint32_t n_rows) {
+    const bool waits = f == RF_MM_Q4_0 || f == RF_MM_Q4_1 || f == RF_MM_Q8_0;
+    return f < RF_MM_Q4_K && n_act >= (waits ? 2 : 1) && n_act <= RF_MM_FEW_MAX &&
+           n_rows >= VEC_ROWS;
+}
+#endif
+
 static void matmul(const rf_mm *mm, uint32_t begin, uint32_t end, void *scratch) {
     if (begin >= end || mm->act->n_rows == 0) return;
-    if (mm->act->view == RF_INT_NONE)
+    if (mm->act->view == RF_INT_NONE) {
         VNNI_FLOATS(mm, begin, end, scratch);
-    else if (mm->act->n_rows < RF_MM_TILE_MIN)
+        return;
+    }
+    const rf_mm_format f = rf_mm_format_of(mm->w->type);
+#ifdef VNNI_FEW
+    if (are_few(f, mm->act->n_rows, end - begin)) {
+        VNNI_FEW(mm, begin, end, scratch);
+        return;
+    }
+#endif
+    if (mm->act->n_rows < panels_from(f))
         VNNI_ROWS(mm, begin, end, scratch);
     else
         rf_mm_panels_avx2(mm, begin, end, scratch, tiles_of(mm));
