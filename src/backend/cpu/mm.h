@@ -2,9 +2,10 @@
  *
  * One to three activation rows stream the weights once, straight from the packed blocks
  * (mm_rows.h).  More rows go through a panel: a stretch of some output rows is unpacked once
- * with output rows in vector lanes (mm_quads.h) and multiplied with
- * all activation rows in register tiles (mm_avx2.c, mm_avx512.c).  NEON does the same with a panel of
- * its own (mm_neon.c), AMX with blocks (mm_amx.c).  All give the bits of mm_scalar.c. */
+ * with output rows in vector lanes (mm_quads.h, mm_panels.h) and multiplied with
+ * all activation rows in register tiles (mm_avx2.c, mm_vnni.h).  AVX-512 does without a panel for a few rows
+ * of groups of 32 (mm_few_avx512.c).  NEON has panels of its own (mm_neon.c), AMX blocks (mm_amx.c).
+ * All give the bits of mm_scalar.c. */
 #pragma once
 #include "backend/cpu/kernels.h"
 

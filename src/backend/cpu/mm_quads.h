@@ -68,10 +68,15 @@ RF_INLINE void gather_head_32(rf_mm_format f, const rf_mm_lanes *p, block_32 *b)
         if (f == RF_MM_Q5_1) b->m = vec_low_halves(vec_shr(v[0], 16));
         return;
     }
+    if (f == RF_MM_Q4_1) {
+        vec both = vec_dwords(p, 0);
+        b->d = vec_low_halves(both);
+        b->m = vec_low_halves(vec_shr(both, 16));
+        return;
+    }
     b->d = f == RF_MM_MXFP4        ? vec_e8m0(p, 0, 1, false)
            : f == RF_MM_MXFP6_E2M3 ? vec_e8m0(p, 0, 3, true)
                                    : vec_halves(p, 0);
-    if (f == RF_MM_Q4_1) b->m = vec_halves(p, 2);
 }
 
 /* Twenty-four bytes are eight times three; four bytes more than a gathered sixteen would lie behind the
@@ -165,32 +170,37 @@ RF_INLINE void scales_iq4_xs(const vec v[2], scale_bytes *s) {
     }
 }
 
-/* d, m where the format has one, and the scales. */
+/* d and dmin, which lie in a dword. */
+RF_INLINE void put_d_dmin(vec both, uint8_t *record) {
+    vec_store_floats(record, vec_low_halves(both));
+    vec_store_floats(record + RF_MM_AT_M(VEC_ROWS),
+                     vec_negative(vec_low_halves(vec_shr(both, 16))));
+}
+
+/* d, m where the format has one, and the scales.  d is taken from what is gathered anyway where it lies
+ * within sixteen bytes of the scales. */
 RF_INLINE void head_256(rf_mm_format f, const rf_mm_lanes *p, uint8_t *record, scale_bytes *s) {
-    const size_t at = f == RF_MM_Q6_K    ? offsetof(rf_block_q6_k, d)
-                      : f == RF_MM_Q3_K  ? offsetof(rf_block_q3_k, d)
-                      : f == RF_MM_Q2_K  ? offsetof(rf_block_q2_k, d)
-                      : f == RF_MM_TQ2_0 ? offsetof(rf_block_tq2_0, d)
-                                         : 0;
     vec v[4];
-    vec_store_floats(record, vec_halves(p, at));
-    if (rf_mm_has_dmin(f))
-        vec_store_floats(record + RF_MM_AT_M(VEC_ROWS), vec_negative(vec_halves(p, at + 2)));
     if (f == RF_MM_Q4_K || f == RF_MM_Q5_K) {
         vec_gather_4(p, 0, v);
+        put_d_dmin(v[0], record);
         scales_six_bits(v + 1, s);
     } else if (f == RF_MM_IQ4_XS) {
         vec_gather_4(p, 0, v);
+        vec_store_floats(record, vec_low_halves(v[0]));
         scales_iq4_xs(v, s);
     } else if (f == RF_MM_Q6_K) {
+        vec_store_floats(record, vec_halves(p, offsetof(rf_block_q6_k, d)));
         vec_gather_4(p, offsetof(rf_block_q6_k, scales), s->scale);
     } else if (f == RF_MM_Q3_K) { /* scales and d are the block's last 14 bytes */
         vec_gather_4(p, offsetof(rf_block_q3_k, scales) - 2, v);
+        vec_store_floats(record, vec_low_halves(vec_shr(v[3], 16)));
         RF_UNROLL
         for (int i = 0; i < 3; i++)
             v[i] = vec_or(vec_shr(v[i], 16), vec_shl(v[i + 1], 16));
         scales_q3_k(v, s);
     } else if (f == RF_MM_Q2_K) {
+        put_d_dmin(vec_dwords(p, offsetof(rf_block_q2_k, d)), record);
         vec_gather_4(p, offsetof(rf_block_q2_k, scales), v);
         RF_UNROLL
         for (int i = 0; i < 4; i++) {
@@ -198,6 +208,7 @@ RF_INLINE void head_256(rf_mm_format f, const rf_mm_lanes *p, uint8_t *record, s
             s->min[i] = nibbles(v[i], true);
         }
     } else { /* TQ2_0 */
+        vec_store_floats(record, vec_halves(p, offsetof(rf_block_tq2_0, d)));
         s->scale[0] = s->scale[1] = vec_bytes(1);
     }
 }

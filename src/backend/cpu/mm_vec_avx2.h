@@ -66,6 +66,13 @@ RF_INLINE vec_floats vec_halves(const rf_mm_lanes *r, size_t at) {
     return _mm256_cvtph_ps(_mm_unpacklo_epi64(low, high));
 }
 
+/* Each row's dword at `at`. */
+RF_INLINE vec vec_dwords(const rf_mm_lanes *r, size_t at) {
+    return _mm256_setr_epi64x(
+        (long long)rf_mm_two_dwords(r, 0, at), (long long)rf_mm_two_dwords(r, 1, at),
+        (long long)rf_mm_two_dwords(r, 2, at), (long long)rf_mm_two_dwords(r, 3, at));
+}
+
 /* Bytes a and b of each dword as two i16; byte RF_MM_NO_BYTE is 0. */
 RF_INLINE vec vec_pair(vec v, unsigned a, unsigned b, bool is_signed) {
     const __m128i order = rf_pair_order(a, b, is_signed);

@@ -62,6 +62,15 @@ RF_INLINE vec_floats vec_halves(const rf_mm_lanes *r, size_t at) {
     return _mm512_cvtph_ps(_mm256_setr_m128i(low, high));
 }
 
+RF_INLINE vec vec_dwords(const rf_mm_lanes *r, size_t at) {
+    __m128i v[4];
+    RF_UNROLL
+    for (int i = 0; i < 4; i++)
+        v[i] = two_u64(rf_mm_two_dwords(r, 2 * i, at), rf_mm_two_dwords(r, 2 * i + 1, at));
+    return _mm512_inserti64x4(_mm512_castsi256_si512(_mm256_setr_m128i(v[0], v[1])),
+                              _mm256_setr_m128i(v[2], v[3]), 1);
+}
+
 RF_INLINE vec vec_pair(vec v, unsigned a, unsigned b, bool is_signed) {
     const __m128i order = rf_pair_order(a, b, is_signed);
     v = _mm512_shuffle_epi8(v, _mm512_broadcast_i32x4(order));

@@ -317,15 +317,17 @@ static const rf_mm_tiles *tiles_of(const rf_mm *mm) {
 static uint32_t panels_from(rf_mm_format f) {
     if (VNNI_VECS == 1 || f < RF_MM_Q4_K || (f >= RF_MM_IQ2_XXS && f <= RF_MM_TQ1_0))
         return RF_MM_TILE_MIN;
-    return f <= RF_MM_IQ4_XS ? 2 : 3;
+    return f == RF_MM_Q4_K || f == RF_MM_Q5_K || f == RF_MM_IQ4_XS ? 2 : 3;
 }
 
 #ifdef VNNI_FEW
-/* Groups of 32; a single row of these three waits for memory alone either way. */
+/* Activation rows from which groups of 32 do without a panel.  Fewer of these formats wait for memory, which
+ * whole rows side by side are read from best. */
+static uint32_t few_from(rf_mm_format f) {
+    return f == RF_MM_Q8_0 ? 3 : f == RF_MM_Q4_0 || f == RF_MM_Q4_1 ? 2 : 1;
+}
 static bool are_few(rf_mm_format f, uint32_t n_act, uint32_t n_rows) {
-    const bool waits = f == RF_MM_Q4_0 || f == RF_MM_Q4_1 || f == RF_MM_Q8_0;
-    return f < RF_MM_Q4_K && n_act >= (waits ? 2 : 1) && n_act <= RF_MM_FEW_MAX &&
-           n_rows >= VEC_ROWS;
+    return f < RF_MM_Q4_K && n_act >= few_from(f) && n_act <= RF_MM_FEW_MAX && n_rows >= VEC_ROWS;
 }
 #endif
 
