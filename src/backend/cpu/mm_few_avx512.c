@@ -179,5 +179,8 @@ void rf_mm_few_avx512(const rf_mm *mm, uint32_t begin, uint32_t end, void *scrat
     few c = {.mm = mm, .n = a->n_rows, .n_groups = a->n_cols / 32, .start = scratch};
     c.add = rf_mm_range_of(mm->w->type).off;
     rf_mm_starts_avx2(a->sum, c.n * c.n_groups, 1, c.add, scratch);
+    rf_mm_ahead first; /* rows are asked for at once */
+    first.step = rf_mm_look_at_rows(mm, begin, end, 2 * VEC_ROWS, &first);
+    rf_mm_look_ahead(&first);
     variants[rf_mm_format_of(mm->w->type)][c.n == 4 ? 0 : 1](&c, begin, end);
 }

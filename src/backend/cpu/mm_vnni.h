@@ -321,10 +321,12 @@ static uint32_t panels_from(rf_mm_format f) {
 }
 
 #ifdef VNNI_FEW
-/* Activation rows from which groups of 32 do without a panel.  Fewer of these formats wait for memory, which
- * whole rows side by side are read from best. */
+/* Activation rows from which groups of 32 do without a panel.  With fewer a format waits for memory, which
+ * answers the other kernels better, the sooner the more bytes it has. */
 static uint32_t few_from(rf_mm_format f) {
-    return f == RF_MM_Q8_0 ? 3 : f == RF_MM_Q4_0 || f == RF_MM_Q4_1 ? 2 : 1;
+    if (f == RF_MM_Q8_0) return 9;
+    if (f == RF_MM_Q4_0 || f == RF_MM_Q4_1) return 3;
+    return f >= RF_MM_MXFP6_E2M3 ? 1 : 2; /* those take most steps to unpack */
 }
 static bool are_few(rf_mm_format f, uint32_t n_act, uint32_t n_rows) {
     return f < RF_MM_Q4_K && n_act >= few_from(f) && n_act <= RF_MM_FEW_MAX && n_rows >= VEC_ROWS;
