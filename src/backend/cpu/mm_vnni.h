@@ -210,7 +210,9 @@ RF_INLINE void add_stretch(tile_mode mode, int nv, int nt, const rf_mm_tile *a, 
     for (int t = 0; t < nt; t++) {
         RF_UNROLL
         for (int v = 0; v < nv; v++) {
-            if (mode == TILE_4_32)
+            if (mode == TILE_SCALED)
+                i->v[v][t] = vec_add(i->v[v][t], s.v[v][t]);
+            else if (mode == TILE_4_32)
                 i->v[v][t] = vec_dot_pairs(i->v[v][t], s.v[v][t], scale[v]);
             else
                 i->v[v][t] = vec_add(i->v[v][t], vec_mul(s.v[v][t], scale[v]));
@@ -233,7 +235,7 @@ RF_INLINE void tile_256(tile_mode mode, int nv, int nt, const rf_mm_tile *a) {
             const uint8_t *q = record + RF_MM_AT_Q_256(VEC_ROWS) + j * VEC_ROWS * 16;
             const int8_t *x = a->q + 256 * g + 16 * j;
             vec scale[VECS];
-            if (mode == TILE_SCALED) {
+            if (mode == TILE_SCALED && nv > 1) { /* enough sums that none waits for itself */
                 add_products(false, nv, nt, 4, a, q, x, &i);
                 continue;
             }
