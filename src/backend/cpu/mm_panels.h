@@ -1,4 +1,5 @@
-/* mm_panels.h - writes panels (mm.h) from packed blocks; private to mm_pack_*.c. */
+/* mm_panels.h - writes panels (mm.h) from packed blocks; private to mm_pack_*.c.  Written over `vec` like
+ * mm_quads.h. */
 #pragma once
 #include "backend/cpu/mm_quads.h"
 
