@@ -2,9 +2,10 @@
  *
  * One to three activation rows stream the weights once, straight from the packed blocks
  * (mm_rows.h).  More rows go through a panel: a stretch of some output rows is unpacked once
- * with output rows in vector lanes (mm_quads.h) and multiplied with
- * all activation rows in register tiles (mm_avx2.c, mm_avx512.c).  NEON does the same with a panel of
- * its own (mm_neon.c), AMX with blocks (mm_amx.c).  All give the bits of mm_scalar.c. */
+ * with output rows in vector lanes (mm_quads.h, mm_panels.h) and multiplied with
+ * all activation rows in register tiles (mm_avx2.c, mm_vnni.h).  AVX-512 does without a panel for a few rows
+ * of groups of 32 (mm_few_avx512.c).  NEON has panels of its own (mm_neon.c), AMX blocks (mm_amx.c).
+ * All give the bits of mm_scalar.c. */
 #pragma once
 #include "backend/cpu/kernels.h"
 
@@ -16,6 +17,7 @@ extern "C" {
 
 enum {
     RF_MM_TILE_MIN = 4,            /* activation rows from which unpacking a panel pays */
+    RF_MM_FEW_MAX = 16,            /* most activation rows that do without a panel */
     RF_MM_TILE_WIDTH = 6,          /* most activation rows of a register tile of integers */
     RF_MM_FLOAT_ROWS = 64,         /* most weight rows in a panel of floats */
     RF_MM_FLOAT_NR = 4,            /* weight rows of a register tile of floats */
@@ -51,6 +53,22 @@ typedef struct rf_mm_range {
 } rf_mm_range;
 rf_mm_range rf_mm_range_of(rf_dtype t);
 
+/* What a panel of RF_INT_256 does with the scales inside a group. */
+typedef enum rf_mm_scales {
+    RF_MM_SCALES_ONCE,    /* kept: an i16 beside a 0 */
+    RF_MM_SCALES_TWICE,   /* kept: twice the same i16, for sums of pairs of them */
+    RF_MM_SCALES_IN,      /* multiplied into the weights where rf_mm_scaled_of says so */
+    RF_MM_SCALES_FLIPPED, /* kept once; weights keep their signs, for activations with 128 added */
+} rf_mm_scales;
+
+/* Formats of groups of 256 whose weights times scales are bytes: those are times * u - off, so that a
+ * group's integer is times * sum(u * x) - off * sum(x). */
+typedef struct rf_mm_scaled {
+    uint8_t times, off;
+    uint8_t from; /* activation rows from which that pays; 0: no such format */
+} rf_mm_scaled;
+rf_mm_scaled rf_mm_scaled_of(rf_dtype t);
+
 /* The matmul of the scalar table. */
 void rf_mm_scalar(const rf_mm *mm, uint32_t begin, uint32_t end, void *scratch);
 
@@ -60,7 +78,8 @@ void rf_mm_scalar(const rf_mm *mm, uint32_t begin, uint32_t end, void *scratch);
  * and one of RF_INT_256 is
  *   f32 d[lanes], m[lanes]; i16 scale[16][lanes][2] (twice the same, or one and a 0),
  *   scales[8][lanes][2], mins[8][lanes][2] (two neighbours; four such pairs where 32 elements share a
- *   scale); u8 q[64][lanes][4]; scales are -off times the scales.
+ *   scale); u8 q[64][lanes][4]; scales are -off times the scales, or, for flipped activations, begin
+ *   with i32 start[lanes], what the 128 has added.
  * Rows beyond the range repeat the last. */
 #define RF_MM_RECORD_32(lanes)  ((size_t)(lanes) * (8 + 32))
 #define RF_MM_RECORD_256(lanes) ((size_t)(lanes) * (8 + 64 + 32 + 32 + 256))
@@ -100,9 +119,9 @@ typedef struct rf_mm_pack {
     uint32_t row, n_rows; /* 1 to n_vecs * lanes rows */
     size_t group, n_groups;
     uint32_t lanes, n_vecs;
-    uint8_t add;      /* added to every q: the format's off, or 0 to keep the signs */
-    bool scale_twice; /* RF_INT_256: the scale in both halves, for sums of i16 pairs */
-    uint8_t *panel;   /* 64-byte aligned */
+    uint8_t add; /* added to every q: the format's off, or 0 to keep the signs */
+    rf_mm_scales scales;
+    uint8_t *panel; /* 64-byte aligned */
     rf_mm_ahead *ahead;
 } rf_mm_pack;
 void rf_mm_pack_avx2(const rf_mm_pack *p);   /* 8 lanes */
@@ -116,12 +135,14 @@ typedef struct rf_mm_tile {
     const int8_t *q;      /* [T][q_stride] */
     const float *d;       /* [T][group_stride] */
     const int32_t *sum;   /* RF_INT_32: [T][group_stride] */
-    const int32_t *start; /* RF_INT_32: [T][group_stride], -off * sum: where integer sums start */
+    const int32_t *start; /* [T][group_stride], -off * sum; RF_INT_256: of scaled weights */
     const int16_t *sums;  /* RF_INT_256: [T][group_stride][n_pairs][2] */
     size_t q_stride, group_stride;
-    size_t n_pairs;               /* of sums in a group: 4 or 8 */
-    bool has_off, has_min, first; /* first: the sums start at 0 and not at dst */
-    float *dst;                   /* [T][dst_stride] */
+    size_t n_pairs; /* of sums in a group: 4 or 8 */
+    bool has_off, has_min;
+    bool doubled; /* scaled weights: times is 2 */
+    bool first;   /* the sums start at 0 and not at dst */
+    float *dst;   /* [T][dst_stride] */
     size_t dst_stride;
     uint32_t n_rows;   /* of dst: 1 to n_vecs * lanes */
     const float *bias; /* [n_rows], on the last stretch; or NULL */
@@ -134,7 +155,8 @@ typedef struct rf_mm_tiles {
     uint32_t lanes, vecs, width; /* at most 2 vectors; most activation rows of a tile */
     uint32_t tall_from; /* activation rows from which panels are vecs vectors high, not one */
     void (*pack)(const rf_mm_pack *p);
-    bool keep_sign, scale_twice; /* how to pack */
+    bool keep_sign; /* how to pack */
+    rf_mm_scales scales;
     /* [activation rows - 1]: one vector of weight rows, two */
     rf_mm_tile_fn one[RF_MM_TILE_WIDTH], two[RF_MM_TILE_WIDTH];
 } rf_mm_tiles;
@@ -155,6 +177,12 @@ void rf_mm_float_avx2(const rf_mm *mm, uint32_t begin, uint32_t end, void *scrat
 void rf_mm_float_avx512(const rf_mm *mm, uint32_t begin, uint32_t end, void *scratch);
 void rf_mm_float_neon(const rf_mm *mm, uint32_t begin, uint32_t end, void *scratch);
 
+/* Groups of 32 with up to RF_MM_FEW_MAX activation rows, end - begin >= 16; scratch as for matmul. */
+void rf_mm_few_avx512(const rf_mm *mm, uint32_t begin, uint32_t end, void *scratch);
+
+/* Where the integer sums of n groups start: at -off times the sum of their activations, which lies in
+ * `each` parts. */
+void rf_mm_starts_avx2(const int32_t *sum, size_t n, size_t each, uint8_t off, int32_t *dst);
 /* The activations' sums of 16 as i16 (|sum| <= 2032), [n_rows][n_cols / 16], for RF_INT_256. */
 void rf_mm_sums16_avx2(const rf_mm_input *a, int16_t *dst);
 

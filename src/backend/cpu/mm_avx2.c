@@ -269,14 +269,14 @@ TILE_SET(256, TILE_1)
 TILE_SET(256, TILE_2)
 TILE_SET(256, TILE_4)
 
-#define TILES(size, mode)                                                                 \
-    {                                                                                     \
-        .lanes = LANES, .vecs = VECS, .width = WIDTH, .tall_from = TALL_FROM,             \
-        .pack = rf_mm_pack_avx2, .keep_sign = (mode) == TILE_SIGNED, .scale_twice = true, \
-        .one = {tile_##size##_##mode##_1_1, tile_##size##_##mode##_1_2,                   \
-                tile_##size##_##mode##_1_3, tile_##size##_##mode##_1_4},                  \
-        .two = {tile_##size##_##mode##_2_1, tile_##size##_##mode##_2_2,                   \
-                tile_##size##_##mode##_2_3, tile_##size##_##mode##_2_4},                  \
+#define TILES(size, mode)                                                                          \
+    {                                                                                              \
+        .lanes = LANES, .vecs = VECS, .width = WIDTH, .tall_from = TALL_FROM,                      \
+        .pack = rf_mm_pack_avx2, .keep_sign = (mode) == TILE_SIGNED, .scales = RF_MM_SCALES_TWICE, \
+        .one = {tile_##size##_##mode##_1_1, tile_##size##_##mode##_1_2,                            \
+                tile_##size##_##mode##_1_3, tile_##size##_##mode##_1_4},                           \
+        .two = {tile_##size##_##mode##_2_1, tile_##size##_##mode##_2_2,                            \
+                tile_##size##_##mode##_2_3, tile_##size##_##mode##_2_4},                           \
     }
 static const rf_mm_tiles tiles_32[4] = {TILES(32, TILE_SIGNED), TILES(32, TILE_1),
                                         TILES(32, TILE_2), TILES(32, TILE_4)};
@@ -334,10 +334,28 @@ static void sums_of_32(const rf_mm_input *a, int16_t *dst) {
     }
 }
 
-/* Where the integer sums of groups of 32 start: at -off times the activations' sum. */
-static void starts_of(const int32_t *sum, size_t n, uint8_t off, int32_t *dst) {
-    for (size_t i = 0; i < n; i++)
-        dst[i] = -(int32_t)off * sum[i];
+void rf_mm_starts_avx2(const int32_t *sum, size_t n, size_t each, uint8_t off, int32_t *dst) {
+    for (size_t i = 0; i < n; i++) {
+        int32_t all = 0;
+        for (size_t k = 0; k < each; k++)
+            all += sum[each * i + k];
+        dst[i] = -(int32_t)off * all;
+    }
+}
+
+/* What the tiles need to know of the activations' sums.  A scaled format needs either starts or, for its
+ * minimums, sums. */
+static void make_sums(const rf_mm_tiles *tiles, const rf_mm_input *a, size_t n_pairs, uint8_t off,
+                      bool has_min, void *dst) {
+    const size_t n_groups = (size_t)a->n_rows * (a->n_cols / (a->view == RF_INT_256 ? 256 : 32));
+    if (a->view == RF_INT_32) {
+        if (!tiles->keep_sign) rf_mm_starts_avx2(a->sum, n_groups, 1, off, dst);
+    } else if (tiles->scales == RF_MM_SCALES_IN && !has_min) {
+        rf_mm_starts_avx2(a->sum, n_groups, 16, off, dst);
+    } else if (tiles->scales != RF_MM_SCALES_FLIPPED) {
+        if (n_pairs == 8) rf_mm_sums16_avx2(a, dst);
+        if (n_pairs == 4) sums_of_32(a, dst);
+    }
 }
 
 void rf_mm_panels_avx2(const rf_mm *mm, uint32_t begin, uint32_t end, void *scratch,
@@ -350,17 +368,15 @@ void rf_mm_panels_avx2(const rf_mm *mm, uint32_t begin, uint32_t end, void *scra
     const size_t group = is_256 ? 256 : 32, n_groups = a->n_cols / group;
     const size_t record = is_256 ? RF_MM_RECORD_256(lanes) : RF_MM_RECORD_32(lanes);
     const size_t stretch = 8192 / lanes / group; /* groups: what fits the first-level cache */
-    const uint8_t off = rf_mm_range_of(mm->w->type).off;
+    const rf_mm_scaled scaled = rf_mm_scaled_of(mm->w->type);
+    const uint8_t off =
+        tiles->scales == RF_MM_SCALES_IN ? scaled.off : rf_mm_range_of(mm->w->type).off;
     const size_t n_pairs = is_256 && rf_mm_scale_elems(rf_mm_format_of(mm->w->type)) == 16 ? 8 : 4;
-    void *more = (uint8_t *)scratch + RF_MM_PANEL_BYTES;
-    int16_t *sums = more;  /* RF_INT_256 */
-    int32_t *start = more; /* RF_INT_32 */
+    void *sums = (uint8_t *)scratch + RF_MM_PANEL_BYTES;
     rf_mm_ahead ahead;
     ahead.step = rf_mm_look_at_rows(mm, begin, end, per_panel, &ahead);
     rf_mm_look_ahead(&ahead);
-    if (is_256 && n_pairs == 8) rf_mm_sums16_avx2(a, sums);
-    if (is_256 && n_pairs == 4) sums_of_32(a, sums);
-    if (!is_256 && !tiles->keep_sign) starts_of(a->sum, a->n_rows * n_groups, off, start);
+    make_sums(tiles, a, n_pairs, off, info->has_min, sums);
     for (uint32_t row = begin; row < end; row += per_panel) {
         uint32_t n_rows = end - row < per_panel ? end - row : per_panel;
         size_t fetch = rf_mm_look_at_rows(mm, row + n_rows, end, per_panel, &ahead);
@@ -374,7 +390,7 @@ void rf_mm_panels_avx2(const rf_mm *mm, uint32_t begin, uint32_t end, void *scra
                                .lanes = lanes,
                                .n_vecs = (n_rows + lanes - 1) / lanes,
                                .add = tiles->keep_sign ? 0 : off,
-                               .scale_twice = tiles->scale_twice,
+                               .scales = tiles->scales,
                                .panel = scratch,
                                .ahead = &ahead};
             rf_mm_tile tile = {.panel = scratch,
@@ -383,13 +399,14 @@ void rf_mm_panels_avx2(const rf_mm *mm, uint32_t begin, uint32_t end, void *scra
                                .q = a->q + g * group,
                                .d = a->d + g,
                                .sum = a->sum + (is_256 ? 0 : g),
-                               .start = start + (is_256 ? 0 : g),
-                               .sums = sums + (is_256 ? 2 * n_pairs * g : 0),
+                               .start = (const int32_t *)sums + g,
+                               .sums = (const int16_t *)sums + 2 * n_pairs * g,
                                .q_stride = a->n_cols,
                                .group_stride = n_groups,
                                .n_pairs = n_pairs,
                                .has_off = off > 0,
                                .has_min = info->has_min,
+                               .doubled = scaled.times == 2,
                                .first = g == 0,
                                .dst = mm->dst + row,
                                .dst_stride = mm->dst_stride,

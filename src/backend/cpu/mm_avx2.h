@@ -88,6 +88,15 @@ RF_INLINE uint64_t rf_mm_four_halves(const rf_mm_lanes *r, int i, size_t at) {
     return all;
 }
 
+/* Dwords `at` of rows 2i and 2i + 1. */
+RF_INLINE uint64_t rf_mm_two_dwords(const rf_mm_lanes *r, int i, size_t at) {
+    uint32_t v[2];
+    RF_UNROLL
+    for (int l = 0; l < 2; l++)
+        memcpy(&v[l], rf_mm_lane(r, 2 * i + l) + at, sizeof v[l]);
+    return v[0] | (uint64_t)v[1] << 32;
+}
+
 /* Byte `at` of rows 8i .. 8i + 7. */
 RF_INLINE uint64_t rf_mm_eight_bytes(const rf_mm_lanes *r, int i, size_t at) {
     uint64_t all = 0;

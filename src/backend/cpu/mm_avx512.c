@@ -5,6 +5,7 @@
 #define VNNI_PACK   rf_mm_pack_avx512
 #define VNNI_FLOATS rf_mm_float_avx512
 #define VNNI_ROWS   rf_mm_rows_avx512
+#define VNNI_FEW    rf_mm_few_avx512
 #include "backend/cpu/mm_vnni.h"
 
 void rf_mm_avx512(const rf_mm *mm, uint32_t begin, uint32_t end, void *scratch) {

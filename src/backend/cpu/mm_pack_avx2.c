@@ -1,7 +1,7 @@
-/* mm_pack_avx2.c - panels of eight rows in lanes; see mm_quads.h. */
+/* mm_pack_avx2.c - panels of eight rows in lanes; see mm_panels.h. */
 #include "backend/cpu/mm_vec_avx2.h"
 
-#include "backend/cpu/mm_quads.h"
+#include "backend/cpu/mm_panels.h"
 
 void rf_mm_sums16_avx2(const rf_mm_input *a, int16_t *dst) {
     size_t n = (size_t)a->n_rows * (a->n_cols / 16);

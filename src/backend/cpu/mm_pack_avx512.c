@@ -1,4 +1,4 @@
-/* mm_pack_avx512.c - panels of sixteen rows in lanes; see mm_quads.h. */
+/* mm_pack_avx512.c - panels of sixteen rows in lanes; see mm_panels.h. */
 #include "backend/cpu/mm_grid_avx512.h"
 #include "backend/cpu/mm_vec_avx512.h"
 
@@ -12,6 +12,6 @@ RF_INLINE void unpack_code_book(rf_mm_format f, const void *src, uint8_t *q) {
 }
 
 #define pack_code_book unpack_code_book
-#include "backend/cpu/mm_quads.h"
+#include "backend/cpu/mm_panels.h"
 
 void rf_mm_pack_avx512(const rf_mm_pack *p) { pack_panel(p); }

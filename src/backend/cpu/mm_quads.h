@@ -1,6 +1,6 @@
-/* mm_quads.h - writes records of a panel (mm.h) straight from packed blocks: each row's bytes are
- * gathered with rows in lanes first and unpacked afterwards, a row's scales too; private to
- * mm_pack_*.c.
+/* mm_quads.h - packed blocks of many rows as integers in fours with rows in lanes: each row's bytes are
+ * gathered first and unpacked afterwards, a row's scales too; private to mm_pack_*.c and
+ * mm_few_avx512.c.  Groups of 256 are written as records of a panel (mm.h).
  *
  * Written over `vec`, which mm_vec_avx2.h and mm_vec_avx512.h bring.  Code books, TQ1_0 and Q8_K are
  * unpacked row by row and gathered afterwards; pack_code_book, if defined, unpacks the first. */
@@ -50,90 +50,77 @@ RF_INLINE __m128i book_of(rf_mm_format f, uint8_t add) {
 
 /* ---- groups of 32 ---- */
 
-/* d, m where the format has one, and the fifth bits of Q5 in *fifth. */
-RF_INLINE void head_32(rf_mm_format f, const rf_mm_lanes *p, uint8_t *record, vec *fifth) {
+/* A block's bytes with rows in lanes. */
+typedef struct block_32 {
+    vec_floats d, m; /* m only where the format has one */
+    vec fifth, v[8]; /* the fifth bits of Q5; as many dwords as there are */
+} block_32;
+
+/* d, m and the fifth bits. */
+RF_INLINE void gather_head_32(rf_mm_format f, const rf_mm_lanes *p, block_32 *b) {
     vec v[4];
-    *fifth = vec_set(0);
+    b->fifth = vec_set(0);
+    b->m = vec_floats_zero();
     if (f == RF_MM_Q5_0 || f == RF_MM_Q5_1) {
         vec_gather_4(p, 0, v);
-        *fifth = f == RF_MM_Q5_1 ? v[1] : vec_or(vec_shr(v[0], 16), vec_shl(v[1], 16));
-        vec_store_floats(record, vec_low_halves(v[0]));
-        if (f == RF_MM_Q5_1)
-            vec_store_floats(record + RF_MM_AT_M(VEC_ROWS), vec_low_halves(vec_shr(v[0], 16)));
+        b->fifth = f == RF_MM_Q5_1 ? v[1] : vec_or(vec_shr(v[0], 16), vec_shl(v[1], 16));
+        b->d = vec_low_halves(v[0]);
+        if (f == RF_MM_Q5_1) b->m = vec_low_halves(vec_shr(v[0], 16));
         return;
     }
-    vec_store_floats(record, f == RF_MM_MXFP4        ? vec_e8m0(p, 0, 1, false)
-                             : f == RF_MM_MXFP6_E2M3 ? vec_e8m0(p, 0, 3, true)
-                                                     : vec_halves(p, 0));
-    if (f == RF_MM_Q4_1) vec_store_floats(record + RF_MM_AT_M(VEC_ROWS), vec_halves(p, 2));
+    if (f == RF_MM_Q4_1) {
+        vec both = vec_dwords(p, 0);
+        b->d = vec_low_halves(both);
+        b->m = vec_low_halves(vec_shr(both, 16));
+        return;
+    }
+    b->d = f == RF_MM_MXFP4        ? vec_e8m0(p, 0, 1, false)
+           : f == RF_MM_MXFP6_E2M3 ? vec_e8m0(p, 0, 3, true)
+                                   : vec_halves(p, 0);
 }
 
-RF_INLINE void write_record_32(rf_mm_format f, uint8_t add, const rf_mm_lanes *p, uint8_t *record) {
-    uint8_t *q = record + RF_MM_AT_Q_32(VEC_ROWS);
-    vec fifth, v[4];
-    head_32(f, p, record, &fifth);
-    if (f == RF_MM_Q8_0) {
-        RF_UNROLL
-        for (size_t i = 0; i < 8; i++) {
-            if (i % 4 == 0) vec_gather_4(p, offsetof(rf_block_q8_0, qs) + 4 * i, v);
-            vec_store(q + i * VEC_ROWS * 4, vec_xor(v[i % 4], vec_bytes(add))); /* add: 0 or 128 */
-        }
-        return;
-    }
-    const size_t at = f == RF_MM_Q4_0 || f == RF_MM_IQ4_NL ? offsetof(rf_block_q4_0, qs)
+/* Twenty-four bytes are eight times three; four bytes more than a gathered sixteen would lie behind the
+ * block, so the second gather begins in the middle of the first. */
+RF_INLINE void gather_block_32(rf_mm_format f, const rf_mm_lanes *p, block_32 *b) {
+    const size_t at = f == RF_MM_Q8_0                      ? offsetof(rf_block_q8_0, qs)
                       : f == RF_MM_Q4_1                    ? offsetof(rf_block_q4_1, qs)
                       : f == RF_MM_Q5_0                    ? offsetof(rf_block_q5_0, qs)
                       : f == RF_MM_Q5_1                    ? offsetof(rf_block_q5_1, qs)
-                                                           : offsetof(rf_block_mxfp4, qs);
-    const uint8_t off = f == RF_MM_Q4_0 ? 8 : f == RF_MM_Q5_0 ? 16 : 0;
-    const __m128i book = book_of(f, add);
-    vec_gather_4(p, at, v);
-    RF_UNROLL
-    for (int i = 0; i < 8; i++) {
-        vec w = nibbles(v[i % 4], i >= 4);
-        if (f == RF_MM_Q5_0 || f == RF_MM_Q5_1) w = vec_or(w, vec_four_bits(fifth, i));
-        if (f == RF_MM_IQ4_NL || f == RF_MM_MXFP4) w = vec_look_up(book, w);
-        if (off > 0 && !add) w = vec_sub_bytes(w, vec_bytes(off));
-        vec_store(q + (size_t)i * VEC_ROWS * 4, w);
-    }
+                      : f == RF_MM_MXFP4                   ? offsetof(rf_block_mxfp4, qs)
+                      : f == RF_MM_MXFP6_E2M3              ? offsetof(rf_block_mxfp6, qs)
+                      : f == RF_MM_Q1_0 || f == RF_MM_Q2_0 ? offsetof(rf_block_q1_0, qs)
+                                                           : offsetof(rf_block_q4_0, qs);
+    gather_head_32(f, p, b);
+    vec_gather_4(p, at, b->v);
+    if (f == RF_MM_Q8_0) vec_gather_4(p, at + 16, b->v + 4);
+    if (f != RF_MM_MXFP6_E2M3) return;
+    vec second[4];
+    vec_gather_4(p, at + 8, second);
+    b->v[4] = second[2];
+    b->v[5] = second[3];
 }
 
-/* The 24 bytes of codes are eight times three; four bytes more than a gathered sixteen would lie
- * behind the block, so the second gather begins in the middle of the first. */
-RF_INLINE void write_record_e2m3(uint8_t add, const rf_mm_lanes *p, uint8_t *record) {
-    uint8_t *q = record + RF_MM_AT_Q_32(VEC_ROWS);
-    vec fifth, a[4], b[4];
-    head_32(RF_MM_MXFP6_E2M3, p, record, &fifth);
-    vec_gather_4(p, offsetof(rf_block_mxfp6, qs), a);
-    vec_gather_4(p, offsetof(rf_block_mxfp6, qs) + 8, b);
-    const vec v[6] = {a[0], a[1], a[2], a[3], b[2], b[3]};
-    RF_UNROLL
-    for (int i = 0; i < 8; i++) {
+/* Four integers of each row, the first of them number 4i of the block's group `part`. */
+RF_INLINE vec quad_32(rf_mm_format f, uint8_t add, const block_32 *b, size_t part, int i) {
+    if (f == RF_MM_Q8_0) return vec_xor(b->v[i], vec_bytes(add)); /* add: 0 or 128 */
+    if (f == RF_MM_MXFP6_E2M3) {
         const int at = 3 * i / 4, bit = 3 * i % 4 * 8;
-        vec codes = vec_shr(v[at], bit);
-        if (bit > 8) codes = vec_or(codes, vec_shl(v[at + 1], 32 - bit));
-        codes = e2m3_eighths(four_fields(codes, 6));
-        vec_store(q + (size_t)i * VEC_ROWS * 4, vec_add_bytes(codes, vec_bytes(add)));
+        vec codes = vec_shr(b->v[at], bit);
+        if (bit > 8) codes = vec_or(codes, vec_shl(b->v[at + 1], 32 - bit));
+        return vec_add_bytes(e2m3_eighths(four_fields(codes, 6)), vec_bytes(add));
     }
-}
-
-/* Q1_0 and Q2_0: all groups of a block. */
-RF_INLINE void write_records_bits(rf_mm_format f, uint8_t add, const rf_mm_lanes *p,
-                                  uint8_t *record) {
-    const vec minus = vec_bytes((uint8_t)(1 - add)); /* codes are q + 1, add is 0 or 1 */
-    const vec_floats d = vec_halves(p, 0);
-    vec v[4];
-    vec_gather_4(p, offsetof(rf_block_q1_0, qs), v); /* as in Q2_0 */
-    RF_UNROLL
-    for (size_t g = 0; g < rf_mm_groups(f); g++, record += RF_MM_RECORD_32(VEC_ROWS)) {
-        vec_store_floats(record, d);
-        RF_UNROLL
-        for (size_t i = 0; i < 8; i++) {
-            vec w = f == RF_MM_Q1_0 ? vec_shr(vec_four_bits(v[g], (int)i), 3)
-                                    : four_fields(vec_shr(v[2 * g + i / 4], (int)(8 * (i % 4))), 2);
-            vec_store(record + RF_MM_AT_Q_32(VEC_ROWS) + i * VEC_ROWS * 4, vec_sub_bytes(w, minus));
-        }
+    if (f == RF_MM_Q1_0 || f == RF_MM_Q2_0) { /* codes are q + 1, add is 0 or 1 */
+        vec w = f == RF_MM_Q1_0
+                    ? vec_shr(vec_four_bits(b->v[part], i), 3)
+                    : four_fields(vec_shr(b->v[2 * part + (size_t)i / 4], 8 * (i % 4)), 2);
+        return vec_sub_bytes(w, vec_bytes((uint8_t)(1 - add)));
     }
+    const uint8_t off = f == RF_MM_Q4_0 ? 8 : f == RF_MM_Q5_0 ? 16 : 0;
+    vec w = nibbles(b->v[i % 4], i >= 4);
+    if (f == RF_MM_Q5_0 || f == RF_MM_Q5_1) w = vec_or(w, vec_four_bits(b->fifth, i));
+    if (f == RF_MM_IQ4_NL || f == RF_MM_MXFP4) w = vec_look_up(book_of(f, add), w);
+    if (off > 0 && !add) w = vec_sub_bytes(w, vec_bytes(off));
+    return w;
 }
 
 /* ---- groups of 256: scales ---- */
@@ -183,32 +170,37 @@ RF_INLINE void scales_iq4_xs(const vec v[2], scale_bytes *s) {
     }
 }
 
-/* d, m where the format has one, and the scales. */
+/* d and dmin, which lie in a dword. */
+RF_INLINE void put_d_dmin(vec both, uint8_t *record) {
+    vec_store_floats(record, vec_low_halves(both));
+    vec_store_floats(record + RF_MM_AT_M(VEC_ROWS),
+                     vec_negative(vec_low_halves(vec_shr(both, 16))));
+}
+
+/* d, m where the format has one, and the scales.  d is taken from what is gathered anyway where it lies
+ * within sixteen bytes of the scales. */
 RF_INLINE void head_256(rf_mm_format f, const rf_mm_lanes *p, uint8_t *record, scale_bytes *s) {
-    const size_t at = f == RF_MM_Q6_K    ? offsetof(rf_block_q6_k, d)
-                      : f == RF_MM_Q3_K  ? offsetof(rf_block_q3_k, d)
-                      : f == RF_MM_Q2_K  ? offsetof(rf_block_q2_k, d)
-                      : f == RF_MM_TQ2_0 ? offsetof(rf_block_tq2_0, d)
-                                         : 0;
     vec v[4];
-    vec_store_floats(record, vec_halves(p, at));
-    if (rf_mm_has_dmin(f))
-        vec_store_floats(record + RF_MM_AT_M(VEC_ROWS), vec_negative(vec_halves(p, at + 2)));
     if (f == RF_MM_Q4_K || f == RF_MM_Q5_K) {
         vec_gather_4(p, 0, v);
+        put_d_dmin(v[0], record);
         scales_six_bits(v + 1, s);
     } else if (f == RF_MM_IQ4_XS) {
         vec_gather_4(p, 0, v);
+        vec_store_floats(record, vec_low_halves(v[0]));
         scales_iq4_xs(v, s);
     } else if (f == RF_MM_Q6_K) {
+        vec_store_floats(record, vec_halves(p, offsetof(rf_block_q6_k, d)));
         vec_gather_4(p, offsetof(rf_block_q6_k, scales), s->scale);
     } else if (f == RF_MM_Q3_K) { /* scales and d are the block's last 14 bytes */
         vec_gather_4(p, offsetof(rf_block_q3_k, scales) - 2, v);
+        vec_store_floats(record, vec_low_halves(vec_shr(v[3], 16)));
         RF_UNROLL
         for (int i = 0; i < 3; i++)
             v[i] = vec_or(vec_shr(v[i], 16), vec_shl(v[i + 1], 16));
         scales_q3_k(v, s);
     } else if (f == RF_MM_Q2_K) {
+        put_d_dmin(vec_dwords(p, offsetof(rf_block_q2_k, d)), record);
         vec_gather_4(p, offsetof(rf_block_q2_k, scales), v);
         RF_UNROLL
         for (int i = 0; i < 4; i++) {
@@ -216,6 +208,7 @@ RF_INLINE void head_256(rf_mm_format f, const rf_mm_lanes *p, uint8_t *record, s
             s->min[i] = nibbles(v[i], true);
         }
     } else { /* TQ2_0 */
+        vec_store_floats(record, vec_halves(p, offsetof(rf_block_tq2_0, d)));
         s->scale[0] = s->scale[1] = vec_bytes(1);
     }
 }
@@ -225,21 +218,37 @@ RF_INLINE vec scale_pair(const vec s[4], unsigned j, bool is_signed) {
     return vec_pair(s[j / 2], 2 * j % 4, 2 * j % 4 + 1, is_signed);
 }
 
+/* Those of rf_mm_scaled_of, some of which have no scales but 1. */
+RF_INLINE bool can_scale(rf_mm_format f) {
+    return f == RF_MM_Q2_K || f == RF_MM_Q3_K || f >= RF_MM_IQ1_S;
+}
+RF_INLINE bool has_scales(rf_mm_format f) { return f < RF_MM_TQ1_0; }
+
+/* Whether the scales of each sixteen are written, and those that are times the offset. */
+RF_INLINE bool keeps_scales(rf_mm_format f, rf_mm_scales how) {
+    return how != RF_MM_SCALES_IN || has_scales(f);
+}
+RF_INLINE bool keeps_offs(rf_mm_scales how) {
+    return how == RF_MM_SCALES_ONCE || how == RF_MM_SCALES_TWICE;
+}
+
 /* As i16: in the record's order, each for itself and two side by side. */
-RF_INLINE void write_scales(rf_mm_format f, bool twice, uint8_t add, const scale_bytes *s,
+RF_INLINE void write_scales(rf_mm_format f, rf_mm_scales how, uint8_t add, const scale_bytes *s,
                             uint8_t *record) {
     const bool is_signed = f != RF_MM_Q4_K && f != RF_MM_Q5_K && f != RF_MM_Q2_K;
+    const bool twice = how == RF_MM_SCALES_TWICE || how == RF_MM_SCALES_IN;
     const unsigned n = 256 / (unsigned)rf_mm_scale_elems(f);
     const size_t row = VEC_ROWS * 4;
     RF_UNROLL
     for (unsigned j = 0; j < 16; j++) { /* 16 elements */
+        if (!keeps_scales(f, how)) break;
         const unsigned a = j * n / 16, b = twice ? a % 4 : RF_MM_NO_BYTE;
         vec_store(record + RF_MM_AT_SCALE(VEC_ROWS) + j * row,
                   vec_pair(s->scale[a / 4], a % 4, b, is_signed));
     }
     RF_UNROLL
     for (unsigned j = 0; j < n / 2; j++) {
-        if (f == RF_MM_IQ4_XS || rf_mm_off(f) > 0)
+        if ((f == RF_MM_IQ4_XS || rf_mm_off(f) > 0) && keeps_offs(how))
             vec_store(record + RF_MM_AT_SCALES(VEC_ROWS) + j * row,
                       vec_mul_pairs(scale_pair(s->scale, j, is_signed), -(int)add));
         if (rf_mm_has_dmin(f))
@@ -249,15 +258,61 @@ RF_INLINE void write_scales(rf_mm_format f, bool twice, uint8_t add, const scale
 
 /* ---- groups of 256: integers ---- */
 
+/* Where a record's integers go, after its scales. */
+typedef struct quads {
+    rf_mm_format f;
+    rf_mm_scales how;
+    uint8_t *record;
+    vec sums; /* scales times the sums of the integers, of flipped activations */
+} quads;
+
+/* Bytes times the scale that is twice in a dword, all modulo 256. */
+RF_INLINE vec times_scale(vec w, vec scale) {
+    const vec low = vec_set(0x00ff00ff);
+    vec odd = vec_mul_words(vec_andnot(low, w), scale);
+    return vec_or(vec_and(vec_mul_words(w, scale), low), odd);
+}
+
+/* Integers times their scale, as rf_mm_scaled_of wants them.  Q2_K's and IQ1's products are bytes
+ * without a sign, so that two of them are one product of 16 bits. */
+RF_INLINE vec scaled_in(rf_mm_format f, vec w, vec scale) {
+    if (f == RF_MM_Q2_K) return vec_mul_words(w, scale);
+    if (f == RF_MM_Q3_K)
+        return vec_add_bytes(times_scale(vec_sub_bytes(w, vec_bytes(4)), scale), vec_bytes(127));
+    if (f != RF_MM_IQ1_S && f != RF_MM_IQ1_M) return w;
+    /* w = q + 9: (scale * q + 135) / 2 = w / 2 * scale + (135 - 9 * scale) / 2, of which that is a byte */
+    vec more = vec_sub_words(vec_set(135 * 0x10001), vec_mul_pairs(scale, 9));
+    more = vec_mul_pairs(vec_shr(more, 1), 0x101);
+    return vec_add_bytes(vec_mul_words(vec_shr(w, 1), scale), more);
+}
+
 /* Stores sixteen elements of each row, the first of them number `element`. */
-RF_INLINE void put_16(uint8_t *q, size_t element, const vec w[4]) {
+RF_INLINE void put_16(quads *out, size_t element, const vec w[4]) {
+    uint8_t *q = out->record + RF_MM_AT_Q_256(VEC_ROWS) + element * VEC_ROWS;
+    const bool flipped = out->how == RF_MM_SCALES_FLIPPED;
+    vec scale = vec_set(0), sums = vec_set(0);
+    if (flipped || (out->how == RF_MM_SCALES_IN && has_scales(out->f)))
+        scale = vec_load(out->record + RF_MM_AT_SCALE(VEC_ROWS) + element / 16 * VEC_ROWS * 4);
     RF_UNROLL
-    for (size_t i = 0; i < 4; i++)
-        vec_store(q + (element / 4 + i) * VEC_ROWS * 4, w[i]);
+    for (size_t i = 0; i < 4; i++) {
+        vec v = w[i];
+        if (out->how == RF_MM_SCALES_IN) v = scaled_in(out->f, v, scale);
+        if (flipped && rf_mm_off(out->f) > 0)
+            v = vec_sub_bytes(v, vec_bytes((uint8_t)rf_mm_off(out->f)));
+        if (flipped) sums = vec_add(sums, vec_sum_bytes(v));
+        vec_store(q + i * VEC_ROWS * 4, v);
+    }
+    if (flipped) out->sums = vec_add(out->sums, vec_mul(sums, vec_sar(vec_shl(scale, 16), 16)));
+}
+
+/* What 128 more in every activation adds to the group is where its sums start, with a minus. */
+RF_INLINE void finish_quads(const quads *out) {
+    if (out->how != RF_MM_SCALES_FLIPPED) return;
+    vec_store(out->record + RF_MM_AT_SCALES(VEC_ROWS), vec_shl(vec_negative_ints(out->sums), 7));
 }
 
 /* Q4_K; Q5_K with its fifth bits. */
-RF_INLINE void quads_nibbles(size_t at, size_t at_fifth, const rf_mm_lanes *p, uint8_t *q) {
+RF_INLINE void quads_nibbles(size_t at, size_t at_fifth, const rf_mm_lanes *p, quads *q) {
     RF_UNROLL
     for (size_t c = 0; c < 2; c++) {
         vec h[4], v[4], w[4];
@@ -275,7 +330,7 @@ RF_INLINE void quads_nibbles(size_t at, size_t at_fifth, const rf_mm_lanes *p, u
     }
 }
 
-RF_INLINE void quads_q6_k(const rf_mm_lanes *p, uint8_t *q) {
+RF_INLINE void quads_q6_k(const rf_mm_lanes *p, quads *q) {
     RF_UNROLL
     for (size_t k = 0; k < 4; k++) { /* half k / 2, sixteen columns of 32: k % 2 */
         const size_t h = k / 2, c = 16 * (k % 2);
@@ -298,7 +353,7 @@ RF_INLINE void quads_q6_k(const rf_mm_lanes *p, uint8_t *q) {
     }
 }
 
-RF_INLINE void quads_iq4_xs(uint8_t add, const rf_mm_lanes *p, uint8_t *q) {
+RF_INLINE void quads_iq4_xs(uint8_t add, const rf_mm_lanes *p, quads *q) {
     const __m128i book = book_of(RF_MM_IQ4_XS, add);
     RF_UNROLL
     for (size_t j = 0; j < 8; j++) {
@@ -316,7 +371,7 @@ RF_INLINE void quads_iq4_xs(uint8_t add, const rf_mm_lanes *p, uint8_t *q) {
 
 /* Q2_K, TQ2_0; Q3_K with its third bits. */
 RF_INLINE void quads_two_bits(size_t at, bool third, size_t at_third, const rf_mm_lanes *p,
-                              uint8_t *q) {
+                              quads *q) {
     RF_UNROLL
     for (size_t c = 0; c < 2; c++) {
         vec h[4], v[4], w[4];
@@ -334,12 +389,12 @@ RF_INLINE void quads_two_bits(size_t at, bool third, size_t at_third, const rf_m
     }
 }
 
-RF_INLINE void write_record_256(rf_mm_format f, uint8_t add, bool scale_twice, const rf_mm_lanes *p,
+RF_INLINE void write_record_256(rf_mm_format f, rf_mm_scales how, uint8_t add, const rf_mm_lanes *p,
                                 uint8_t *record) {
-    uint8_t *q = record + RF_MM_AT_Q_256(VEC_ROWS);
+    quads out = {f, how, record, vec_set(0)}, *q = &out;
     scale_bytes s;
     head_256(f, p, record, &s);
-    write_scales(f, scale_twice, add, &s, record);
+    write_scales(f, how, add, &s, record);
     if (f == RF_MM_Q4_K)
         quads_nibbles(offsetof(rf_block_q4_k, qs), 0, p, q);
     else if (f == RF_MM_Q5_K)
@@ -354,6 +409,7 @@ RF_INLINE void write_record_256(rf_mm_format f, uint8_t add, bool scale_twice, c
         quads_two_bits(offsetof(rf_block_q3_k, qs), true, offsetof(rf_block_q3_k, hmask), p, q);
     else
         quads_two_bits(offsetof(rf_block_tq2_0, qs), false, 0, p, q);
+    finish_quads(q);
 }
 
 /* ---- groups of 256, row by row ---- */
@@ -385,8 +441,9 @@ RF_INLINE void unpack_row(rf_mm_format f, const void *src, uint8_t *q, int16_t *
 }
 
 /* The scales of each sixteen, of which neighbours are alike where 32 elements share one. */
-RF_INLINE void write_row_scales(rf_mm_format f, bool twice, uint8_t add, const row_group *in,
+RF_INLINE void write_row_scales(rf_mm_format f, rf_mm_scales how, uint8_t add, const row_group *in,
                                 uint8_t *record) {
+    const bool twice = how == RF_MM_SCALES_TWICE || how == RF_MM_SCALES_IN;
     const rf_mm_lanes rows = lanes_at((const uint8_t *)in->scale, sizeof in->scale[0]);
     const vec low = vec_set(0xffff);
     const size_t row = VEC_ROWS * 4;
@@ -400,6 +457,7 @@ RF_INLINE void write_row_scales(rf_mm_format f, bool twice, uint8_t add, const r
         vec_store(at, twice ? vec_or(even, vec_shl(even, 16)) : even);
         vec_store(at + row, twice ? vec_or(odd, vec_shl(odd, 16)) : odd);
     }
+    if (!keeps_offs(how)) return;
     const size_t step = (size_t)rf_mm_scale_elems(f) / 16;
     RF_UNROLL
     for (size_t j = 0; j < 8; j += step) {
@@ -409,8 +467,9 @@ RF_INLINE void write_row_scales(rf_mm_format f, bool twice, uint8_t add, const r
     }
 }
 
-RF_INLINE void write_record_rows(rf_mm_format f, uint8_t add, bool twice, const rf_mm_lanes *p,
-                                 uint8_t *record) {
+RF_INLINE void write_record_rows(rf_mm_format f, rf_mm_scales how, uint8_t add,
+                                 const rf_mm_lanes *p, uint8_t *record) {
+    quads out = {f, how, record, vec_set(0)};
     row_group in;
     for (size_t l = 0; l < VEC_ROWS; l++) {
         const uint8_t *src = p->p[l / 4] + l % 4 * p->stride;
@@ -418,7 +477,7 @@ RF_INLINE void write_record_rows(rf_mm_format f, uint8_t add, bool twice, const 
         unpack_row(f, src, in.q[l], in.scale[l]);
     }
     memcpy(record, in.d, sizeof in.d);
-    write_row_scales(f, twice, add, &in, record);
+    if (keeps_scales(f, how)) write_row_scales(f, how, add, &in, record);
     const rf_mm_lanes rows = lanes_at(in.q[0], sizeof in.q[0]);
     const vec more = vec_bytes(rf_mm_is_signed(f) ? add : 0); /* the other loaders have added it */
     for (size_t j = 0; j < 16; j++) {
@@ -427,89 +486,7 @@ RF_INLINE void write_record_rows(rf_mm_format f, uint8_t add, bool twice, const 
         RF_UNROLL
         for (int i = 0; i < 4; i++)
             w[i] = vec_add_bytes(w[i], more);
-        put_16(record + RF_MM_AT_Q_256(VEC_ROWS), 16 * j, w);
+        put_16(&out, 16 * j, w);
     }
+    finish_quads(&out);
 }
-
-/* ---- panels ---- */
-
-enum { COPY_BYTES = VEC_ROWS * RF_MM_STRETCH / 256 * sizeof(rf_block_q8_k) }; /* of a stretch */
-
-/* The rows of vector v.  Fewer than a vector has are copied side by side, the last one again and
- * again. */
-RF_INLINE rf_mm_lanes lanes_of(const rf_mm_pack *p, uint32_t v, size_t block, size_t n_blocks,
-                               size_t bytes, uint8_t *copy) {
-    const uint32_t row = v * VEC_ROWS, n = p->n_rows - row;
-    const uint8_t *first = rf_mm_row(p->w, p->row + row) + block * bytes;
-    if (n >= VEC_ROWS) return lanes_at(first, p->w->row_bytes);
-    const size_t size = n_blocks * bytes;
-    for (uint32_t l = 0; l < VEC_ROWS; l++)
-        memcpy(copy + l * size, first + (l < n ? l : n - 1) * p->w->row_bytes, size);
-    return lanes_at(copy, size);
-}
-
-RF_INLINE void pack(rf_mm_format f, const rf_mm_pack *p) {
-    const size_t bytes = rf_mm_block_bytes(f), in_block = rf_mm_groups(f);
-    const size_t size = f >= RF_MM_Q4_K ? RF_MM_RECORD_256(VEC_ROWS) : RF_MM_RECORD_32(VEC_ROWS);
-    const size_t n_blocks = p->n_groups / in_block; /* a stretch is one of whole blocks */
-    uint8_t copy[COPY_BYTES], *record = p->panel;
-    for (uint32_t v = 0; v < p->n_vecs; v++) {
-        rf_mm_lanes rows = lanes_of(p, v, p->group / in_block, n_blocks, bytes, copy);
-        for (size_t b = 0; b < n_blocks; b++) {
-            RF_UNROLL
-            for (size_t g = 0; g < in_block; g++)
-                rf_mm_look_ahead(p->ahead);
-            if (goes_by_rows(f))
-                write_record_rows(f, p->add, p->scale_twice, &rows, record);
-            else if (f >= RF_MM_Q4_K)
-                write_record_256(f, p->add, p->scale_twice, &rows, record);
-            else if (f == RF_MM_MXFP6_E2M3)
-                write_record_e2m3(p->add, &rows, record);
-            else if (f == RF_MM_Q1_0 || f == RF_MM_Q2_0)
-                write_records_bits(f, p->add, &rows, record);
-            else
-                write_record_32(f, p->add, &rows, record);
-            record += in_block * size;
-            RF_UNROLL
-            for (int i = 0; i < VEC_ROWS / 4; i++)
-                rows.p[i] += bytes;
-        }
-    }
-}
-
-#define PACK(f)             \
-    case RF_MM_##f:         \
-        pack(RF_MM_##f, p); \
-        break;
-
-static void pack_panel(const rf_mm_pack *p) {
-    switch (rf_mm_format_of(p->w->type)) {
-        PACK(Q4_0)
-        PACK(Q4_1)
-        PACK(Q5_0)
-        PACK(Q5_1)
-        PACK(Q8_0)
-        PACK(IQ4_NL)
-        PACK(MXFP4)
-        PACK(MXFP6_E2M3)
-        PACK(Q1_0)
-        PACK(Q2_0)
-        PACK(Q4_K)
-        PACK(Q5_K)
-        PACK(Q6_K)
-        PACK(IQ4_XS)
-        PACK(Q2_K)
-        PACK(Q3_K)
-        PACK(IQ2_XXS)
-        PACK(IQ2_XS)
-        PACK(IQ2_S)
-        PACK(IQ3_XXS)
-        PACK(IQ3_S)
-        PACK(IQ1_S)
-        PACK(IQ1_M)
-        PACK(TQ1_0)
-        PACK(TQ2_0)
-        PACK(Q8_K)
-    }
-}
-#undef PACK

@@ -34,6 +34,17 @@ rf_mm_range rf_mm_range_of(rf_dtype t) {
     return r.u_max > 0 ? r : (rf_mm_range){128, 255};
 }
 
+/* Scales lie in 0..15 (Q2_K), in -32..31 (Q3_K), are odd and at most 15 (IQ1, whose q are odd too: half of
+ * their product then is a byte) or 1. */
+rf_mm_scaled rf_mm_scaled_of(rf_dtype t) {
+    static const rf_mm_scaled scaled[RF_DT_COUNT] = {
+        [RF_DT_Q2_K] = {1, 0, 1},    [RF_DT_Q3_K] = {1, 127, 12}, [RF_DT_IQ1_S] = {2, 135, 1},
+        [RF_DT_IQ1_M] = {2, 135, 1}, [RF_DT_TQ1_0] = {1, 1, 1},   [RF_DT_TQ2_0] = {1, 1, 1},
+        [RF_DT_Q8_K] = {1, 128, 1},
+    };
+    return scaled[t];
+}
+
 /* The largest |x|, compared as bits so that a NaN is larger than any number and reaches d. */
 static float abs_max(const float *x, size_t n) {
     uint32_t most = 0;

@@ -13,9 +13,20 @@ RF_INLINE vec vec_set(uint32_t v) { return _mm256_set1_epi32((int)v); }
 RF_INLINE vec vec_bytes(uint8_t v) { return _mm256_set1_epi8((char)v); }
 RF_INLINE vec vec_and(vec a, vec b) { return _mm256_and_si256(a, b); }
 RF_INLINE vec vec_or(vec a, vec b) { return _mm256_or_si256(a, b); }
+RF_INLINE vec vec_andnot(vec not_a, vec b) { return _mm256_andnot_si256(not_a, b); }
 RF_INLINE vec vec_xor(vec a, vec b) { return _mm256_xor_si256(a, b); }
 RF_INLINE vec vec_add_bytes(vec a, vec b) { return _mm256_add_epi8(a, b); }
 RF_INLINE vec vec_sub_bytes(vec a, vec b) { return _mm256_sub_epi8(a, b); }
+RF_INLINE vec vec_sub_words(vec a, vec b) { return _mm256_sub_epi16(a, b); }
+RF_INLINE vec vec_mul_words(vec a, vec b) { return _mm256_mullo_epi16(a, b); }
+RF_INLINE vec vec_add(vec a, vec b) { return _mm256_add_epi32(a, b); }
+RF_INLINE vec vec_mul(vec a, vec b) { return _mm256_mullo_epi32(a, b); }
+RF_INLINE vec vec_negative_ints(vec v) { return _mm256_sub_epi32(_mm256_setzero_si256(), v); }
+/* Of each dword's four signed bytes. */
+RF_INLINE vec vec_sum_bytes(vec v) {
+    v = _mm256_maddubs_epi16(vec_bytes(1), v);
+    return _mm256_madd_epi16(v, _mm256_set1_epi16(1));
+}
 /* Unsigned bytes by how much they are above n, or 0. */
 RF_INLINE vec vec_bytes_above(vec v, uint8_t n) { return _mm256_subs_epu8(v, vec_bytes(n)); }
 /* Each i16. */
@@ -25,10 +36,12 @@ RF_INLINE vec vec_mul_pairs(vec v, int by) {
 RF_INLINE vec vec_shl(vec v, int n) { return _mm256_slli_epi32(v, n); }
 RF_INLINE vec vec_shr(vec v, int n) { return _mm256_srli_epi32(v, n); }
 RF_INLINE vec vec_sar(vec v, int n) { return _mm256_srai_epi32(v, n); }
+RF_INLINE vec vec_load(const uint8_t *p) { return _mm256_load_si256((const __m256i *)p); }
 RF_INLINE void vec_store(uint8_t *p, vec v) { _mm256_store_si256((__m256i *)p, v); }
 RF_INLINE void vec_store_floats(uint8_t *p, vec_floats v) {
     _mm256_store_ps((float *)(void *)p, v);
 }
+RF_INLINE vec_floats vec_floats_zero(void) { return _mm256_setzero_ps(); }
 RF_INLINE vec_floats vec_negative(vec_floats v) { return _mm256_xor_ps(v, _mm256_set1_ps(-0.0f)); }
 
 /* Bytes of a table of sixteen. */
@@ -51,6 +64,13 @@ RF_INLINE vec_floats vec_halves(const rf_mm_lanes *r, size_t at) {
     __m128i low = _mm_cvtsi64_si128((long long)rf_mm_four_halves(r, 0, at));
     __m128i high = _mm_cvtsi64_si128((long long)rf_mm_four_halves(r, 1, at));
     return _mm256_cvtph_ps(_mm_unpacklo_epi64(low, high));
+}
+
+/* Each row's dword at `at`. */
+RF_INLINE vec vec_dwords(const rf_mm_lanes *r, size_t at) {
+    return _mm256_setr_epi64x(
+        (long long)rf_mm_two_dwords(r, 0, at), (long long)rf_mm_two_dwords(r, 1, at),
+        (long long)rf_mm_two_dwords(r, 2, at), (long long)rf_mm_two_dwords(r, 3, at));
 }
 
 /* Bytes a and b of each dword as two i16; byte RF_MM_NO_BYTE is 0. */

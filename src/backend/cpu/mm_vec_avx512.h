@@ -13,9 +13,18 @@ RF_INLINE vec vec_set(uint32_t v) { return _mm512_set1_epi32((int)v); }
 RF_INLINE vec vec_bytes(uint8_t v) { return _mm512_set1_epi8((char)v); }
 RF_INLINE vec vec_and(vec a, vec b) { return _mm512_and_si512(a, b); }
 RF_INLINE vec vec_or(vec a, vec b) { return _mm512_or_si512(a, b); }
+RF_INLINE vec vec_andnot(vec not_a, vec b) { return _mm512_andnot_si512(not_a, b); }
 RF_INLINE vec vec_xor(vec a, vec b) { return _mm512_xor_si512(a, b); }
 RF_INLINE vec vec_add_bytes(vec a, vec b) { return _mm512_add_epi8(a, b); }
 RF_INLINE vec vec_sub_bytes(vec a, vec b) { return _mm512_sub_epi8(a, b); }
+RF_INLINE vec vec_sub_words(vec a, vec b) { return _mm512_sub_epi16(a, b); }
+RF_INLINE vec vec_mul_words(vec a, vec b) { return _mm512_mullo_epi16(a, b); }
+RF_INLINE vec vec_add(vec a, vec b) { return _mm512_add_epi32(a, b); }
+RF_INLINE vec vec_mul(vec a, vec b) { return _mm512_mullo_epi32(a, b); }
+RF_INLINE vec vec_negative_ints(vec v) { return _mm512_sub_epi32(_mm512_setzero_si512(), v); }
+RF_INLINE vec vec_sum_bytes(vec v) {
+    return _mm512_dpbusd_epi32(_mm512_setzero_si512(), vec_bytes(1), v);
+}
 RF_INLINE vec vec_bytes_above(vec v, uint8_t n) { return _mm512_subs_epu8(v, vec_bytes(n)); }
 RF_INLINE vec vec_mul_pairs(vec v, int by) {
     return _mm512_mullo_epi16(v, _mm512_set1_epi16((short)by));
@@ -24,8 +33,10 @@ RF_INLINE vec vec_mul_pairs(vec v, int by) {
 RF_INLINE vec vec_shl(vec v, int n) { return (vec)((vec_u32)v << n); }
 RF_INLINE vec vec_shr(vec v, int n) { return (vec)((vec_u32)v >> n); }
 RF_INLINE vec vec_sar(vec v, int n) { return (vec)((vec_i32)v >> n); }
+RF_INLINE vec vec_load(const uint8_t *p) { return _mm512_load_si512((const void *)p); }
 RF_INLINE void vec_store(uint8_t *p, vec v) { _mm512_store_si512((void *)p, v); }
 RF_INLINE void vec_store_floats(uint8_t *p, vec_floats v) { _mm512_store_ps((void *)p, v); }
+RF_INLINE vec_floats vec_floats_zero(void) { return _mm512_setzero_ps(); }
 RF_INLINE vec_floats vec_negative(vec_floats v) { return _mm512_xor_ps(v, _mm512_set1_ps(-0.0f)); }
 
 RF_INLINE vec vec_look_up(__m128i table, vec v) {
@@ -49,6 +60,15 @@ RF_INLINE vec_floats vec_halves(const rf_mm_lanes *r, size_t at) {
     __m128i low = two_u64(rf_mm_four_halves(r, 0, at), rf_mm_four_halves(r, 1, at));
     __m128i high = two_u64(rf_mm_four_halves(r, 2, at), rf_mm_four_halves(r, 3, at));
     return _mm512_cvtph_ps(_mm256_setr_m128i(low, high));
+}
+
+RF_INLINE vec vec_dwords(const rf_mm_lanes *r, size_t at) {
+    __m128i v[4];
+    RF_UNROLL
+    for (int i = 0; i < 4; i++)
+        v[i] = two_u64(rf_mm_two_dwords(r, 2 * i, at), rf_mm_two_dwords(r, 2 * i + 1, at));
+    return _mm512_inserti64x4(_mm512_castsi256_si512(_mm256_setr_m128i(v[0], v[1])),
+                              _mm256_setr_m128i(v[2], v[3]), 1);
 }
 
 RF_INLINE vec vec_pair(vec v, unsigned a, unsigned b, bool is_signed) {
@@ -102,9 +122,6 @@ RF_INLINE vec_floats vec_e8m0(const rf_mm_lanes *r, size_t at, int shift, bool h
     return _mm512_castsi512_ps(v);
 }
 
-RF_INLINE vec vec_load(const uint8_t *p) { return _mm512_load_si512((const void *)p); }
-RF_INLINE vec vec_add(vec a, vec b) { return _mm512_add_epi32(a, b); }
-RF_INLINE vec vec_mul(vec a, vec b) { return _mm512_mullo_epi32(a, b); }
 RF_INLINE vec vec_dot_bytes(vec sum, vec u, vec s) { return _mm512_dpbusd_epi32(sum, u, s); }
 RF_INLINE vec vec_dot_pairs(vec sum, vec a, vec b) { return _mm512_dpwssd_epi32(sum, a, b); }
 

@@ -3,9 +3,6 @@
 #pragma once
 #include "backend/cpu/mm_vec_avx2.h"
 
-RF_INLINE vec vec_load(const uint8_t *p) { return _mm256_load_si256((const __m256i *)p); }
-RF_INLINE vec vec_add(vec a, vec b) { return _mm256_add_epi32(a, b); }
-RF_INLINE vec vec_mul(vec a, vec b) { return _mm256_mullo_epi32(a, b); }
 RF_INLINE vec vec_dot_bytes(vec sum, vec u, vec s) { return _mm256_dpbusd_avx_epi32(sum, u, s); }
 RF_INLINE vec vec_dot_pairs(vec sum, vec a, vec b) { return _mm256_dpwssd_avx_epi32(sum, a, b); }
 

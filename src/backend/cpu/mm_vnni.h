@@ -9,7 +9,12 @@
 #pragma once
 #include "backend/cpu/mm_avx2.h"
 
-enum { VECS = VNNI_VECS, WIDTH = RF_MM_TILE_WIDTH };
+enum {
+    VECS = VNNI_VECS,
+    WIDTH = RF_MM_TILE_WIDTH,
+    FLIP_FROM =
+        32, /* activation rows from which flipping pays: sums of weights instead of theirs */
+};
 
 typedef struct lane_floats {
     vec_floats v[VECS][WIDTH];
@@ -21,13 +26,21 @@ typedef struct lane_ints {
 /* RF_INT_256: how many k in fours are added up before vpdpwssd, as long as sums fit 16 bits, or a
  * multiplication of 32 bits, for as many as share a scale, multiplies them by it. */
 typedef enum tile_mode {
-    TILE_2,    /* u <= 32, a scale for 16 elements */
-    TILE_4,    /* u <= 16, likewise */
     TILE_4_32, /* u <= 16, a scale for 32 */
     TILE_WIDE_4,
     TILE_WIDE_8,
+    TILE_FLIP_4, /* signed weights and activations with 128 added, likewise */
+    TILE_FLIP_8,
+    TILE_SCALED, /* all of a group: the scales are in the weights */
 } tile_mode;
-RF_INLINE bool has_wide_scales(tile_mode mode) { return mode == TILE_4_32 || mode == TILE_WIDE_8; }
+RF_INLINE bool is_flipped(tile_mode mode) { return mode == TILE_FLIP_4 || mode == TILE_FLIP_8; }
+RF_INLINE bool has_wide_scales(tile_mode mode) {
+    return mode == TILE_4_32 || mode == TILE_WIDE_8 || mode == TILE_FLIP_8;
+}
+
+RF_INLINE int quads_of_scale(tile_mode mode) {
+    return mode == TILE_WIDE_8 || mode == TILE_FLIP_8 ? 8 : 4;
+}
 
 RF_INLINE void load_acc(const rf_mm_tile *a, int nv, int nt, lane_floats *acc) {
     RF_UNROLL
@@ -82,9 +95,10 @@ RF_INLINE void add_scaled(const rf_mm_tile *a, int nv, int nt, const uint8_t *d,
     }
 }
 
-/* Adds the products of n_quads k in fours to i.  q: weights of vector 0, x: of activation row 0. */
-RF_INLINE void add_products(int nv, int nt, int n_quads, const rf_mm_tile *a, const uint8_t *q,
-                            const int8_t *x, lane_ints *i) {
+/* Adds the products of n_quads k in fours to i.  q: weights of vector 0, x: of activation row 0.
+ * flip: weights are signed, and 128 is added to the activations. */
+RF_INLINE void add_products(bool flip, int nv, int nt, int n_quads, const rf_mm_tile *a,
+                            const uint8_t *q, const int8_t *x, lane_ints *i) {
     RF_UNROLL
     for (int k = 0; k < n_quads; k++) {
         vec w[VECS];
@@ -94,9 +108,10 @@ RF_INLINE void add_products(int nv, int nt, int n_quads, const rf_mm_tile *a, co
         RF_UNROLL
         for (int t = 0; t < nt; t++) {
             vec b = vec_set(rf_get_u32(x + (size_t)t * a->q_stride + 4 * k));
+            if (flip) b = vec_xor(b, vec_bytes(128));
             RF_UNROLL
             for (int v = 0; v < nv; v++)
-                i->v[v][t] = vec_dot_bytes(i->v[v][t], w[v], b);
+                i->v[v][t] = vec_dot_bytes(i->v[v][t], flip ? b : w[v], flip ? w[v] : b);
         }
     }
 }
@@ -116,7 +131,7 @@ RF_INLINE void tile_32(int nv, int nt, const rf_mm_tile *a) {
             for (int v = 0; v < nv; v++)
                 i.v[v][t] = start;
         }
-        add_products(nv, nt, 8, a, record + RF_MM_AT_Q_32(VEC_ROWS), a->q + 32 * g, &i);
+        add_products(false, nv, nt, 8, a, record + RF_MM_AT_Q_32(VEC_ROWS), a->q + 32 * g, &i);
         add_scaled(a, nv, nt, record, g, &i, &acc);
         if (!a->has_min) continue;
         RF_UNROLL
@@ -151,36 +166,63 @@ RF_INLINE void dot_sums(int nv, int nt, size_t n_pairs, const rf_mm_tile *a, con
     }
 }
 
-/* i += scale * products of the elements at q and x, 32 in TILE_WIDE_8 and else 16. */
+/* Where the integers of group g start. */
+RF_INLINE void start_256(tile_mode mode, int nv, int nt, const rf_mm_tile *a, size_t g,
+                         lane_ints *i) {
+    const uint8_t *scales = a->panel + g * RF_MM_RECORD_256(VEC_ROWS) + RF_MM_AT_SCALES(VEC_ROWS);
+    const bool has_sums = a->has_off && !is_flipped(mode) && mode != TILE_SCALED;
+    if (has_sums) dot_sums(nv, nt, has_wide_scales(mode) ? 4 : 8, a, scales, g, i);
+    RF_UNROLL
+    for (int t = 0; t < nt; t++) {
+        RF_UNROLL
+        for (int v = 0; v < nv; v++)
+            i->v[v][t] = is_flipped(mode) ? vec_load(scales + (size_t)v * a->vec_bytes)
+                         : has_sums       ? i->v[v][t]
+                                          : vec_set(0);
+    }
+}
+
+/* The integers of group g from the sums of scaled weights. */
+RF_INLINE void finish_scaled(int nv, int nt, const rf_mm_tile *a, size_t g, lane_ints *i) {
+    RF_UNROLL
+    for (int t = 0; t < nt; t++) {
+        vec start = vec_set((uint32_t)a->start[(size_t)t * a->group_stride + g]);
+        RF_UNROLL
+        for (int v = 0; v < nv; v++) {
+            if (a->doubled) i->v[v][t] = vec_add(i->v[v][t], i->v[v][t]);
+            i->v[v][t] = vec_add(i->v[v][t], start);
+        }
+    }
+}
+
+/* i += scale * products of the elements at q and x, 32 in TILE_WIDE_8 and TILE_FLIP_8 and else 16. */
 RF_INLINE void add_stretch(tile_mode mode, int nv, int nt, const rf_mm_tile *a, const uint8_t *q,
                            const int8_t *x, const vec scale[], lane_ints *i) {
-    const int n = mode == TILE_WIDE_8 ? 8 : 4, step = mode == TILE_2 ? 2 : n;
+    lane_ints s;
     RF_UNROLL
-    for (int k = 0; k < n; k += step) {
-        lane_ints s;
+    for (int t = 0; t < nt; t++) {
         RF_UNROLL
-        for (int t = 0; t < nt; t++) {
-            RF_UNROLL
-            for (int v = 0; v < nv; v++)
-                s.v[v][t] = vec_set(0);
-        }
-        add_products(nv, nt, step, a, q + k * VEC_ROWS * 4, x + 4 * k, &s);
+        for (int v = 0; v < nv; v++)
+            s.v[v][t] = vec_set(0);
+    }
+    add_products(is_flipped(mode), nv, nt, quads_of_scale(mode), a, q, x, &s);
+    RF_UNROLL
+    for (int t = 0; t < nt; t++) {
         RF_UNROLL
-        for (int t = 0; t < nt; t++) {
-            RF_UNROLL
-            for (int v = 0; v < nv; v++) {
-                if (mode >= TILE_WIDE_4)
-                    i->v[v][t] = vec_add(i->v[v][t], vec_mul(s.v[v][t], scale[v]));
-                else
-                    i->v[v][t] = vec_dot_pairs(i->v[v][t], s.v[v][t], scale[v]);
-            }
+        for (int v = 0; v < nv; v++) {
+            if (mode == TILE_SCALED)
+                i->v[v][t] = vec_add(i->v[v][t], s.v[v][t]);
+            else if (mode == TILE_4_32)
+                i->v[v][t] = vec_dot_pairs(i->v[v][t], s.v[v][t], scale[v]);
+            else
+                i->v[v][t] = vec_add(i->v[v][t], vec_mul(s.v[v][t], scale[v]));
         }
     }
 }
 
 RF_INLINE void tile_256(tile_mode mode, int nv, int nt, const rf_mm_tile *a) {
     const size_t n_pairs = has_wide_scales(mode) ? 4 : 8;
-    const size_t step = mode == TILE_WIDE_8 ? 2 : 1; /* sixteens */
+    const size_t step = (size_t)quads_of_scale(mode) / 4; /* sixteens */
     lane_floats acc;
     ask_for_next(a, nv, nt);
     load_acc(a, nv, nt, &acc);
@@ -188,25 +230,25 @@ RF_INLINE void tile_256(tile_mode mode, int nv, int nt, const rf_mm_tile *a) {
         rf_mm_look_ahead(a->ahead);
         const uint8_t *record = a->panel + g * RF_MM_RECORD_256(VEC_ROWS);
         lane_ints i;
-        if (a->has_off) dot_sums(nv, nt, n_pairs, a, record + RF_MM_AT_SCALES(VEC_ROWS), g, &i);
-        RF_UNROLL
-        for (int t = 0; t < nt; t++) {
-            RF_UNROLL
-            for (int v = 0; v < nv; v++)
-                i.v[v][t] = a->has_off ? i.v[v][t] : vec_set(0);
-        }
+        start_256(mode, nv, nt, a, g, &i);
         for (size_t j = 0; j < 16; j += step) {
+            const uint8_t *q = record + RF_MM_AT_Q_256(VEC_ROWS) + j * VEC_ROWS * 16;
+            const int8_t *x = a->q + 256 * g + 16 * j;
             vec scale[VECS];
+            if (mode == TILE_SCALED && nv > 1) { /* enough sums that none waits for itself */
+                add_products(false, nv, nt, 4, a, q, x, &i);
+                continue;
+            }
             RF_UNROLL
             for (int v = 0; v < nv; v++) {
                 scale[v] = vec_load(record + (size_t)v * a->vec_bytes + RF_MM_AT_SCALE(VEC_ROWS) +
                                     j * VEC_ROWS * 4);
-                if (mode >= TILE_WIDE_4) /* sign-extended */
+                if (mode != TILE_4_32) /* sign-extended */
                     scale[v] = vec_sar(vec_shl(scale[v], 16), 16);
             }
-            add_stretch(mode, nv, nt, a, record + RF_MM_AT_Q_256(VEC_ROWS) + j * VEC_ROWS * 16,
-                        a->q + 256 * g + 16 * j, scale, &i);
+            add_stretch(mode, nv, nt, a, q, x, scale, &i);
         }
+        if (mode == TILE_SCALED && a->has_off) finish_scaled(nv, nt, a, g, &i);
         add_scaled(a, nv, nt, record, g, &i, &acc);
         if (!a->has_min) continue;
         dot_sums(nv, nt, n_pairs, a, record + RF_MM_AT_MINS(VEC_ROWS), g, &i);
@@ -218,21 +260,20 @@ RF_INLINE void tile_256(tile_mode mode, int nv, int nt, const rf_mm_tile *a) {
 /* One function per shape, so that mode, nv and nt are constants inside. */
 #define TILE_SHAPE(nv, nt)                                                                     \
     static void tile_32_##nv##_##nt(const rf_mm_tile *a) { tile_32(nv, nt, a); }               \
-    static void tile_2_##nv##_##nt(const rf_mm_tile *a) { tile_256(TILE_2, nv, nt, a); }       \
-    static void tile_4_##nv##_##nt(const rf_mm_tile *a) { tile_256(TILE_4, nv, nt, a); }       \
     static void tile_4_32_##nv##_##nt(const rf_mm_tile *a) { tile_256(TILE_4_32, nv, nt, a); } \
     static void wide_4_##nv##_##nt(const rf_mm_tile *a) { tile_256(TILE_WIDE_4, nv, nt, a); }  \
-    static void wide_8_##nv##_##nt(const rf_mm_tile *a) { tile_256(TILE_WIDE_8, nv, nt, a); }
-#define TILE_SHAPES(nv) \
-    TILE_SHAPE(nv, 1)   \
-    TILE_SHAPE(nv, 2)   \
-    TILE_SHAPE(nv, 3)   \
-    TILE_SHAPE(nv, 4)   \
-    TILE_SHAPE(nv, 5)   \
-    TILE_SHAPE(nv, 6)
-TILE_SHAPES(1)
+    static void wide_8_##nv##_##nt(const rf_mm_tile *a) { tile_256(TILE_WIDE_8, nv, nt, a); }  \
+    static void scaled_##nv##_##nt(const rf_mm_tile *a) { tile_256(TILE_SCALED, nv, nt, a); }
+#define FLIP_SHAPE(nv, nt)                                                                    \
+    static void flip_4_##nv##_##nt(const rf_mm_tile *a) { tile_256(TILE_FLIP_4, nv, nt, a); } \
+    static void flip_8_##nv##_##nt(const rf_mm_tile *a) { tile_256(TILE_FLIP_8, nv, nt, a); }
+#define SHAPES(shape, nv) \
+    shape(nv, 1) shape(nv, 2) shape(nv, 3) shape(nv, 4) shape(nv, 5) shape(nv, 6)
+SHAPES(TILE_SHAPE, 1)
 #if VNNI_VECS == 2
-TILE_SHAPES(2)
+SHAPES(TILE_SHAPE, 2)
+SHAPES(FLIP_SHAPE, 1)
+SHAPES(FLIP_SHAPE, 2)
 #define SHAPES_OF_TWO(name) \
     { name##_2_1, name##_2_2, name##_2_3, name##_2_4, name##_2_5, name##_2_6 }
 #else
@@ -240,36 +281,74 @@ TILE_SHAPES(2)
     { NULL }
 #endif
 
-#define TILES(name)                                                                      \
-    {                                                                                    \
-        .lanes = VEC_ROWS, .vecs = VECS, .width = WIDTH, .tall_from = RF_MM_TILE_MIN,    \
-        .pack = VNNI_PACK,                                                               \
-        .one = {name##_1_1, name##_1_2, name##_1_3, name##_1_4, name##_1_5, name##_1_6}, \
-        .two = SHAPES_OF_TWO(name),                                                      \
+#define TILES(name, how)                                                                    \
+    {                                                                                       \
+        .lanes = VEC_ROWS, .vecs = VECS, .width = WIDTH, .tall_from = 1, .pack = VNNI_PACK, \
+        .scales = (how), .keep_sign = (how) == RF_MM_SCALES_FLIPPED,                        \
+        .one = {name##_1_1, name##_1_2, name##_1_3, name##_1_4, name##_1_5, name##_1_6},    \
+        .two = SHAPES_OF_TWO(name),                                                         \
     }
-static const rf_mm_tiles tiles_32 = TILES(tile_32);
-static const rf_mm_tiles tiles_2 = TILES(tile_2);
-static const rf_mm_tiles tiles_4 = TILES(tile_4);
-static const rf_mm_tiles tiles_4_32 = TILES(tile_4_32);
-static const rf_mm_tiles tiles_wide_4 = TILES(wide_4);
-static const rf_mm_tiles tiles_wide_8 = TILES(wide_8);
+static const rf_mm_tiles tiles_32 = TILES(tile_32, RF_MM_SCALES_ONCE);
+static const rf_mm_tiles tiles_4_32 = TILES(tile_4_32, RF_MM_SCALES_ONCE);
+static const rf_mm_tiles tiles_wide_4 = TILES(wide_4, RF_MM_SCALES_ONCE);
+static const rf_mm_tiles tiles_wide_8 = TILES(wide_8, RF_MM_SCALES_ONCE);
+static const rf_mm_tiles tiles_scaled = TILES(scaled, RF_MM_SCALES_IN);
+#if VNNI_VECS == 2
+static const rf_mm_tiles tiles_flip_4 = TILES(flip_4, RF_MM_SCALES_FLIPPED);
+static const rf_mm_tiles tiles_flip_8 = TILES(flip_8, RF_MM_SCALES_FLIPPED);
+#endif
 
 /* AMD's multiply 32 bits in one operation, Intel's in two. */
 static bool multiplies_32_bits_at_once(void) { return __builtin_cpu_is("amd"); }
 
 static const rf_mm_tiles *tiles_of(const rf_mm *mm) {
-    uint8_t u_max = rf_mm_range_of(mm->w->type).u_max;
+    const rf_mm_range range = rf_mm_range_of(mm->w->type);
     if (mm->act->view == RF_INT_32) return &tiles_32;
-    if (rf_mm_scale_elems(rf_mm_format_of(mm->w->type)) == 32)
-        return u_max <= 16 && !multiplies_32_bits_at_once() ? &tiles_4_32 : &tiles_wide_8;
-    return u_max <= 16 ? &tiles_4 : u_max <= 32 ? &tiles_2 : &tiles_wide_4;
+    const rf_mm_scaled scaled = rf_mm_scaled_of(mm->w->type);
+    if (scaled.from > 0 && mm->act->n_rows >= scaled.from) return &tiles_scaled;
+    const bool is_wide = rf_mm_scale_elems(rf_mm_format_of(mm->w->type)) == 32;
+#if VNNI_VECS == 2
+    if (range.off > 0 && mm->act->n_rows >= FLIP_FROM && multiplies_32_bits_at_once())
+        return is_wide ? &tiles_flip_8 : &tiles_flip_4;
+#endif
+    if (!is_wide) return &tiles_wide_4;
+    return range.u_max <= 16 && !multiplies_32_bits_at_once() ? &tiles_4_32 : &tiles_wide_8;
 }
+
+/* Activation rows from which panels pay. */
+static uint32_t panels_from(rf_mm_format f) {
+    if (VNNI_VECS == 1 || f < RF_MM_Q4_K || (f >= RF_MM_IQ2_XXS && f <= RF_MM_TQ1_0))
+        return RF_MM_TILE_MIN;
+    return f == RF_MM_Q4_K || f == RF_MM_Q5_K || f == RF_MM_IQ4_XS ? 2 : 3;
+}
+
+#ifdef VNNI_FEW
+/* Activation rows from which groups of 32 do without a panel.  With fewer a format waits for memory, which
+ * answers the other kernels better, the sooner the more bytes it has. */
+static uint32_t few_from(rf_mm_format f) {
+    if (f == RF_MM_Q8_0) return 9;
+    if (f == RF_MM_Q4_0 || f == RF_MM_Q4_1) return 3;
+    return f >= RF_MM_MXFP6_E2M3 ? 1 : 2; /* those take most steps to unpack */
+}
+static bool are_few(rf_mm_format f, uint32_t n_act, uint32_t n_rows) {
+    return f < RF_MM_Q4_K && n_act >= few_from(f) && n_act <= RF_MM_FEW_MAX && n_rows >= VEC_ROWS;
+}
+#endif
 
 static void matmul(const rf_mm *mm, uint32_t begin, uint32_t end, void *scratch) {
     if (begin >= end || mm->act->n_rows == 0) return;
-    if (mm->act->view == RF_INT_NONE)
+    if (mm->act->view == RF_INT_NONE) {
         VNNI_FLOATS(mm, begin, end, scratch);
-    else if (mm->act->n_rows < RF_MM_TILE_MIN)
+        return;
+    }
+    const rf_mm_format f = rf_mm_format_of(mm->w->type);
+#ifdef VNNI_FEW
+    if (are_few(f, mm->act->n_rows, end - begin)) {
+        VNNI_FEW(mm, begin, end, scratch);
+        return;
+    }
+#endif
+    if (mm->act->n_rows < panels_from(f))
         VNNI_ROWS(mm, begin, end, scratch);
     else
         rf_mm_panels_avx2(mm, begin, end, scratch, tiles_of(mm));
