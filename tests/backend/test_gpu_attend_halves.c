@@ -2,6 +2,7 @@
  * independent result in f64, and the same bits for a row in any company, by the kernel for few rows and by
  * that for many. */
 #include "backend/attend_on_gpu.h"
+#include "backend/half_rule.h"
 
 static const rf_dtype types[] = {RF_DT_F16, RF_DT_BF16};
 
@@ -9,22 +10,6 @@ static double number_of(rf_dtype type, const uint8_t *row, uint32_t i) {
     uint16_t h;
     memcpy(&h, row + (size_t)2 * i, sizeof h);
     return (double)(type == RF_DT_F16 ? rf_f16_to_f32(h) : rf_bf16_to_f32(h));
-}
-
-/* A query head as it is multiplied: rounded to the cache's format, of F16 times a power of two that is
- * taken back. */
-static void round_query(double *to, const float *q, uint32_t n, rf_dtype type) {
-    float most = 0;
-    int e = 0;
-    for (uint32_t i = 0; i < n; i++)
-        most = fabsf(q[i]) > most ? fabsf(q[i]) : most;
-    if (type == RF_DT_F16 && most > 0) {
-        (void)frexpf(most, &e);
-        e -= 15;
-    }
-    for (uint32_t i = 0; i < n; i++)
-        to[i] = type == RF_DT_F16 ? ldexp((double)rf_f16_to_f32(rf_f32_to_f16(ldexpf(q[i], -e))), e)
-                                  : (double)rf_bf16_to_f32(rf_f32_to_bf16(q[i]));
 }
 
 static bool sees(const attend_case *a, const kv_case *c, const float *mask, uint32_t t,
@@ -64,7 +49,7 @@ static double scores_of(const attend_case *a, const attend_data *d, uint32_t t, 
     const uint32_t seq = c->row_seq[t], kv_head = head / (a->n_heads / a->n_kv_heads);
     const float *mask = d->mask ? d->mask + (size_t)t * MASK_STRIDE : NULL;
     double q[RF_MAX_HEAD_DIM], most = 0;
-    round_query(q, d->q + ((size_t)t * a->n_heads + head) * a->head_dim, a->head_dim, a->k_type);
+    round_row(q, d->q + ((size_t)t * a->n_heads + head) * a->head_dim, a->head_dim, a->k_type);
     for (uint32_t j = 0; j < c->kv_len[seq]; j++) {
         const uint8_t *k = row_of(a, c, d->k, d->k_row, seq, kv_head, j);
         double size = 0;

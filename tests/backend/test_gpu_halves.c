@@ -3,25 +3,10 @@
  *
  * Units of this kind do not add up as the CPU does, and this processor's stand-in for them not as a GPU:
  * nearness is what can be asked, of numbers as close as their chain of additions in f32 allows. */
+#include "backend/half_rule.h"
 #include "backend/weights_on_gpu.h"
-#include "base/fmath.h"
 
 static const rf_dtype types[] = {RF_DT_F16, RF_DT_BF16};
-
-/* A row as it is multiplied: rounded to the weights' format, of F16 times a power of two that is taken back. */
-static void round_row(double *to, const float *x, uint32_t cols, rf_dtype type) {
-    float most = 0;
-    int e = 0;
-    for (uint32_t i = 0; i < cols; i++)
-        most = fabsf(x[i]) > most ? fabsf(x[i]) : most;
-    if (type == RF_DT_F16 && most > 0) {
-        (void)frexpf(most, &e);
-        e -= 15;
-    }
-    for (uint32_t i = 0; i < cols; i++)
-        to[i] = type == RF_DT_F16 ? ldexp((double)rf_f16_to_f32(rf_f32_to_f16(ldexpf(x[i], -e))), e)
-                                  : (double)rf_bf16_to_f32(rf_f32_to_bf16(x[i]));
-}
 
 /* Is every output of a row near its sum? */
 static void check_near(const rf_tensor *w, uint32_t plane, const float *x, const float *got) {
