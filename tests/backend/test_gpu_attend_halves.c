@@ -311,12 +311,6 @@ static void test_others(void **state) {
     queue.left_out[RF_GPU_attend_halves] = false;
 }
 
-static int open_fast(void **state) {
-    int failed = open_device(state);
-    queue.fast_floats = true;
-    return failed;
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_few_rows), cmocka_unit_test(test_many_rows),

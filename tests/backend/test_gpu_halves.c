@@ -3,8 +3,9 @@
  *
  * Units of this kind do not add up as the CPU does, and this processor's stand-in for them not as a GPU:
  * nearness is what can be asked, of numbers as close as their chain of additions in f32 allows. */
-#include "backend/half_rule.h"
 #include "backend/weights_on_gpu.h"
+
+#include "backend/half_rule.h"
 
 static const rf_dtype types[] = {RF_DT_F16, RF_DT_BF16};
 
@@ -301,12 +302,6 @@ static void test_specials(void **state) {
         rf_free(x);
         free_tensor(&w);
     }
-}
-
-static int open_fast(void **state) {
-    int failed = open_device(state);
-    queue.fast_floats = true;
-    return failed;
 }
 
 int main(void) {

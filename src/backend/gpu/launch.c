@@ -722,13 +722,13 @@ static bool all_take_halves(const rf_gpu_queue *q, const rf_gpu_matmul_args *a) 
     return takes_halves(q, &a->part[0].w);
 }
 
-/* The one row of 16-bit floats by blocks that round it themselves: whole tiles only. */
+/* Do they by blocks that round their one row themselves?  Whole tiles only. */
 static bool takes_half_one(const rf_gpu_queue *q, const rf_gpu_matmul_args *a) {
     const rf_gpu_weight *w = &a->part[0].w;
     for (uint32_t i = 0; i < a->n_parts; i++) {
         if (a->part[i].w.rows % (a->is_glu ? 8 : 16) != 0) return false;
     }
-    return all_take_halves(q, a) && a->n_rows == 1 && w->cols <= RF_HALF_OWN_COLS &&
+    return !a->lists && a->n_rows == 1 && w->cols <= RF_HALF_OWN_COLS &&
            can_run(q, RF_GPU_half_one) &&
            2 * rf_half_stride(w->cols) + RF_HALF_SMALL_RING <= q->info.lds_bytes;
 }
@@ -997,7 +997,7 @@ static void launch_group(rf_gpu_queue *q, rf_gpu_matmul_args *a) {
         y = a->lists ? min_u32(n_items, planes) : n_items;
     }
     if (takes_halves(q, &a->part[0].w)) {
-        if (!a->lists && takes_half_one(q, a))
+        if (takes_half_one(q, a))
             launch_half_one(q, a, y);
         else if (!launch_half_wide(q, a) && !launch_half_few(q, a))
             launch_half(q, a, usual, y);

@@ -239,7 +239,7 @@ enum { RF_ATTEND_INTS_SHARED = 97 << 10 };
 enum { RF_ATTEND_HALVES_DIM = 128, RF_ATTEND_HALVES_SHARED = 96 << 10 };
 
 /* The products of 16-bit floats on matrix units (mm_half.hip): a block's warps, and how many activation rows one
- * of them has at most; columns and bytes of a stage of its ring; the bytes of one row that lies apart. */
+ * of them has at most; columns and bytes of a stage of its ring. */
 enum {
     RF_HALF_WARPS = 8,
     RF_HALF_MOST_X = 32,
@@ -286,7 +286,6 @@ enum {
     RF_HALF_FEW_X = 64,
     RF_HALF_FEW_MOST = 128,
     RF_HALF_FEW_PAD = 8,
-    RF_HALF_FEW_BYTES = 112640
 };
 RF_TILE_FN uint32_t rf_half_few_out(uint32_t rows, uint32_t n_x) {
     return (n_x + 15) / 16 * 16 * (rows + RF_HALF_FEW_PAD) * 4;

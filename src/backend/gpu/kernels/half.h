@@ -14,7 +14,6 @@
  * largest number to 2^14 .. 2^15, and its outputs are multiplied by that power's inverse. */
 #pragma once
 #include "backend/gpu/kernels/canon.h"
-#include "backend/gpu/kernels/ring.h"
 #include "backend/gpu/tile.h"
 
 #if !defined(RF_AMD)
@@ -69,13 +68,12 @@ RF_DEVICE void half_load_turned(uint32_t v[4], half_at at) {
                  : "r"(at)
                  : "memory");
 }
-/* Sixteen bytes into shared memory, or zeros; there after rf_copy_wait and half_sync_warp for its warp. */
+/* Sixteen bytes into shared memory, or zeros; there after rf_copy_wait and rf_warp_sync for its warp. */
 RF_DEVICE void half_copy(half_at to, const void *from, int is_there) {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from),
                  "r"(is_there ? 16 : 0)
                  : "memory");
 }
-RF_DEVICE void half_sync_warp(void) { ring_sync_warp(); }
 #define HALF_MULTIPLY(type)                                            \
     asm("mma.sync.aligned.m16n8k16.row.col.f32." type "." type ".f32 " \
         "{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"        \
@@ -96,7 +94,6 @@ RF_DEVICE void half_copy(half_at to, const void *from, int is_there) {
     const rf_u4 zeros = {{0, 0, 0, 0}};
     *(rf_u4 *)(void *)to = is_there ? *(const rf_u4 *)from : zeros;
 }
-RF_DEVICE void half_sync_warp(void) {}
 enum { HALF_MOST_THREADS = 512 }; /* of a block */
 static _Thread_local const uint8_t *half_named[HALF_MOST_THREADS];
 /* A row of square number i. */

@@ -33,7 +33,7 @@ typedef struct hf_outputs {
     uint32_t stride, first; /* first: activation row */
 } hf_outputs;
 
-/* Where number i of a piece of 32 outputs lies. */
+/* Where number i of these outputs lies, and goes. */
 typedef struct hf_output {
     const float *sum;
     uint32_t row, dst_row;
@@ -97,13 +97,13 @@ RF_DEVICE void hf_put(float *out, const float *c, const hr_work *k, const mm_sha
     const uint32_t lane = rf_tid() % 32, g = lane / 4, t = lane % 4;
     const hf_outputs o = {k, s, out, k->rows + RF_HALF_FEW_PAD, rf_tid() / 32 * 16};
     if (o.first >= s->n) return;
-    ring_sync_warp();
+    rf_warp_sync();
     RF_UNROLL
     for (uint32_t i = 0; i < k->rows / 2; i += 2) {
         const rf_f2 both = {{c[i], c[i + 1]}};
         *(rf_f2 *)(void *)(out + (g + i % 4 / 2 * 8) * o.stride + i / 4 * 8 + 2 * t) = both;
     }
-    ring_sync_warp();
+    rf_warp_sync();
     if (k->a->is_glu)
         hf_put_glu(&o);
     else

@@ -160,7 +160,7 @@ RF_DEVICE void h1_multiply(const h1_work *k, h1_source *next, uint32_t n_slots, 
     h1_piece at = {k->first, 0, k->ring};
     float c[4] = {0.0f, 0.0f, 0.0f, 0.0f};
     rf_copy_wait_but(n_slots - 1);
-    half_sync_warp();
+    rf_warp_sync();
     h1_read(&o[0], &lane, at.slot, 0);
     RF_NO_UNROLL
     while (rf_warp_may_skip() ? at.tile < k->n_tiles : n_turns > 0) {
@@ -170,7 +170,7 @@ RF_DEVICE void h1_multiply(const h1_work *k, h1_source *next, uint32_t n_slots, 
         const int is_last = at.column >= k->cols;
         if (is_last) at.column = 0;
         rf_copy_wait_but(n_slots - 2);
-        half_sync_warp();
+        rf_warp_sync();
         h1_read(&o[0], &lane, at.slot, at.column);
         h1_bring(next, k);
         h1_add(c, &o[1], k->form);

@@ -9,6 +9,7 @@
 #include "backend/gpu/kernels/half.h"
 #include "backend/gpu/kernels/hopper.h"
 #include "backend/gpu/kernels/mm.h"
+#include "backend/gpu/kernels/ring.h"
 
 #if defined(RF_HOPPER)
 enum {

@@ -33,12 +33,12 @@ RF_DEVICE void hw_put(float *out, const float *c, const hr_work *k, const mm_sha
     const uint32_t row = (s->tile * HW_ROWS + rf_tid() / 32 * 16) / 16 * per_warp + r;
     RF_UNROLL
     for (uint32_t part = 0; part < k->n_x / 32; part++) {
-        ring_sync_warp();
+        rf_warp_sync();
         RF_UNROLL
         for (uint32_t i = 0; i < 16; i++)
             out[(i / 4 * 8 + t * 2 + i % 2) * RF_WIDE_OUT_STRIDE + g + i % 4 / 2 * 8] =
                 c[16 * part + i];
-        ring_sync_warp();
+        rf_warp_sync();
         RF_NO_UNROLL
         for (uint32_t i = lane / per_warp; i < 32; i += 32 / per_warp) {
             const float *of_row = out + i * RF_WIDE_OUT_STRIDE + r;

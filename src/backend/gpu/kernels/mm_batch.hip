@@ -505,7 +505,7 @@ RF_DEVICE void batch_work(const uint8_t *slots, uint32_t n_slots, batch_shared *
             batch_add(v, &p, relay, before, turn, slot, square, at, k);
         }
         if (k.s.wk > 1 || g == n_groups - 1) batch_leave(relay, v, at, k);
-        ring_sync_warp();
+        rf_warp_sync();
         if (at->lane == 0) {
             if (k.s.wk > 1) ring_arrive(next);
             ring_arrive(&sh->empty[now]);

@@ -317,12 +317,12 @@ RF_DEVICE void wide_put(float *out, const float v[64], const wide_place *at,
     const uint32_t r = lane % per_warp;
     RF_UNROLL
     for (uint32_t part = 0; part < 4; part++) {
-        ring_sync_warp();
+        rf_warp_sync();
         RF_UNROLL
         for (uint32_t i = 0; i < 16; i++)
             out[(i / 4 * 8 + at->t * 2 + i % 2) * RF_WIDE_OUT_STRIDE + at->g + i % 4 / 2 * 8] =
                 v[16 * part + i];
-        ring_sync_warp();
+        rf_warp_sync();
         RF_NO_UNROLL
         for (uint32_t i = lane / per_warp; i < 32; i += 32 / per_warp) {
             const float *of_row = out + i * RF_WIDE_OUT_STRIDE + r;
@@ -373,7 +373,7 @@ RF_DEVICE void wide_work(float v[64], wide_count *c, const uint8_t *stages, wide
         hopper_hold(upper);
         hopper_hold(lower);
         wide_add(v, upper, lower, stage, at, k);
-        ring_sync_warp();
+        rf_warp_sync();
         if (is_first_lane) ring_arrive(&sh->empty[c->now][1]);
         if (++c->now == RF_WIDE_STAGES) {
             c->now = 0;

@@ -34,7 +34,6 @@ RF_DEVICE void ring_await(uint64_t *b, uint32_t parity) {
                  "r"(parity)
                  : "memory");
 }
-RF_DEVICE void ring_sync_warp(void) { asm volatile("bar.warp.sync 0xffffffff;" ::: "memory"); }
 /* Waits for the first n threads of the block. */
 RF_DEVICE void ring_sync_some(uint32_t n) { asm volatile("bar.sync 1, %0;" ::"r"(n) : "memory"); }
 #endif
