@@ -69,8 +69,8 @@ static rf_outbox *note(rf_watch *g, const struct epoll_event *event, uint64_t wa
 }
 
 static void shut_late_ones(rf_watch *g) {
-    uint64_t now = rf_time_us();
     pthread_mutex_lock(&g->lock);
+    uint64_t now = rf_time_us(); /* no phase began later: it would seem to have lasted for ever */
     for (size_t fd = 0; fd < g->cap; fd++) {
         const entry *t = find(g, (int)fd);
         if (!t || t->phase == RF_WATCH_BUSY) continue;

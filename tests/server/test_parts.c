@@ -1,11 +1,16 @@
-/* The small parts of the server: keys, metrics, the outbox. */
+/* The small parts of the server: keys, metrics, the outbox, the watch. */
+#include <pthread.h>
+#include <stdatomic.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include "base/os.h"
 #include "lib/testlib.h"
 #include "server/keys.h"
 #include "server/metrics.h"
 #include "server/outbox.h"
+#include "server/watch.h"
 
 #define SUM_OF_ABC \
     "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad" /* FIPS 180-4 */
@@ -150,12 +155,65 @@ static void test_outbox_stream(void **state) {
     assert_int_equal(c.releases, 1);
 }
 
+/* Connections whose phases change all the time, as the watch looks for those that stay too long in one. */
+typedef struct watched {
+    rf_watch *watch;
+    int here[2], there[2]; /* ends of connections, one for each thread below */
+    atomic_uint n_ticks;
+} watched;
+typedef struct changing {
+    watched *of;
+    int fd;
+} changing;
+
+static void on_tick(void *user) {
+    watched *w = user;
+    atomic_fetch_add(&w->n_ticks, 1);
+}
+
+static void *change_phases(void *user) {
+    const changing *c = user;
+    for (unsigned i = 0; atomic_load(&c->of->n_ticks) < 3; i++)
+        rf_watch_set(c->of->watch, c->fd, i % 2 ? RF_WATCH_IDLE : RF_WATCH_READING, NULL);
+    return NULL;
+}
+
+static void test_watch_of_changing_phases(void **state) {
+    (void)state;
+    watched w = {0};
+    rf_error e = {0};
+    const rf_watch_opts o = {
+        .idle_us = 3600000000u, .reading_us = 3600000000u, .tick = on_tick, .user = &w};
+    pthread_t threads[RF_COUNT(w.here)];
+    changing c[RF_COUNT(w.here)];
+    assert_int_equal(rf_watch_create(&w.watch, &o, &e), RF_OK);
+    for (size_t i = 0; i < RF_COUNT(w.here); i++) {
+        int ends[2];
+        assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+        w.here[i] = ends[0];
+        w.there[i] = ends[1];
+        assert_true(rf_watch_add(w.watch, ends[0]));
+        c[i] = (changing){.of = &w, .fd = ends[0]};
+        assert_int_equal(pthread_create(&threads[i], NULL, change_phases, &c[i]), 0);
+    }
+    for (size_t i = 0; i < RF_COUNT(w.here); i++) {
+        char byte = 'x';
+        assert_int_equal(pthread_join(threads[i], NULL), 0);
+        assert_int_equal(send(w.there[i], &byte, 1, MSG_NOSIGNAL), 1); /* nothing was shut down */
+        rf_watch_remove(w.watch, w.here[i]);
+        close(w.here[i]);
+        close(w.there[i]);
+    }
+    rf_watch_free(w.watch);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_keys),
         cmocka_unit_test(test_metrics),
         cmocka_unit_test(test_outbox_whole),
         cmocka_unit_test(test_outbox_stream),
+        cmocka_unit_test(test_watch_of_changing_phases),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
