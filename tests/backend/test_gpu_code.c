@@ -144,13 +144,14 @@ static void test_refused(void **state) {
     rf_gpu_codes_set(NULL);
 }
 
-/* What only Hopper's code has is not asked of other code. */
+/* What only Hopper's or AMD's code has is not asked of other code. */
 static void test_functions(void **state) {
     (void)state;
     const rf_gpu_code plain[] = {CODE("sm_90", ptx_90), {NULL, NULL, NULL}};
-    static const bool hoppers[RF_GPU_KERNEL_COUNT] = {
+    static const bool others[RF_GPU_KERNEL_COUNT] = {
 #define X(name, args, block)
-#define X_HOPPER(name, args, block) [RF_GPU_##name] = true,
+#define X_HOPPER(name, args, block)     [RF_GPU_##name] = true,
+#define X_AMD_MATRIX(name, args, block) [RF_GPU_##name] = true,
 #include "backend/gpu/kernels.def"
 #undef X
     };
@@ -159,7 +160,7 @@ static void test_functions(void **state) {
     rf_gpu_codes_set(plain);
     assert_int_equal(load_code(&q, driver("cuda", "sm_90", NULL), &e), RF_OK);
     for (int k = 0; k < RF_GPU_KERNEL_COUNT; k++)
-        assert_int_equal(q.function[k] == NULL, hoppers[k]);
+        assert_int_equal(q.function[k] == NULL, others[k]);
     rf_gpu_close(&q);
     rf_gpu_codes_set(NULL);
 }

@@ -140,6 +140,7 @@ const rf_emu_op rf_emu_ops_matrix[] = {
     M("v_mfma_f32_16x16x16f16", "v_mfma_f32_16x16x16_f16", SHAPE(F16, 16, 4)),
     M("v_mfma_f32_32x32x8f16", "v_mfma_f32_32x32x8_f16", SHAPE(F16, 32, 4)),
     M("v_mfma_f32_16x16x32f16", "v_mfma_f32_16x16x32_f16", SHAPE(F16, 16, 8)),
+    M("v_mfma_f32_16x16x8bf16", "v_mfma_f32_16x16x8_bf16", SHAPE(BF16, 16, 2)),
     M("v_mfma_f32_16x16x16bf16_1k", "v_mfma_f32_16x16x16_bf16", SHAPE(BF16, 16, 4)),
     M("v_mfma_f32_32x32x8bf16_1k", "v_mfma_f32_32x32x8_bf16", SHAPE(BF16, 32, 4)),
     M("v_mfma_i32_16x16x16i8", "v_mfma_i32_16x16x16_i8", SHAPE(I8, 16, 4)),

@@ -68,16 +68,33 @@ const rf_gpu_code *rf_gpu_code_for(const char *arch, const rf_gpu_code *targets)
     return best_below(targets ? targets : codes, arch, LONG_MAX);
 }
 
-/* Whose code has a kernel. */
-typedef enum owner { ANYONE, NOT_AMD, NVIDIA, ONLY_HOPPER } owner;
-static const owner owners[RF_GPU_KERNEL_COUNT] = {
-#define X(name, args, block)         [RF_GPU_##name] = ANYONE,
-#define X_NOT_AMD(name, args, block) [RF_GPU_##name] = NOT_AMD,
-#define X_NVIDIA(name, args, block)  [RF_GPU_##name] = NVIDIA,
-#define X_HOPPER(name, args, block)  [RF_GPU_##name] = ONLY_HOPPER,
+/* Whose code has a kernel: a set. */
+enum { HOST = 1, AMD = 2, AMD_MATRIX = 4, NVIDIA = 8, ONLY_HOPPER = 16 };
+static const uint8_t owners[RF_GPU_KERNEL_COUNT] = {
+#define X(name, args, block)            [RF_GPU_##name] = HOST | AMD | AMD_MATRIX | NVIDIA | ONLY_HOPPER,
+#define X_MATRIX(name, args, block)     [RF_GPU_##name] = HOST | AMD_MATRIX | NVIDIA | ONLY_HOPPER,
+#define X_NOT_AMD(name, args, block)    [RF_GPU_##name] = HOST | NVIDIA | ONLY_HOPPER,
+#define X_AMD_MATRIX(name, args, block) [RF_GPU_##name] = AMD_MATRIX,
+#define X_NVIDIA(name, args, block)     [RF_GPU_##name] = NVIDIA | ONLY_HOPPER,
+#define X_HOPPER(name, args, block)     [RF_GPU_##name] = ONLY_HOPPER,
 #include "backend/gpu/kernels.def"
 #undef X
 };
+
+bool rf_gpu_code_has_matrix(const char *target) {
+    static const char *const with[] = {"gfx908", "gfx90a", "gfx94", "gfx95",
+                                       "gfx9-4", "gfx11",  "gfx12"};
+    for (size_t i = 0; i < RF_COUNT(with); i++)
+        if (strncmp(target, with[i], strlen(with[i])) == 0) return true;
+    return false;
+}
+
+static uint8_t owner_of(const char *target) {
+    if (strcmp(target, HOPPER) == 0) return ONLY_HOPPER;
+    if (version_of(target)) return NVIDIA;
+    if (strncmp(target, "gfx", 3) != 0) return HOST;
+    return rf_gpu_code_has_matrix(target) ? AMD_MATRIX : AMD;
+}
 
 static rf_status no_code(const rf_gpu_queue *q, const char *why, rf_error *e) {
     char have[300] = "";
@@ -149,13 +166,10 @@ static rf_status load_compiled(rf_gpu_queue *q, rf_error *e) {
 }
 
 static rf_status find_functions(rf_gpu_queue *q, rf_error *e) {
-    owner who = strcmp(q->target, HOPPER) == 0      ? ONLY_HOPPER
-                : version_of(q->target)             ? NVIDIA
-                : strncmp(q->target, "gfx", 3) == 0 ? ANYONE
-                                                    : NOT_AMD;
+    const uint8_t who = owner_of(q->target);
     for (int k = 0; k < RF_GPU_KERNEL_COUNT; k++) {
         const char *name = rf_gpu_kernel_name((rf_gpu_kernel)k);
-        if (owners[k] > who) continue;
+        if (!(owners[k] & who)) continue;
         int failed = q->driver->module_function(&q->function[k], q->module, name);
         if (failed)
             return rf_fail(e, RF_EDEVICE, "%s: the kernels for %s lack %s: %s (%s error %d)",

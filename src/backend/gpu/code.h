@@ -21,6 +21,8 @@ const char *rf_gpu_code_target(size_t i);
  * the newest older one, but none with an "a"; NULL: none.  targets: ends with a row of NULL; NULL: those
  * of this build. */
 const rf_gpu_code *rf_gpu_code_for(const char *arch, const rf_gpu_code *targets);
+/* Is a target one of AMD's with matrix units? */
+bool rf_gpu_code_has_matrix(const char *target);
 /* Tests: the codes of this build from now on; NULL: those it has. */
 void rf_gpu_codes_set(const rf_gpu_code *all);
 /* Loads the kernels of the queue's device: the best code that the driver takes, else, or with

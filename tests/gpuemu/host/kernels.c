@@ -11,6 +11,7 @@
     }
 #define X_NVIDIA(name, args, block)
 #define X_HOPPER(name, args, block)
+#define X_AMD_MATRIX(name, args, block)
 #include "backend/gpu/kernels.def"
 #undef X
 
@@ -18,6 +19,7 @@ static const rf_host_kernel table[] = {
 #define X(name, args, block) {"rf_" #name, run_##name, sizeof(args)},
 #define X_NVIDIA(name, args, block)
 #define X_HOPPER(name, args, block)
+#define X_AMD_MATRIX(name, args, block)
 #include "backend/gpu/kernels.def"
 #undef X
 };

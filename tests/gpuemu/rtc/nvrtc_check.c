@@ -12,14 +12,16 @@
 static const char *const everywhere[] = {
 #define X(name, args, block)        "rf_" #name,
 #define X_HOPPER(name, args, block) /* not on all */
+#define X_AMD_MATRIX(name, args, block)
 #include "backend/gpu/kernels.def"
-#undef X_HOPPER
 #undef X
 };
 static const char *const on_hopper[] = {
 #define X(name, args, block)
 #define X_NOT_AMD(name, args, block)
 #define X_NVIDIA(name, args, block)
+#define X_MATRIX(name, args, block)
+#define X_AMD_MATRIX(name, args, block)
 #define X_HOPPER(name, args, block) "rf_" #name,
 #include "backend/gpu/kernels.def"
 };

@@ -1,12 +1,16 @@
-/* matrix.h - the matrix units of AMD GPUs, for products of signed bytes summed in exact integers: WMMA
- * on gfx11 and gfx12 (waves of 32), MFMA on gfx9 from gfx908 on (waves of 64).  RF_MATRIX is defined
- * where they are.
+/* matrix.h - the matrix units of AMD GPUs, for products of signed bytes summed in exact integers and for
+ * those of 16-bit floats summed in f32: WMMA on gfx11 and gfx12 (waves of 32), MFMA on gfx9 from gfx908 on
+ * (waves of 64).  RF_MATRIX is defined where they are.
  *
  * A wave multiplies 16 weight rows with 16 activation rows.  Lane l brings MATRIX_WORDS words, of four
  * columns each, of weight row l % 16 and of activation row matrix_x_row(l); it gets the results of weight
  * row l % 16 with activation rows MATRIX_OUT * (l / 16) .. + MATRIX_OUT - 1.  Lanes 16 apart bring other
  * words of a row, but on gfx11 the same.  Which columns a lane brings is the same for both operands and
- * all are summed, so nothing depends on the order of columns that an instruction has in mind. */
+ * all are summed, so nothing depends on the order of columns that an instruction has in mind.
+ *
+ * Of 16-bit floats a lane brings MATRIX_HALF_WORDS words of two columns each, likewise; sixteen columns are
+ * one step.  How a card rounds inside a step is its own: kernels that must agree bit for bit give a step the
+ * same columns, in the same places of its operands. */
 #pragma once
 #include "backend/gpu/kernels/port.h"
 
@@ -83,6 +87,36 @@ RF_DEVICE matrix_sums matrix_multiply_32(const uint32_t *w, const uint32_t *x, i
     return __builtin_amdgcn_mfma_i32_16x16x32_i8((long)a, (long)b, all, 0, 0, 0);
 #else
     return matrix_multiply_16(matrix_multiply_16(all, w, x, 0), w, x, 1);
+#endif
+}
+
+/* 16-bit floats ----------------------------------------------------------------------------------*/
+
+enum { MATRIX_HALF_WORDS = 2 * MATRIX_WORDS };
+typedef float matrix_floats __attribute__((ext_vector_type(MATRIX_OUT)));
+
+/* Sixteen columns onto c; form, a constant: RF_GPU_F16 or RF_GPU_BF16. */
+RF_DEVICE matrix_floats matrix_multiply_halves(matrix_floats c, const uint32_t *w,
+                                               const uint32_t *x, uint32_t form) {
+    typedef short words __attribute__((ext_vector_type(2 * MATRIX_HALF_WORDS)));
+    typedef _Float16 halves __attribute__((ext_vector_type(2 * MATRIX_HALF_WORDS)));
+    words a, b;
+    __builtin_memcpy(&a, x, sizeof a);
+    __builtin_memcpy(&b, w, sizeof b);
+    const halves fa = __builtin_bit_cast(halves, a), fb = __builtin_bit_cast(halves, b);
+#if defined(__GFX11__)
+    if (form == RF_GPU_F16) return __builtin_amdgcn_wmma_f32_16x16x16_f16_w32(fa, fb, c);
+    return __builtin_amdgcn_wmma_f32_16x16x16_bf16_w32(a, b, c);
+#elif defined(__GFX12__)
+    if (form == RF_GPU_F16) return __builtin_amdgcn_wmma_f32_16x16x16_f16_w32_gfx12(fa, fb, c);
+    return __builtin_amdgcn_wmma_f32_16x16x16_bf16_w32_gfx12(a, b, c);
+#elif defined(__gfx908__) /* bf16 of eight columns: a lane's first, then its second */
+    if (form == RF_GPU_F16) return __builtin_amdgcn_mfma_f32_16x16x16f16(fa, fb, c, 0, 0, 0);
+    c = __builtin_amdgcn_mfma_f32_16x16x8bf16(a.xy, b.xy, c, 0, 0, 0);
+    return __builtin_amdgcn_mfma_f32_16x16x8bf16(a.zw, b.zw, c, 0, 0, 0);
+#else
+    if (form == RF_GPU_F16) return __builtin_amdgcn_mfma_f32_16x16x16f16(fa, fb, c, 0, 0, 0);
+    return __builtin_amdgcn_mfma_f32_16x16x16bf16_1k(a, b, c, 0, 0, 0);
 #endif
 }
 #endif
