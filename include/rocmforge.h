@@ -59,7 +59,7 @@ typedef struct rf_engine_opts {
     int n_threads;     /* 0: one per core */
     uint32_t n_ctx;    /* tokens a request may hold; 0: the model's, at most 8192 */
     uint32_t max_seqs; /* requests worked on at once; 0: 8 */
-    uint32_t batch_tokens; /* rows of one step; 0: 256 */
+    uint32_t batch_tokens; /* rows of one step; 0: 256, of a GPU as many as fill it (up to 1024) */
     uint32_t n_kv_blocks;  /* KV blocks of 32 tokens in all; 0: max(n_ctx, 4096) tokens' worth */
     bool vocab_only;       /* tokenizer only: no weights, no requests */
     bool keep_activations; /* for rf_engine_activations: slower, more memory per row */
@@ -143,6 +143,7 @@ typedef struct rf_engine_info {
     const char *chat_template;                       /* NULL when the file has none */
     uint32_t n_layers, n_embd, n_heads, n_kv_heads, head_dim, n_ff, n_vocab;
     uint32_t n_ctx, n_ctx_train;
+    uint32_t batch_tokens; /* rows of one step */
     uint64_t n_params, weight_bytes;
     uint64_t exec_bytes; /* activations, KV cache, scratch */
     uint32_t kv_blocks, kv_blocks_free;
@@ -158,7 +159,7 @@ typedef struct rf_memory_need {
     uint64_t total;    /* of these */
     uint64_t host;     /* GPUs: of the CPU's memory, beside the file's pages */
     uint64_t kv_block; /* of kv, for 32 tokens */
-    uint32_t n_ctx, max_seqs, n_kv_blocks;
+    uint32_t n_ctx, max_seqs, batch_tokens, n_kv_blocks;
 } rf_memory_need;
 /* What an engine on e's model would take with these options (model_path is not looked at; backend "gpu",
  * or the CPU), counted as opening it would, without taking it.  Not for encoders. */

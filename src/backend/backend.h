@@ -75,6 +75,7 @@ typedef struct rf_need {
     uint64_t host;    /* GPUs: of the CPU's memory, beside the device's */
 } rf_need;
 
+enum { RF_USUAL_BATCH = 256 };
 typedef struct rf_backend rf_backend; /* opaque, one per backend kind */
 typedef struct rf_exec rf_exec;
 typedef struct rf_backend_ops {
@@ -82,6 +83,8 @@ typedef struct rf_backend_ops {
     rf_status (*open)(rf_backend **out, const rf_backend_opts *o, rf_error *e);
     void (*close)(rf_backend *b);
     void (*describe)(const rf_backend *b, char *out, size_t cap); /* "cpu avx2, 2 threads" */
+    /* Rows of a step from which on a row costs no less.  NULL: RF_USUAL_BATCH. */
+    uint32_t (*usual_batch)(const rf_backend *b);
     rf_status (*compile)(rf_exec **out, rf_backend *b, const rf_plan *p, const rf_limits *l,
                          rf_error *e);
     /* What compile would take for weights that no other exec has, without taking it; needs no device.
@@ -133,6 +136,7 @@ typedef struct rf_gpu_found {
     char name[128], arch[32], target[32], library[64]; /* target empty: no kernels for it */
     int driver_version;
     bool integrated;
+    uint32_t usual_batch; /* see rf_backend_ops */
     size_t mem_bytes, mem_free;
 } rf_gpu_found;
 /* RF_EUNSUPPORTED: no driver's library; RF_EDEVICE: no device, or it fails; RF_EARG: past the last */

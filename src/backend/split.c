@@ -70,6 +70,12 @@ static rf_status split_open(rf_backend **out, const rf_backend_opts *o, rf_error
     return RF_OK;
 }
 
+/* What suits the GPUs, unless the CPU shall have layers, for which there is then more room. */
+static uint32_t split_usual_batch(const rf_backend *b) {
+    bool is_all = b->opts.n_devices > 1 && b->opts.gpu_layers == 0;
+    return is_all ? rf_gpu_ops.usual_batch(b->gpu[0]) : RF_USUAL_BATCH;
+}
+
 static rf_backend *backend_of(const rf_backend *b, int device) {
     for (uint32_t i = 0; i < b->opts.n_devices; i++)
         if (b->opts.devices[i] == device) return b->gpu[i];
@@ -287,6 +293,7 @@ const rf_backend_ops rf_split_ops = {
     .open = split_open,
     .close = split_close,
     .describe = split_describe,
+    .usual_batch = split_usual_batch,
     .compile = split_compile,
     .exec_free = split_exec_free,
     .exec_bytes = split_exec_bytes,

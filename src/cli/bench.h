@@ -41,7 +41,6 @@ typedef struct rf_bench {
     rf_bench_model model;
     rf_bench_test tests[RF_BENCH_MAX_TESTS];
     size_t n_tests, n_reps;
-    uint32_t batch;                    /* tokens of a prompt worked on at once */
     rf_probe peak[RF_BENCH_MAX_TESTS]; /* per test, for its threads; 0: not known */
     uint32_t round; /* a different prompt each time, so that no prefix is reused by chance */
 } rf_bench;

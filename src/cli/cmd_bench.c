@@ -127,7 +127,7 @@ static rf_status open_engine(rf_bench *b, int threads, rf_error *e) {
         .kv_type = rf_cli_str(b->c, RF_F_KV_TYPE),
         .n_threads = threads,
         .n_ctx = n_ctx,
-        .batch_tokens = b->batch,
+        .batch_tokens = (uint32_t)rf_cli_int(b->c, RF_F_BATCH),
         .max_seqs = streams,
         .n_kv_blocks = (n_ctx / 32 + 2) * (streams + 1),
     };
@@ -170,7 +170,8 @@ static rf_status summarise_test(const rf_bench *b, rf_bench_test *t, rf_error *e
     }
     rf_free(v);
     const rf_bench_model *m = &b->model;
-    double rows = t->is_prompt ? (t->n < b->batch ? t->n : b->batch) : t->streams;
+    const uint32_t batch = b->info.batch_tokens;
+    double rows = t->is_prompt ? (t->n < batch ? t->n : batch) : t->streams;
     double token_ops =
         (double)m->layer_ops + (t->is_prompt ? (double)m->out_ops / t->n : (double)m->out_ops);
     t->ops = t->ours.median * token_ops;
@@ -288,7 +289,6 @@ static rf_status write_plot(const rf_bench *b, const char *path, rf_error *e) {
 static rf_status run(rf_bench *b, rf_error *e) {
     uint64_t done = 0;
     b->peer = rf_cli_str(b->c, RF_F_COMPARE);
-    b->batch = (uint32_t)rf_cli_int(b->c, RF_F_BATCH);
     RF_TRY(add_tests(b, e));
     RF_TRY(rf_cli_model_path(b->c, &b->path, e));
     RF_TRY(rf_bench_read_model(&b->model, b->path, e));

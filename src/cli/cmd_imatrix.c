@@ -144,8 +144,8 @@ static rf_status measure(collector *k, rf_cli *c, rf_error *e) {
     RF_TRY(rf_cli_model_path(c, &path, e));
     if (rf_arena_create(&k->arena) != RF_OK || rf_map_create(&k->index, 256) != RF_OK)
         return rf_fail_nomem(e, sizeof *k);
-    bool is_given = rf_cli_given(c, RF_F_BATCH);
-    uint32_t batch = is_given ? (uint32_t)rf_cli_int(c, RF_F_BATCH) : DEFAULT_BATCH;
+    uint32_t batch = (uint32_t)rf_cli_int(c, RF_F_BATCH);
+    if (!batch) batch = DEFAULT_BATCH;
     rf_status s = rf_session_open_path(c, path, rf_chunks_ctx(c), batch, &en, e);
     if (s == RF_OK) s = rf_chunks_read(&chunks, c, en, e);
     if (s == RF_OK) s = run_chunks(k, c, en, &chunks, e);

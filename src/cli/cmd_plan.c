@@ -157,7 +157,8 @@ static void print_place(rf_buf *out, const place *p) {
     print_bytes(out, "weights", n->weights,
                 strcmp(p->backend, "cpu") == 0 ? "mapped from the file" : "");
     print_bytes(out, "KV cache", n->kv, note);
-    print_bytes(out, "activations", n->activations, "");
+    snprintf(note, sizeof note, "of steps of up to %u tokens", n->batch_tokens);
+    print_bytes(out, "activations", n->activations, note);
     print_bytes(out, "other", n->other, "");
     print_bytes(out, "total", n->total, fits(p, n) ? "fits" : "does not fit");
     print_bytes(out, "there is", p->memory, "");
@@ -187,7 +188,8 @@ static void print_json(rf_buf *out, const place *p) {
                {"kv_block", n->kv_block}, {"activations", n->activations},
                {"other", n->other},       {"total", n->total},
                {"host", n->host},         {"kv_tokens", (uint64_t)n->n_kv_blocks * BLOCK},
-               {"context", n->n_ctx},     {"requests", n->max_seqs}};
+               {"context", n->n_ctx},     {"requests", n->max_seqs},
+               {"batch", n->batch_tokens}};
     for (size_t i = 0; i < RF_COUNT(all); i++)
         rf_buf_printf(out, "\"%s\":%llu,", all[i].name, (unsigned long long)all[i].value);
     rf_buf_printf(out, "\"fits\":%s,\"longest_context\":{", fits(p, n) ? "true" : "false");

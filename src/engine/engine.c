@@ -12,7 +12,6 @@
 enum {
     DEFAULT_CTX = 8192,
     DEFAULT_SEQS = 8,
-    DEFAULT_BATCH = 256,
     MIN_KV_TOKENS = 4096,
     MIN_OUTPUTS = 16, /* rows of logits at once in rf_engine_logits */
     MAX_SEQS = 1024,
@@ -135,6 +134,16 @@ static rf_status choose_states(rf_engine *en, bool guesses, rf_error *e) {
                    en->model->arch->name);
 }
 
+/* Rows of a step: those asked for, else what is usual. */
+static void set_batch(rf_engine *en, const rf_engine_opts *o, uint32_t usual) {
+    rf_limits *l = &en->limits;
+    l->max_tokens = o->batch_tokens ? o->batch_tokens : usual;
+    if (l->max_tokens < l->max_seqs) l->max_tokens = l->max_seqs;
+    l->max_outputs = en->most_outputs;
+    if (l->max_outputs > l->max_tokens || o->keep_activations) l->max_outputs = l->max_tokens;
+}
+
+/* All but how many rows are usual for the device. */
 static rf_status choose_limits(rf_engine *en, const rf_engine_opts *o, rf_error *e) {
     uint32_t trained = en->model->n_ctx_train;
     en->n_ctx = o->n_ctx ? o->n_ctx : trained && trained < DEFAULT_CTX ? trained : DEFAULT_CTX;
@@ -149,21 +158,19 @@ static rf_status choose_limits(rf_engine *en, const rf_engine_opts *o, rf_error 
                        en->n_ctx, positions->rows);
     rf_limits *l = &en->limits;
     l->max_seqs = o->max_seqs ? o->max_seqs : DEFAULT_SEQS;
-    l->max_tokens = o->batch_tokens ? o->batch_tokens : DEFAULT_BATCH;
-    if (l->max_seqs > MAX_SEQS || l->max_tokens > MAX_BATCH)
+    if (l->max_seqs > MAX_SEQS || o->batch_tokens > MAX_BATCH)
         return rf_fail(e, RF_EARG,
                        "%u requests or %u tokens at once are over the limits of %d and %d",
-                       l->max_seqs, l->max_tokens, MAX_SEQS, MAX_BATCH);
-    if (l->max_tokens < l->max_seqs) l->max_tokens = l->max_seqs;
+                       l->max_seqs, o->batch_tokens, MAX_SEQS, MAX_BATCH);
     en->spec_opts = (rf_spec_opts){.kind = o->speculate,
                                    .draft_path = o->draft_model_path,
                                    .draft_max = o->draft_max,
                                    .draft_min = o->draft_min};
     RF_TRY(rf_spec_check_opts(&en->spec_opts, l->max_seqs, &l->max_outputs, e));
     RF_TRY(choose_states(en, l->max_outputs > 0, e));
-    l->max_outputs += l->max_seqs;
-    if (l->max_outputs < MIN_OUTPUTS) l->max_outputs = MIN_OUTPUTS;
-    if (l->max_outputs > l->max_tokens || o->keep_activations) l->max_outputs = l->max_tokens;
+    en->most_outputs = l->max_outputs + l->max_seqs;
+    if (en->most_outputs < MIN_OUTPUTS) en->most_outputs = MIN_OUTPUTS;
+    set_batch(en, o, RF_USUAL_BATCH);
     en->table_stride = (en->n_ctx + RF_KV_BLOCK - 1) / RF_KV_BLOCK;
     uint32_t usual = MIN_KV_TOKENS / RF_KV_BLOCK;
     l->n_kv_blocks = o->n_kv_blocks             ? o->n_kv_blocks
@@ -238,18 +245,32 @@ static rf_status note_stages(rf_engine *en, const rf_backend_opts *bo, rf_error 
     return en->ops->measure(&only->need, en->plan, &en->limits, bo, e);
 }
 
+/* With the rows that are usual for the device, or if there is no memory for so many, fewer. */
+static rf_status compile_plan(rf_engine *en, const rf_engine_opts *o, rf_error *e) {
+    rf_status s = en->ops->compile(&en->exec, en->backend, en->plan, &en->limits, e);
+    const uint32_t usual = en->limits.max_tokens;
+    if (s != RF_ENOMEM || o->batch_tokens || usual <= RF_USUAL_BATCH) return s;
+    set_batch(en, o, RF_USUAL_BATCH);
+    if (en->limits.max_tokens == usual) return s;
+    rf_log_write(RF_LOG_INFO, "steps of %u tokens, not %u: %s", en->limits.max_tokens, usual,
+                 e->text);
+    *e = (rf_error){.status = RF_OK};
+    return en->ops->compile(&en->exec, en->backend, en->plan, &en->limits, e);
+}
+
 /* The backend, and the model on it. */
 static rf_status open_backend(rf_engine *en, const rf_engine_opts *o, rf_error *e) {
     rf_backend_opts bo;
     RF_TRY(choose_backend_opts(&bo, o, e));
     RF_TRY(en->ops->open(&en->backend, &bo, e));
+    set_batch(en, o, en->ops->usual_batch ? en->ops->usual_batch(en->backend) : RF_USUAL_BATCH);
     if (en->model->arch->encoder) {
         RF_TRY(open_embedder(en, e));
         return note_stages(en, &bo, e);
     }
     const rf_plan_opts po = {.keep_values = o->keep_activations, .n_ctx = en->n_ctx};
     RF_TRY(rf_plan_build(&en->plan, en->model, &po, e));
-    RF_TRY(en->ops->compile(&en->exec, en->backend, en->plan, &en->limits, e));
+    RF_TRY(compile_plan(en, o, e));
     return note_stages(en, &bo, e);
 }
 
@@ -411,6 +432,7 @@ void rf_engine_get_info(const rf_engine *en, rf_engine_info *out) {
     out->n_vocab = m->n_vocab;
     out->n_ctx = en->n_ctx;
     out->n_ctx_train = m->n_ctx_train;
+    out->batch_tokens = en->limits.max_tokens;
     out->n_params = m->n_params;
     out->weight_bytes = m->weight_bytes;
     out->is_encoder = m->arch->encoder;
@@ -424,11 +446,18 @@ void rf_engine_get_info(const rf_engine *en, rf_engine_info *out) {
 
 /* ---- memory ---- */
 
+/* Of a GPU, which need not be there. */
+static uint32_t usual_batch_of(int device) {
+    rf_gpu_found g;
+    return rf_gpu_probe((size_t)device, &g, NULL) == RF_OK ? g.usual_batch : RF_USUAL_BATCH;
+}
+
 static rf_status measure(rf_engine *t, const rf_engine_opts *o, rf_need *need, rf_error *e) {
     rf_backend_opts bo;
     RF_TRY(choose_backend(t, o, e));
     RF_TRY(choose_backend_opts(&bo, o, e));
     RF_TRY(choose_limits(t, o, e));
+    if (t->ops == &rf_gpu_ops) set_batch(t, o, usual_batch_of(bo.device));
     if (!t->ops->measure)
         return rf_fail(e, RF_EUNSUPPORTED, "backend '%s' cannot be measured", t->ops->name);
     const rf_plan_opts po = {.keep_values = o->keep_activations, .n_ctx = t->n_ctx};
@@ -469,6 +498,7 @@ int rf_engine_measure(const rf_engine *en, const rf_engine_opts *o, rf_memory_ne
                             .kv_block = t->limits.n_kv_blocks ? n.kv / t->limits.n_kv_blocks : 0,
                             .n_ctx = t->n_ctx,
                             .max_seqs = t->limits.max_seqs,
+                            .batch_tokens = t->limits.max_tokens,
                             .n_kv_blocks = t->limits.n_kv_blocks};
     rf_free(t);
     return give(s, &e, why);
@@ -497,6 +527,14 @@ size_t rf_engine_stages(const rf_engine *en, rf_stage *out, size_t cap) {
     return en->split.n;
 }
 
+static bool has_cpu(const rf_split *s) {
+    bool has = false;
+    for (uint32_t i = 0; i < s->n; i++)
+        has = has || s->stage[i].device == RF_CPU_STAGE;
+    return has;
+}
+
+/* With the batch that opening would choose: compile_plan, open_any_backend. */
 static rf_status place(rf_engine *t, const rf_engine_opts *o, const uint64_t *room, rf_error *e) {
     uint64_t found[RF_MAX_DEVICES];
     rf_backend_opts bo;
@@ -514,7 +552,14 @@ static rf_status place(rf_engine *t, const rf_engine_opts *o, const uint64_t *ro
     if (!room) room = found;
     const rf_plan_opts po = {.keep_values = o->keep_activations, .n_ctx = t->n_ctx};
     RF_TRY(rf_plan_build(&t->plan, t->model, &po, e));
+    if (o->gpu_layers == 0) set_batch(t, o, usual_batch_of(bo.device));
     rf_status s = rf_split_place(&t->split, t->plan, &t->limits, &bo, room, e);
+    bool is_short = s == RF_ENOMEM || (s == RF_OK && bo.n_devices == 1 && has_cpu(&t->split));
+    if (is_short && !o->batch_tokens && t->limits.max_tokens > RF_USUAL_BATCH) {
+        set_batch(t, o, RF_USUAL_BATCH);
+        *e = (rf_error){.status = RF_OK};
+        s = rf_split_place(&t->split, t->plan, &t->limits, &bo, room, e);
+    }
     rf_plan_free(t->plan);
     return s;
 }

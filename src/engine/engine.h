@@ -53,6 +53,7 @@ struct rf_engine {
     rf_embedder *embedder; /* of an encoder; of a decoder from the first call on */
     rf_limits limits;
     uint32_t n_ctx, table_stride;
+    uint32_t most_outputs; /* rows of logits that a step may want, however few its rows are */
     /* Of the step that is being made; of a run that follows it, queued behind; is that one the next step? */
     uint32_t n_running, n_outputs, n_behind;
     bool is_begun;

@@ -169,6 +169,76 @@ static void test_memory(void **state) {
     rf_engine_close(meter);
 }
 
+static int wide_info(int device, rf_gpu_info *out) {
+    int code = rf_host_gpu()->device_info(device, out);
+    out->n_units = 132;
+    return code;
+}
+
+/* n devices of many multiprocessors. */
+static void set_wide_gpus(int n, const size_t *rooms) {
+    static rf_gpu_driver wide;
+    wide = *rf_host_gpu();
+    wide.device_info = wide_info;
+    rf_gpu_driver_set(rf_several_gpus(&wide, n, rooms));
+}
+
+static void check_batch(const rf_engine_opts *o, uint32_t want, const char *stages) {
+    rf_engine_info info;
+    rf_engine *en = open_engine(*o);
+    rf_engine_get_info(en, &info);
+    assert_int_equal(info.batch_tokens, want);
+    assert_stages(en, stages);
+    check_requests(en, 1);
+    rf_engine_close(en);
+}
+
+/* Steps of as many tokens as fill the device, unless another number is asked for, or there is no room for what they
+ * take: then of as many as the CPU's, before layers are left to that. */
+static void test_batch(void **state) {
+    (void)state;
+    make_requests("models/qwen3.gguf");
+    rf_memory_need few, many;
+    rf_stage s[MOST];
+    rf_text why;
+    size_t n;
+    rf_engine *meter =
+        open_engine((rf_engine_opts){.model_path = model_path, .measure_only = true});
+    rf_engine_opts o = split_opts(NULL, 0);
+    o.batch_tokens = 0;
+    o.backend = "gpu";
+    set_wide_gpus(2, plenty);
+    assert_int_equal(rf_engine_measure(meter, &o, &many, &why), ROCMFORGE_OK);
+    assert_int_equal(many.batch_tokens, 1024);
+    check_batch(&o, 1024, "gpu 0 2");
+    o.devices = "0,1";
+    check_batch(&o, 1024, "gpu 0 1, gpu 1 1");
+    o.devices = NULL;
+    o.batch_tokens = 256;
+    assert_int_equal(rf_engine_measure(meter, &o, &few, &why), ROCMFORGE_OK);
+    assert_true(few.total < many.total);
+    check_batch(&o, 256, "gpu 0 2");
+    const size_t tight[] = {(size_t)(few.total + many.total) / 2};
+    set_wide_gpus(1, tight);
+    for (int is_auto = 0; is_auto < 2; is_auto++) {
+        o.backend = is_auto ? "auto" : "gpu";
+        o.batch_tokens = 0;
+        check_batch(&o, 256, "gpu 0 2");
+        assert_int_equal(rf_engine_place(meter, &o, NULL, s, MOST, &n, &why), ROCMFORGE_OK);
+        assert_int_equal(n, 1);
+        assert_int_equal(s[0].total, few.total);
+    }
+    o.batch_tokens = 1024; /* as it was asked for: layers go to the CPU */
+    check_batch(&o, 1024, "cpu 1, gpu 0 1");
+    o.batch_tokens = 0;
+    o.gpu_layers = 1;
+    check_batch(&o, 256, "cpu 1, gpu 0 1");
+    o.gpu_layers = 0;
+    o.backend = "cpu";
+    check_batch(&o, 256, "cpu 2");
+    rf_engine_close(meter);
+}
+
 /* Engines of one device tell their one stage; options that cannot be are refused. */
 static void test_choice(void **state) {
     (void)state;
@@ -350,9 +420,9 @@ int main(void) {
     assert_int_equal(rf_log_configure("error", &e), RF_OK); /* the fall-backs warn */
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_requests), cmocka_unit_test(test_memory),
-        cmocka_unit_test(test_choice),   cmocka_unit_test(test_uses),
-        cmocka_unit_test(test_swap),     cmocka_unit_test(test_states),
-        cmocka_unit_test(test_faults),
+        cmocka_unit_test(test_batch),    cmocka_unit_test(test_choice),
+        cmocka_unit_test(test_uses),     cmocka_unit_test(test_swap),
+        cmocka_unit_test(test_states),   cmocka_unit_test(test_faults),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

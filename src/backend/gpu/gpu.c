@@ -61,6 +61,18 @@ static void gpu_describe(const rf_backend *b, char *out, size_t cap) {
              (double)i->mem_bytes / 1e9);
 }
 
+/* A power of two: with fewer rows some of a large device is idle, with more a step only takes longer, which answers
+ * wait for. */
+static uint32_t usual_batch(const rf_gpu_info *i) {
+    enum { ROWS_PER_UNIT = 8, MOST = 1024 };
+    uint32_t n = RF_USUAL_BATCH;
+    while (n < MOST && n < ROWS_PER_UNIT * (uint64_t)i->n_units)
+        n *= 2;
+    return n;
+}
+
+static uint32_t gpu_usual_batch(const rf_backend *b) { return usual_batch(&b->queue.info); }
+
 const char *rf_gpu_built_target(size_t i) { return rf_gpu_code_target(i); }
 
 rf_status rf_gpu_probe(size_t i, rf_gpu_found *out, rf_error *e) {
@@ -79,6 +91,7 @@ rf_status rf_gpu_probe(size_t i, rf_gpu_found *out, rf_error *e) {
     snprintf(out->library, sizeof out->library, "%s", driver->library);
     out->driver_version = driver->version;
     out->integrated = q.info.integrated;
+    out->usual_batch = usual_batch(&q.info);
     rf_gpu_close(&q);
     return s;
 }
@@ -410,6 +423,7 @@ const rf_backend_ops rf_gpu_ops = {
     .open = gpu_open,
     .close = gpu_close,
     .describe = gpu_describe,
+    .usual_batch = gpu_usual_batch,
     .compile = gpu_compile,
     .measure = gpu_measure,
     .exec_free = gpu_exec_free,
