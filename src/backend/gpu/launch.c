@@ -28,6 +28,7 @@ enum {
     AHEAD_MIN_ROWS = 1024,   /* of mm_ahead.hip */
     AHEAD_MOST_MB = 128,     /* digits of weights that there is room for */
     HALF_WIDE_MIN_ROWS = 65, /* of half_wide.hip */
+    HALF_TILE_MIN_ROWS = 65, /* of half_tile.hip */
     EXPERT_ROWS = 16,        /* activation rows of a block of one expert's, */
     EXPERT_WIDE_ROWS = 48,   /* and from how many on mm_wide.hip is better */
     HEADS_MIN_ROWS = 32,     /* of heads_rows */
@@ -580,10 +581,10 @@ static bool has_halves(const rf_gpu_weight *w) {
 }
 
 /* By half.h's rule, which holds for a matrix whatever it is multiplied with: a row's outputs are the same in
- * any batch. */
+ * any batch, by whichever of its kernels, of which one does the work of all others. */
 static bool takes_halves(const rf_gpu_queue *q, const rf_gpu_weight *w) {
     return q->fast_floats && has_halves(w) && can_run(q, RF_GPU_half_rows) &&
-           can_run(q, RF_GPU_half_8);
+           can_run(q, is_amd(q) ? RF_GPU_half_wave_16 : RF_GPU_half_8);
 }
 
 /* Few outputs of one row that is yet to be normed: each block norms it, so short that it does that at once. */
@@ -865,15 +866,17 @@ size_t rf_gpu_halves_bytes(const rf_gpu_matmul_args *a, uint32_t max_rows) {
     const rf_gpu_weight *w = &a->part[0].w;
     if (!has_halves(w)) return 0;
     return (size_t)(half_room_rows(a, max_rows) *
-                    (rf_half_stride(w->cols) * sizeof(uint16_t) + sizeof(float)));
+                    (rf_half_wave_stride(w->cols) * sizeof(uint16_t) + sizeof(float)));
 }
 
 /* The rows of x rounded, in the room for what is made ahead; n_x: of a stage, or 0. */
 static void make_halves(rf_gpu_queue *q, rf_gpu_matmul_args *a, uint32_t n_x) {
     const rf_gpu_weight *w = &a->part[0].w;
     RF_ASSERT(a->ahead && a->ahead_bytes >= rf_gpu_halves_bytes(a, a->n_rows));
-    a->halves = (rf_gpu_halves){
-        .x = (uint16_t *)(void *)a->ahead, .stride = rf_half_stride(w->cols), .n_x = n_x};
+    a->halves = (rf_gpu_halves){.x = (uint16_t *)(void *)a->ahead,
+                                .stride = is_amd(q) ? rf_half_wave_stride(w->cols)
+                                                    : rf_half_stride(w->cols),
+                                .n_x = n_x};
     a->halves.scale =
         (float *)(void *)(a->halves.x + half_room_rows(a, a->n_rows) * a->halves.stride);
     rf_gpu_halves_args rows = {.x = a->x,
@@ -961,6 +964,27 @@ static void launch_half_one(rf_gpu_queue *q, rf_gpu_matmul_args *a, uint32_t y) 
                sizeof *a);
 }
 
+/* usual, y: as for launch_product.  On AMD: many rows by tiles where these keep half of the device busy, else by
+ * waves, each of which has sixteen weight rows. */
+static void launch_half_amd(rf_gpu_queue *q, rf_gpu_matmul_args *a, uint32_t usual, uint32_t y) {
+    static const rf_gpu_kernel waves[] = {RF_GPU_half_wave_16, RF_GPU_half_wave_32,
+                                          RF_GPU_half_wave_64};
+    uint32_t i = usual > 32 ? 2 : usual > 16;
+    while (i > 0 && !can_run(q, waves[i]))
+        i--;
+    uint32_t n_rows = blocks[waves[i]] / q->info.warp * 16;
+    shape s = {waves[i], a->is_glu ? n_rows / 2 : n_rows, 16u << i, 0, false};
+    shape tile = {RF_GPU_half_tile, a->is_glu ? RF_HALF_TILE_SIDE / 2 : RF_HALF_TILE_SIDE,
+                  RF_HALF_TILE_SIDE, 0, false};
+    uint64_t n_tiles = (uint64_t)tiles_of(a, tile.rows) * div_up(usual, tile.cols) * y;
+    if (usual >= HALF_TILE_MIN_ROWS && 2 * n_tiles >= q->info.n_units && can_run(q, tile.kernel))
+        s = tile;
+    rf_gpu_grid grid = {tiles_of(a, s.rows), y, div_up(usual, s.cols)};
+    if (a->lists) over_lists(&grid, a, s.cols);
+    make_halves(q, a, 0);
+    put_shared(q, s.kernel, grid, 0, a, sizeof *a);
+}
+
 /* usual, y: as for launch_product. */
 static void launch_half(rf_gpu_queue *q, rf_gpu_matmul_args *a, uint32_t usual, uint32_t y) {
     static const rf_gpu_kernel kernels[] = {RF_GPU_half_8, RF_GPU_half_16, RF_GPU_half_32,
@@ -997,7 +1021,9 @@ static void launch_group(rf_gpu_queue *q, rf_gpu_matmul_args *a) {
         y = a->lists ? min_u32(n_items, planes) : n_items;
     }
     if (takes_halves(q, &a->part[0].w)) {
-        if (takes_half_one(q, a))
+        if (is_amd(q))
+            launch_half_amd(q, a, usual, y);
+        else if (takes_half_one(q, a))
             launch_half_one(q, a, y);
         else if (!launch_half_wide(q, a) && !launch_half_few(q, a))
             launch_half(q, a, usual, y);

@@ -528,7 +528,7 @@ static void leave_met_out(tester *t) {
     }
     if (t->is_near) /* without these none of them runs */
         q->left_out[RF_GPU_half_rows] = q->left_out[RF_GPU_half_8] =
-            q->left_out[RF_GPU_attend_halves] = false;
+            q->left_out[RF_GPU_half_wave_16] = q->left_out[RF_GPU_attend_halves] = false;
 }
 
 /* In the second round as often as that brings kernels that were not met. */
@@ -677,7 +677,7 @@ static rf_status run_near_round(tester *t, rf_error *e) {
 /* Where the device has kernels for them. */
 static rf_status run_near(tester *t, rf_error *e) {
     rf_gpu_queue *q = &t->gpu->queue;
-    if (!q->function[RF_GPU_half_8]) return RF_OK;
+    if (!q->function[RF_GPU_half_rows]) return RF_OK;
     memset(q->left_out, 0, sizeof q->left_out);
     t->is_near = q->fast_floats = true;
     for (int again = 0; again <= !t->o->quick; again++) {

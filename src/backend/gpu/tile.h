@@ -308,6 +308,13 @@ RF_TILE_FN uint32_t rf_half_few_stages(uint32_t rows, uint32_t n_x) {
     return n < most ? n : most;
 }
 
+/* On AMD's matrix units, where rows in 16 bits are continued with zeros to a multiple of more: what half_wave.hip
+ * multiplies in a turn; of many rows (half_tile.hip) weight rows and activation rows of a block. */
+enum { RF_HALF_WAVE_STRIDE = 512, RF_HALF_TILE_SIDE = 128 };
+RF_TILE_FN uint32_t rf_half_wave_stride(uint32_t cols) {
+    return (cols + RF_HALF_WAVE_STRIDE - 1) / RF_HALF_WAVE_STRIDE * RF_HALF_WAVE_STRIDE;
+}
+
 /* Segments of attention on their way into the total (attend_fold.hip): columns of a block. */
 enum { RF_FOLD_COLUMNS = 32 };
 

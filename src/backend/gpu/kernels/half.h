@@ -1,22 +1,23 @@
-/* half.h - products of 16-bit floats on NVIDIA's matrix units: what their kernels share; attention
- * (attend_halves.hip, attend_halves_tile.hip) has items' queries or exponentials for activation rows, and keys or
- * values for weights.
+/* half.h - products of 16-bit floats on matrix units: what their kernels share, and NVIDIA's units (AMD's:
+ * half_square.h); attention (attend_halves.hip, attend_halves_tile.hip) has items' queries or exponentials for
+ * activation rows, and keys or values for weights.
  *
  * An activation row is rounded to the weights' format.  An output is one chain over the columns,
  * sixteen at a time: acc = mma(w, x, acc) from 0, as the unit sums products of 16-bit floats in f32,
  * however many rows there are.  So a row's outputs are the same in any company, but they are this
  * device's own (docs/arithmetic.md, the end of the matrix product); a backend opened without fast_floats does
- * not use these kernels.  Columns 16i .. 16i + 15 are one step everywhere, since the order of steps makes bits and that
- * inside a step does not (where a step is one instruction of the device; where it is two, all kernels here
- * give each the same eight).
+ * not use these kernels.  Columns 16i .. 16i + 15 are one step everywhere (of AMD's gfx9 alone two steps have
+ * halves of 32), since the order of steps makes bits and that inside a step does not (where a step is one
+ * instruction of the device; where it is two, all kernels here give each the same eight).
  *
  * F16 has no room for all of f32's range: a row in F16 is multiplied by the power of two that brings its
  * largest number to 2^14 .. 2^15, and its outputs are multiplied by that power's inverse. */
 #pragma once
 #include "backend/gpu/kernels/canon.h"
+#include "backend/gpu/kernels/matrix.h"
 #include "backend/gpu/tile.h"
 
-#if !defined(RF_AMD)
+#if !defined(RF_AMD) || defined(RF_MATRIX)
 RF_DEVICE uint32_t half_bits_of(float f, uint32_t form) {
     return form == RF_GPU_F16 ? rf_f16_of(f) : rf_bf16_of(f);
 }
@@ -48,7 +49,9 @@ RF_DEVICE float half_up(float down) { return rf_float_of((254u << 23) - rf_bits_
 RF_DEVICE uint32_t half_piece(uint32_t row, uint32_t piece, uint32_t step) {
     return row * (2 * step) + (piece ^ (row & 7)) * 16;
 }
+#endif
 
+#if !defined(RF_AMD)
 /* Four squares of eight rows by eight columns for an instruction, which eight threads each name the rows of:
  * thread 4g + t gets columns 2t and 2t + 1 of row g of each. */
 #if defined(RF_NVIDIA)

@@ -5,7 +5,7 @@
 #include "backend/gpu/kernels/mm.h"
 #include "backend/gpu/kernels/norm.h"
 
-#if !defined(RF_AMD)
+#if !defined(RF_AMD) || defined(RF_MATRIX)
 typedef struct half_shared {
     norm_shared norm;
     uint32_t most[8];

@@ -14,6 +14,8 @@
 #include "backend/gpu/kernels/each.hip"
 #include "backend/gpu/kernels/half_few.hip"
 #include "backend/gpu/kernels/half_one.hip"
+#include "backend/gpu/kernels/half_tile.hip"
+#include "backend/gpu/kernels/half_wave.hip"
 #include "backend/gpu/kernels/half_wide.hip"
 #include "backend/gpu/kernels/heads.hip"
 #include "backend/gpu/kernels/mm_batch.hip"

@@ -7,6 +7,17 @@
  * of weight rows in turns, without a pause between them.  (One row: half_one.hip.) */
 #include "backend/gpu/kernels/half_row.h"
 
+#if !defined(RF_AMD) || defined(RF_MATRIX)
+/* One row per block. */
+RF_KERNEL(half_rows, rf_gpu_halves_args) {
+    RF_SHARED half_shared made;
+    const uint32_t row = rf_bid_x();
+    const float *x = (a.norm.n ? a.norm.x : a.x) + (uint64_t)row * a.cols;
+    const float up = half_make(&a.to, row, &made, &a.norm, x, a.cols, a.form);
+    if (a.form == RF_GPU_F16 && rf_tid() == 0) a.to.scale[row] = up;
+}
+#endif
+
 #if !defined(RF_AMD)
 enum {
     HALF_THREADS = 256,
@@ -17,15 +28,6 @@ enum {
 _Static_assert((int)RF_BLOCK_half_8 == (int)HALF_THREADS, "as half.h has it");
 _Static_assert((int)RF_BLOCK_half_rows == 256, "as half_row.h has it");
 #endif
-
-/* One row per block. */
-RF_KERNEL(half_rows, rf_gpu_halves_args) {
-    RF_SHARED half_shared made;
-    const uint32_t row = rf_bid_x();
-    const float *x = (a.norm.n ? a.norm.x : a.x) + (uint64_t)row * a.cols;
-    const float up = half_make(&a.to, row, &made, &a.norm, x, a.cols, a.form);
-    if (a.form == RF_GPU_F16 && rf_tid() == 0) a.to.scale[row] = up;
-}
 
 /* Stages -----------------------------------------------------------------------------------------*/
 
