@@ -304,11 +304,58 @@ static void test_specials(void **state) {
     }
 }
 
+/* The product; false: no kernel of this rule made it. */
+static bool product_by(const rf_tensor *w, const float *x, uint32_t T, float **got) {
+    bool any = false;
+    memset(queue.launched, 0, sizeof queue.launched);
+    *got = product(w, x, T, NULL);
+    for (int k = RF_GPU_half_rows; k <= RF_GPU_half_wide_256; k++)
+        any = any || queue.launched[k];
+    return any;
+}
+
+/* Whichever kernel is left out, another one makes the same bits, or none of them makes any. */
+static void test_left_out(void **state) {
+    (void)state;
+    static const struct {
+        uint32_t T;
+        rf_gpu_kernel on_amd;
+    } cases[] = {{1, RF_GPU_half_wave_16},
+                 {20, RF_GPU_half_wave_32},
+                 {40, RF_GPU_half_wave_64},
+                 {150, RF_GPU_half_tile}};
+    const uint32_t rows = 80, cols = 1304, n_units = queue.info.n_units;
+    bool is_amd = strncmp(queue.info.arch, "gfx", 3) == 0;
+    for (size_t i = 0; i < RF_COUNT(types) * RF_COUNT(cases); i++) {
+        uint32_t T = cases[i / 2].T;
+        rf_tensor w = random_weight(types[i % 2], 1, rows, cols, &seed);
+        float *x = random_floats((size_t)T * cols, 1), *all, *some;
+        queue.info.n_units = 1;
+        assert_true(product_by(&w, x, T, &all));
+        if (is_amd) assert_true(queue.launched[cases[i / 2].on_amd]);
+        check_near(&w, 0, x, all);
+        for (int k = RF_GPU_half_rows; k <= RF_GPU_half_wide_256; k++) {
+            if (!queue.function[k]) continue;
+            queue.left_out[k] = true;
+            if (product_by(&w, x, T, &some))
+                check_same("without a kernel", all, some, (size_t)T * rows);
+            assert_false(queue.launched[k]);
+            queue.left_out[k] = false;
+            rf_free(some);
+        }
+        queue.info.n_units = n_units;
+        rf_free(all);
+        rf_free(x);
+        free_tensor(&w);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_any_company),   cmocka_unit_test(test_normed),
         cmocka_unit_test(test_mixed_formats), cmocka_unit_test(test_parts),
         cmocka_unit_test(test_planes),        cmocka_unit_test(test_specials),
+        cmocka_unit_test(test_left_out),
     };
     return cmocka_run_group_tests(tests, open_fast, close_device);
 }

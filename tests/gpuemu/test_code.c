@@ -87,13 +87,22 @@ static const struct loads {
 #undef X
 };
 
+static bool is_on_matrix(const char *name) {
+    for (size_t k = 0; k < RF_COUNT(kernels); k++)
+        if (!strcmp(kernels[k].name, name)) return kernels[k].on_matrix;
+    fail_msg("kernels.def has no %s", name);
+    return false;
+}
+
 /* Prints what the loop costs, too: performance-notes.md has these figures. */
 static void test_loads(void **state) {
     (void)state;
     uint32_t bad = 0;
     for (size_t t = 0; t < RF_COUNT(targets) - 1; t++) {
         rf_emu_module *m = open_target(targets[t]);
+        bool has_matrix = rf_gpu_code_has_matrix(targets[t]);
         for (size_t k = 0; k < RF_COUNT(loads); k++) {
+            if (is_on_matrix(loads[k].name) && !has_matrix) continue;
             rf_emu_loop l;
             rf_error e = {0};
             const rf_emu_kernel *kernel = rf_emu_kernel_find(m, loads[k].name);

@@ -1,8 +1,8 @@
 /* half_tile.hip - products of 16-bit floats with many activation rows on AMD's matrix units, by half.h's rule.
  *
- * A block has 128 weight rows by 128 activation rows and passes over the columns in stages of 32, which lie
- * twice in shared memory: the next one comes into registers while this one is multiplied, and then takes the
- * place of the one before.  A wave has 64 weight rows by 64 activation rows, or 32 where a block has eight
+ * A block has 128 weight rows by 128 activation rows and passes over the columns in stages of 32.  One is
+ * multiplied from shared memory while the next two come into registers; then the first of these takes the
+ * place of the stage before.  A wave has 64 weight rows by 64 activation rows, or 32 where a block has eight
  * waves. */
 #include "backend/gpu/kernels/half_square.h"
 
@@ -111,6 +111,28 @@ RF_DEVICE void ht_multiply(matrix_floats c[HT_N][HT_M], const ht_stage *s, uint3
     }
 }
 
+/* All stages, of which there are whole pairs; the last ones are fetched again where no more are there. */
+RF_DEVICE void ht_pass(matrix_floats c[HT_N][HT_M], ht_stage stage[2], const ht_source *f,
+                       uint32_t m, uint32_t n, uint32_t form) {
+    const uint32_t last = (f->cols - 1) / (2 * HT_COLUMNS) * (2 * HT_COLUMNS) + HT_COLUMNS;
+    ht_pieces next[2] = {ht_fetch(f, 0), ht_fetch(f, HT_COLUMNS)};
+    ht_store(&stage[0], &next[0]);
+    next[0] = ht_fetch(f, rf_min_u32(2 * HT_COLUMNS, last));
+    rf_sync();
+    RF_NO_UNROLL
+    for (uint32_t column = 0; column < f->cols; column += 2 * HT_COLUMNS) {
+        RF_UNROLL
+        for (uint32_t i = 0; i < 2; i++) {
+            ht_multiply(c, &stage[i], m, n, form);
+            rf_in_turn();
+            ht_store(&stage[i ^ 1], &next[i ^ 1]);
+            rf_in_turn(); /* into the same registers */
+            next[i ^ 1] = ht_fetch(f, rf_min_u32(column + (i + 3) * HT_COLUMNS, last));
+            rf_sync();
+        }
+    }
+}
+
 RF_DEVICE void ht_run(ht_shared *sh, const rf_gpu_matmul_args *a, uint32_t form) {
     const uint32_t n_outputs = square_outputs(a, HT_SIDE / 16), wave = matrix_wave();
     const uint32_t m = wave / HT_ACROSS * (16 * HT_M), n = wave % HT_ACROSS * (16 * HT_N);
@@ -121,18 +143,7 @@ RF_DEVICE void ht_run(ht_shared *sh, const rf_gpu_matmul_args *a, uint32_t form)
     for (uint32_t i = 0; i < HT_N * HT_M; i++)
         c[i / HT_M][i % HT_M] = 0.0f;
     const ht_source f = ht_source_of(a, &s);
-    ht_pieces next = ht_fetch(&f, 0);
-    ht_store(&sh->stage[0], &next);
-    rf_sync();
-    RF_NO_UNROLL
-    for (uint32_t column = HT_COLUMNS, now = 0; column - HT_COLUMNS < f.cols;
-         column += HT_COLUMNS, now ^= 1) {
-        const int goes_on = column < f.cols;
-        if (goes_on) next = ht_fetch(&f, column);
-        ht_multiply(c, &sh->stage[now], m, n, form);
-        if (goes_on) ht_store(&sh->stage[now ^ 1], &next);
-        rf_sync();
-    }
+    ht_pass(c, sh->stage, &f, m, n, form);
     RF_UNROLL
     for (uint32_t t = 0; t < HT_N; t++)
         square_put(sh->out[wave], a, &s, s.tile * n_outputs + square_outputs(a, m / 16), n + 16 * t,

@@ -9,8 +9,10 @@
 #if defined(RF_MATRIX)
 enum {
     WAVE_COUNT = (int)RF_BLOCK_half_wave_16 / (int)MATRIX_LANES, /* of a block */
-    WAVE_MOST = 16,        /* slots, with 16 activation rows; */
-    WAVE_MOST_SQUARES = 4, /* with more half as many */
+    WAVE_MOST_SQUARES = 4,
+    WAVE_MOST = 16, /* slots, as many as registers are there for: with 16 activation rows, */
+    WAVE_SLOTS_32 = 8,
+    WAVE_SLOTS_64 = (int)MATRIX_LANES == 64 ? 8 : 4,
 };
 
 /* form, n and n_slots are constants: n squares of activation rows. */
@@ -61,8 +63,10 @@ RF_DEVICE void wave_multiply(matrix_floats *c, const wave_work *k) {
     uint32_t column = 0;
     wave_ring r;
     RF_UNROLL
-    for (uint32_t i = 0; i < k->n_slots; i++)
+    for (uint32_t i = 0; i < k->n_slots; i++) {
         wave_fill(&r, k, i, 0, WAVE_INSIDE);
+        rf_in_turn();
+    }
     RF_NO_UNROLL
     for (; column + 2 * step <= k->cols; column += step)
         wave_turn(c, &r, k, column, WAVE_ALL);
@@ -86,7 +90,7 @@ RF_DEVICE void wave_run(float *shared, const rf_gpu_matmul_args *a, uint32_t for
     k.cols = s.p.w.cols;
     k.form = form;
     k.n = n;
-    k.n_slots = n > 1 ? WAVE_MOST / 2 : WAVE_MOST;
+    k.n_slots = n == 1 ? WAVE_MOST : n == 2 ? WAVE_SLOTS_32 : WAVE_SLOTS_64;
     RF_UNROLL
     for (uint32_t j = 0; j < n; j++) {
         k.x[j] = square_activations(a, &s, 16 * j + matrix_x_row(lane));
