@@ -10,7 +10,7 @@
 enum {
     WAVE_COUNT = (int)RF_BLOCK_half_wave_16 / (int)MATRIX_LANES, /* of a block */
     WAVE_MOST_SQUARES = 4,
-    WAVE_MOST = 16, /* slots, as many as registers are there for: with 16 activation rows, */
+    WAVE_SLOTS_16 = 16, /* of the ring, as many as registers are there for */
     WAVE_SLOTS_32 = 8,
     WAVE_SLOTS_64 = (int)MATRIX_LANES == 64 ? 8 : 4,
 };
@@ -23,7 +23,7 @@ typedef struct wave_work {
 } wave_work;
 
 typedef struct wave_ring {
-    rf_u4 w[WAVE_MOST], x[WAVE_MOST_SQUARES][WAVE_MOST];
+    rf_u4 w[WAVE_SLOTS_16], x[WAVE_MOST_SQUARES][WAVE_SLOTS_16];
 } wave_ring;
 
 /* What a turn of the ring brings of the next one: of WAVE_INSIDE, zeros behind the last column of the weights, which
@@ -90,7 +90,7 @@ RF_DEVICE void wave_run(float *shared, const rf_gpu_matmul_args *a, uint32_t for
     k.cols = s.p.w.cols;
     k.form = form;
     k.n = n;
-    k.n_slots = n == 1 ? WAVE_MOST : n == 2 ? WAVE_SLOTS_32 : WAVE_SLOTS_64;
+    k.n_slots = n == 1 ? WAVE_SLOTS_16 : n == 2 ? WAVE_SLOTS_32 : WAVE_SLOTS_64;
     RF_UNROLL
     for (uint32_t j = 0; j < n; j++) {
         k.x[j] = square_activations(a, &s, 16 * j + matrix_x_row(lane));
