@@ -38,7 +38,8 @@
     X(x * 2.0f) X(x * 0.5f) X((x + y) * 4.0f) X(x * y + z) X((float)((double)x * y + z))           \
     X((x * y) * z) X(fma_(x, y, 1.5f)) X(fma_(x, 0.1f, y)) X(x > 0 ? x : x * 0.01f)                \
     X(half(x)) X(half(x) + half(y)) X(fma_(half(x), half(y), z)) X(half(fma_(half(x), half(y), z)))\
-    X(half(half(x) * half(y))) X((float)(i32)rint_(x < 0 ? -1.0f : 1.0f))
+    X(half(half(x) * half(y))) X((float)(i32)rint_(x < 0 ? -1.0f : 1.0f))                          \
+    X((float)(half_bits(x) | half_bits(x < y ? x : -x) << 16))
 /* clang-format on */
 
 enum {

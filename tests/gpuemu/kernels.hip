@@ -37,6 +37,7 @@ DEV float ceil_(float x) { return __builtin_ceilf(x); }
 DEV float trunc_(float x) { return __builtin_truncf(x); }
 DEV float rint_(float x) { return __builtin_rintf(x); }
 DEV float half(float x) { return (float)(_Float16)x; }
+DEV u32 half_bits(float x) { return __builtin_bit_cast(u16, (_Float16)x); }
 
 /* ---- families: y[case][thread] ---- */
 

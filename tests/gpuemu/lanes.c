@@ -240,8 +240,10 @@ static void commit(rf_emu_wave *w, const rf_emu_inst *i, rf_emu_lanes *x, uint64
     } else {
         uint32_t *to = rf_emu_row(w, &i->o[0]);
         if ((i->omod || i->clamp) && type == 'f') apply_output(i, w->n, x->d);
-        if (i->sdwa.on && i->sdwa.dst != 6) place_sdwa(&i->sdwa, w->n, to, x->d);
-        if (type == 'h' || type == 'u') place_half(i, w->n, to, x->d);
+        if (i->sdwa.on && i->sdwa.dst != 6) /* says itself where a result of 16 bits goes */
+            place_sdwa(&i->sdwa, w->n, to, x->d);
+        else if (type == 'h' || type == 'u')
+            place_half(i, w->n, to, x->d);
         const uint32_t *mask = exec_row(w, write);
         store_row(mask, w->n, x->d, to);
         if (type == 'q' || type == 'd' || type == 'w')

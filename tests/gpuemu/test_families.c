@@ -36,6 +36,7 @@ static float floor_(float x) { return floorf(x); }
 static float ceil_(float x) { return ceilf(x); }
 static float trunc_(float x) { return truncf(x); }
 static float rint_(float x) { return rintf(x); }
+static u32 half_bits(float x) { return rf_f32_to_f16(x); }
 static float half(float x) { return rf_f16_to_f32(rf_f32_to_f16(x)); }
 
 static __attribute__((no_sanitize("undefined"))) void host_int(u32 *y, u32 a, u32 b, u32 c) {
