@@ -324,7 +324,8 @@ static void test_left_out(void **state) {
     static const struct {
         uint32_t T;
         rf_gpu_kernel on_amd;
-    } cases[] = {{1, RF_GPU_half_wave_16},
+    } cases[] = {{1, RF_GPU_half_one},
+                 {2, RF_GPU_half_wave_16},
                  {20, RF_GPU_half_wave_32},
                  {40, RF_GPU_half_wave_64},
                  {150, RF_GPU_half_tile}};
@@ -337,6 +338,7 @@ static void test_left_out(void **state) {
         queue.info.n_units = 1;
         assert_true(product_by(&w, x, T, &all));
         if (is_amd) assert_true(queue.launched[cases[i / 2].on_amd]);
+        if (T == 1) assert_false(queue.launched[RF_GPU_half_rows]); /* one launch */
         check_near(&w, 0, x, all);
         for (int k = RF_GPU_half_rows; k <= RF_GPU_half_wide_256; k++) {
             if (!queue.function[k]) continue;

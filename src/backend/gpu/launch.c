@@ -723,7 +723,8 @@ static bool all_take_halves(const rf_gpu_queue *q, const rf_gpu_matmul_args *a) 
     return takes_halves(q, &a->part[0].w);
 }
 
-/* Do they by blocks that round their one row themselves?  Whole tiles only. */
+/* Do they by blocks that round their one row themselves?  Whole tiles only; on NVIDIA where there is room for the
+ * row and a ring of weights. */
 static bool takes_half_one(const rf_gpu_queue *q, const rf_gpu_matmul_args *a) {
     const rf_gpu_weight *w = &a->part[0].w;
     for (uint32_t i = 0; i < a->n_parts; i++) {
@@ -731,7 +732,7 @@ static bool takes_half_one(const rf_gpu_queue *q, const rf_gpu_matmul_args *a) {
     }
     return !a->lists && a->n_rows == 1 && w->cols <= RF_HALF_OWN_COLS &&
            can_run(q, RF_GPU_half_one) &&
-           2 * rf_half_stride(w->cols) + RF_HALF_SMALL_RING <= q->info.lds_bytes;
+           (is_amd(q) || 2 * rf_half_stride(w->cols) + RF_HALF_SMALL_RING <= q->info.lds_bytes);
 }
 
 /* Is there one launch, of one row, whose kernel norms it itself, or is it normed where it is rounded? */
@@ -964,20 +965,31 @@ static void launch_half_one(rf_gpu_queue *q, rf_gpu_matmul_args *a, uint32_t y) 
                sizeof *a);
 }
 
-/* usual, y: as for launch_product.  On AMD many rows go by tiles where these keep a quarter of the device busy:
- * waves, of sixteen weight rows each, read activations more often. */
+/* Outputs of a block on AMD, each of whose waves has sixteen weight rows. */
+static uint32_t half_wave_outputs(const rf_gpu_queue *q, const rf_gpu_matmul_args *a,
+                                  rf_gpu_kernel k) {
+    uint32_t n = blocks[k] / q->info.warp * 16;
+    return a->is_glu ? n / 2 : n;
+}
+
+static void launch_half_one_amd(rf_gpu_queue *q, rf_gpu_matmul_args *a, uint32_t y) {
+    uint32_t n_blocks = tiles_of(a, half_wave_outputs(q, a, RF_GPU_half_one));
+    put(q, RF_GPU_half_one, n_blocks, y, 1, a, sizeof *a);
+}
+
+/* usual, y: as for launch_product.  On AMD: many rows by tiles where these keep half of the device busy, else by
+ * waves. */
 static void launch_half_amd(rf_gpu_queue *q, rf_gpu_matmul_args *a, uint32_t usual, uint32_t y) {
     static const rf_gpu_kernel waves[] = {RF_GPU_half_wave_16, RF_GPU_half_wave_32,
                                           RF_GPU_half_wave_64};
     uint32_t i = usual > 32 ? 2 : usual > 16;
     while (i > 0 && !can_run(q, waves[i]))
         i--;
-    uint32_t n_rows = blocks[waves[i]] / q->info.warp * 16;
-    shape s = {waves[i], a->is_glu ? n_rows / 2 : n_rows, 16u << i, 0, false};
+    shape s = {waves[i], half_wave_outputs(q, a, waves[i]), 16u << i, 0, false};
     shape tile = {RF_GPU_half_tile, a->is_glu ? RF_HALF_TILE_SIDE / 2 : RF_HALF_TILE_SIDE,
                   RF_HALF_TILE_SIDE, 0, false};
     uint64_t n_tiles = (uint64_t)tiles_of(a, tile.rows) * div_up(usual, tile.cols) * y;
-    if (usual >= HALF_TILE_MIN_ROWS && 4 * n_tiles >= q->info.n_units && can_run(q, tile.kernel))
+    if (usual >= HALF_TILE_MIN_ROWS && 2 * n_tiles >= q->info.n_units && can_run(q, tile.kernel))
         s = tile;
     rf_gpu_grid grid = {tiles_of(a, s.rows), y, div_up(usual, s.cols)};
     if (a->lists) over_lists(&grid, a, s.cols);
@@ -1021,9 +1033,12 @@ static void launch_group(rf_gpu_queue *q, rf_gpu_matmul_args *a) {
         y = a->lists ? min_u32(n_items, planes) : n_items;
     }
     if (takes_halves(q, &a->part[0].w)) {
-        if (is_amd(q))
+        bool is_one = takes_half_one(q, a);
+        if (is_amd(q) && is_one)
+            launch_half_one_amd(q, a, y);
+        else if (is_amd(q))
             launch_half_amd(q, a, usual, y);
-        else if (takes_half_one(q, a))
+        else if (is_one)
             launch_half_one(q, a, y);
         else if (!launch_half_wide(q, a) && !launch_half_few(q, a))
             launch_half(q, a, usual, y);
