@@ -107,12 +107,18 @@ static bool fits_attend_vec(const rf_gpu_attend_args *a) {
            a->value_dim <= RF_GPU_ATTEND_VEC_DIM;
 }
 
+/* Of attention by half.h's rule: what NVIDIA's kernels are given at their start. */
+static uint32_t attend_halves_shared(const rf_gpu_queue *q, uint32_t bytes) {
+    return is_amd(q) ? 0 : bytes;
+}
+
 /* By half.h's rule, which holds for all rows of a cache: only what never changes counts. */
 static bool takes_attend_halves(const rf_gpu_queue *q, const rf_gpu_attend_args *a) {
     bool is_half = a->k_type == RF_DT_F16 || a->k_type == RF_DT_BF16;
     bool fits = is_half && a->k_type == a->v_type && a->v && a->head_dim == a->value_dim &&
                 (a->head_dim == RF_ATTEND_HALVES_DIM || 2 * a->head_dim == RF_ATTEND_HALVES_DIM);
-    return fits && q->fast_floats && RF_ATTEND_HALVES_SHARED <= q->info.lds_bytes &&
+    return fits && q->fast_floats &&
+           attend_halves_shared(q, RF_ATTEND_HALVES_SHARED) <= q->info.lds_bytes &&
            can_run(q, RF_GPU_attend_halves);
 }
 
@@ -141,7 +147,7 @@ static bool attends_prompt(rf_gpu_queue *q, const rf_gpu_attend_args *a) {
                  a->head_dim == a->value_dim && (a->head_dim == 64 || a->head_dim == 128);
     bool is_half = takes_attend_halves(q, a);
     rf_gpu_kernel k = is_half ? RF_GPU_attend_halves_tile : RF_GPU_attend_ints_tile;
-    uint32_t bytes = is_half ? RF_HALVES_TILE_SHARED : RF_INTS_TILE_SHARED;
+    uint32_t bytes = is_half ? attend_halves_shared(q, RF_HALVES_TILE_SHARED) : RF_INTS_TILE_SHARED;
     uint32_t items = is_half ? RF_HALVES_TILE_ITEMS : RF_INTS_TILE_ITEMS;
     uint32_t per_kv = a->n_heads / a->n_kv_heads;
     uint64_t stretches = ((uint64_t)a->n_rows * per_kv + items - 1) / items;
@@ -221,7 +227,7 @@ static rf_gpu_kernel walking_kernel(const rf_gpu_queue *q, const rf_gpu_attend_a
         return RF_GPU_attend_ints;
     }
     if (takes_attend_halves(q, a)) {
-        *shared_bytes = RF_ATTEND_HALVES_SHARED;
+        *shared_bytes = attend_halves_shared(q, RF_ATTEND_HALVES_SHARED);
         return RF_GPU_attend_halves;
     }
     *shared_bytes = is_nvidia(q) ? RF_ATTEND_VEC_SHARED : 0;

@@ -4,16 +4,13 @@
  *
  * A warp has sixteen items and walks over KV blocks.  Thread 4g + t of it has scores of items g and g + 8
  * with keys t, t + 4, .. t + 28, since the order of keys in an instruction is free.  Weighted values of a
- * segment stay in registers; the total lies where the result will be, or in shared memory. */
+ * segment stay in registers; the total lies where the result will be, or in shared memory.
+ *
+ * Items and how they are folded, which hang on no order of threads, are AMD's, too
+ * (attend_halves_wave_tile.hip). */
 #pragma once
 #include "backend/gpu/kernels/rows.h"
 #include "backend/gpu/tile.h"
-
-#if !defined(RF_AMD)
-enum {
-    PROMPT_SIXTEENS = 8,       /* of columns, at most */
-    PROMPT_MOST_THREADS = 512, /* of a block */
-};
 
 /* An item's maximum and sum, of a segment or of the total. */
 typedef struct prompt_ml {
@@ -28,15 +25,55 @@ typedef struct prompt_item {
     prompt_ml segment, total;
 } prompt_item;
 
-/* A thread's place. */
-typedef struct prompt_place {
-    uint32_t warp, lane, t;
-} prompt_place;
-
 /* The items of one KV head, and the block's first one of them. */
 typedef struct prompt_items {
     uint32_t kv_head, per_kv, n, first;
 } prompt_items;
+
+/* The items of a block, of which it has so many. */
+RF_DEVICE prompt_items prompt_items_of(const rf_gpu_attend_args *a, uint32_t n_items) {
+    const uint32_t per_kv = a->n_heads / a->n_kv_heads, n = a->n_rows * per_kv;
+    const uint32_t first = rf_rows_stretch(a, rf_div_up(n, n_items)) * n_items;
+    const prompt_items of = {rf_bid_x(), per_kv, n, first};
+    return of;
+}
+
+/* A part of maximum m and sum l, 0 when no key of it is visible, onto what there is; the factors
+ * by which part * c_part + total * c_total is what docs/arithmetic.md says of the weighted values,
+ * bit by bit, without a choice for each of them.  A total to which nothing has been added is -0,
+ * which is not seen in a sum; nor is a part to which no key was added, times nothing.  Of a part
+ * whose maximum is -inf only l, not a number, is added: the result is none either, unless what
+ * comes later takes the place of it.  One of the exponentials is that of a number less itself: 1,
+ * or not a number. */
+RF_DEVICE void prompt_fold(prompt_ml *onto, prompt_ml part, float nothing, float *c_total,
+                           float *c_part) {
+    const prompt_ml total = *onto;
+    const int is_first = total.m == -__builtin_inff(), is_above = part.m > total.m;
+    const int is_seen = part.l != 0.0f, is_added = is_seen && part.m != -__builtin_inff();
+    const float most = is_first || is_above ? part.m : total.m;
+    const float less = rf_exp32_down(is_above ? total.m - part.m : part.m - total.m),
+                same = 1.0f + (most - most);
+    const float of_total = is_above ? less : same, of_part = is_above ? same : less;
+    *c_total = is_added && !is_first ? of_total : 1.0f;
+    *c_part = !is_added ? nothing : is_first ? 1.0f : of_part;
+    rf_warp_sync(); /* all threads of the item have read it */
+    if (is_seen) {
+        const prompt_ml sum = {most,
+                               is_first ? part.l : rf_fma(part.l, of_part, total.l * of_total)};
+        *onto = sum;
+    }
+}
+
+#if !defined(RF_AMD)
+enum {
+    PROMPT_SIXTEENS = 8,       /* of columns, at most */
+    PROMPT_MOST_THREADS = 512, /* of a block */
+};
+
+/* A thread's place. */
+typedef struct prompt_place {
+    uint32_t warp, lane, t;
+} prompt_place;
 
 /* A segment's weighted values, by sixteen columns and halves of these. */
 typedef struct prompt_sum {
@@ -152,32 +189,6 @@ typedef struct prompt_part {
     uint32_t bits[2]; /* keys that the items see, of one that is whole not valid */
     int is_whole;
 } prompt_part;
-
-/* A part of maximum m and sum l, 0 when no key of it is visible, onto what there is; the factors
- * by which part * c_part + total * c_total is what docs/arithmetic.md says of the weighted values,
- * bit by bit, without a choice for each of them.  A total to which nothing has been added is -0,
- * which is not seen in a sum; nor is a part to which no key was added, times nothing.  Of a part
- * whose maximum is -inf only l, not a number, is added: the result is none either, unless what
- * comes later takes the place of it.  One of the exponentials is that of a number less itself: 1,
- * or not a number. */
-RF_DEVICE void prompt_fold(prompt_ml *onto, prompt_ml part, float nothing, float *c_total,
-                           float *c_part) {
-    const prompt_ml total = *onto;
-    const int is_first = total.m == -__builtin_inff(), is_above = part.m > total.m;
-    const int is_seen = part.l != 0.0f, is_added = is_seen && part.m != -__builtin_inff();
-    const float most = is_first || is_above ? part.m : total.m;
-    const float less = rf_exp32_down(is_above ? total.m - part.m : part.m - total.m),
-                same = 1.0f + (most - most);
-    const float of_total = is_above ? less : same, of_part = is_above ? same : less;
-    *c_total = is_added && !is_first ? of_total : 1.0f;
-    *c_part = !is_added ? nothing : is_first ? 1.0f : of_part;
-    rf_warp_sync(); /* all threads of the item have read it */
-    if (is_seen) {
-        const prompt_ml sum = {most,
-                               is_first ? part.l : rf_fma(part.l, of_part, total.l * of_total)};
-        *onto = sum;
-    }
-}
 
 /* A block's maxima and sums of the thread's two items onto the segment's: it folds those of one of them,
  * its neighbour those of the other. */
@@ -317,13 +328,5 @@ RF_DEVICE uint32_t prompt_take(prompt_item *items, const rf_gpu_attend_args *a,
     item->total.m = m;
     item->total.l = m == -__builtin_inff() ? 0.0f : 1.0f;
     return query;
-}
-
-/* The items of a block, of which it has so many. */
-RF_DEVICE prompt_items prompt_items_of(const rf_gpu_attend_args *a, uint32_t n_items) {
-    const uint32_t per_kv = a->n_heads / a->n_kv_heads, n = a->n_rows * per_kv;
-    const uint32_t first = rf_rows_stretch(a, rf_div_up(n, n_items)) * n_items;
-    const prompt_items of = {rf_bid_x(), per_kv, n, first};
-    return of;
 }
 #endif
