@@ -107,7 +107,7 @@ static bool fits_attend_vec(const rf_gpu_attend_args *a) {
            a->value_dim <= RF_GPU_ATTEND_VEC_DIM;
 }
 
-/* Of attention by half.h's rule: what NVIDIA's kernels are given at their start. */
+/* Shared memory that NVIDIA's kernels of attention by half.h's rule are given; AMD's bring their own. */
 static uint32_t attend_halves_shared(const rf_gpu_queue *q, uint32_t bytes) {
     return is_amd(q) ? 0 : bytes;
 }

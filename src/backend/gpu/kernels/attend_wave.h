@@ -116,13 +116,11 @@ RF_DEVICE float wave_most(const float s[2][MATRIX_OUT]) {
     float most = -__builtin_inff();
     RF_UNROLL
     for (uint32_t i = 0; i < 2 * MATRIX_OUT; i++) {
-        const float x = s[i / MATRIX_OUT][i % MATRIX_OUT];
-        most = x > most ? x : most;
+        most = __builtin_fmaxf(most, s[i / MATRIX_OUT][i % MATRIX_OUT]);
     }
     RF_UNROLL
     for (uint32_t mask = MATRIX_LANES / 2; mask >= 16; mask /= 2) {
-        const float other = rf_float_of(wave_lane_xor(rf_bits_of(most), mask));
-        most = other > most ? other : most;
+        most = __builtin_fmaxf(most, rf_float_of(wave_lane_xor(rf_bits_of(most), mask)));
     }
     return most;
 }
