@@ -81,8 +81,8 @@ typedef struct rf_engine_opts {
     /* So many of the last layers on GPUs, the others on the CPU; what does not fit is an error, and
      * backend is then "gpu".  0: all, or with backend "auto" as many as fit. */
     uint32_t gpu_layers;
-    /* Matrices of 16-bit floats go to the matrix units of GPUs that have them, and attention over KV caches of
-     * them to those of NVIDIA's: prompts and several answers are read and written several times as fast.  Sums are then the unit's own: a
+    /* Matrices of 16-bit floats, and attention over KV caches of them, go to the matrix units of GPUs that have
+     * them: prompts and several answers are read and written several times as fast.  Sums are then the unit's own: a
      * request has the same tokens in any batch on one device, but logits are not those of the CPU to the
      * bit.  The program's commands ask for it unless they are told not to. */
     bool fast_floats;

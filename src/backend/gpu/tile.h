@@ -234,8 +234,8 @@ RF_TILE_FN uint32_t rf_f1_shared_bytes(void) {
 enum { RF_ATTEND_VEC_SHARED = 96 << 10 };
 /* The same over Q8_0 (attend_ints.hip): with values. */
 enum { RF_ATTEND_INTS_SHARED = 97 << 10 };
-/* The same over sixteen bits on matrix units (attend_halves.hip): the widest head that it takes, which may
- * be half as wide, too; like that of attend_vec.hip. */
+/* The same over sixteen bits on matrix units (attend_halves.hip): the widest head that it takes, on AMD, too
+ * (attend_halves_wave.hip), which may be half as wide; like that of attend_vec.hip. */
 enum { RF_ATTEND_HALVES_DIM = 128, RF_ATTEND_HALVES_SHARED = 96 << 10 };
 
 /* The products of 16-bit floats on matrix units (mm_half.hip): a block's warps, and how many activation rows one
@@ -355,7 +355,7 @@ enum {
         (64 * RF_INTS_TILE_GROUPS + 4 + 8 * RF_INTS_TILE_GROUPS + 28) * RF_INTS_TILE_ITEMS,
 };
 
-/* Over sixteen bits on matrix units (attend_halves_tile.hip): a block's items, slots for a KV block's keys and
+/* Over sixteen bits on matrix units (attend_halves_tile.hip): a block's items, on AMD, too; slots for a KV block's keys and
  * values, and bytes: those, items' weighted values, what they see and their totals. */
 enum {
     RF_HALVES_TILE_ITEMS = 64,

@@ -38,7 +38,7 @@ RF_DEVICE uint32_t wave_after(uint32_t v, uint32_t word) {
     asm volatile("" : "+v"(v) : "v"(word));
     return v;
 }
-/* Here, not where it is used: what it is made of takes more registers. */
+/* Is made here, not where it is used: what it is made of would take more registers until then. */
 RF_DEVICE void wave_make(matrix_floats *x) { asm volatile("" : "+v"(*x)); }
 
 RF_DEVICE uint32_t wave_lane(void) { return rf_tid() % MATRIX_LANES; }

@@ -1,5 +1,5 @@
-/* walk.h - what the attention kernels of few rows share (attend_vec.hip, attend_ints.hip, attend_halves.hip): a
- * block of threads walks over segments of the keys, all of them or those that are its turn; a
+/* walk.h - what the attention kernels of few rows share (attend_vec.hip, attend_ints.hip, attend_halves.hip,
+ * attend_halves_wave.hip): a block of threads walks over segments of the keys, all of them or those that are its turn; a
  * warp (32 threads, whatever the device calls one) has a KV block of each.  Then the blocks of
  * the segment are folded, a thread has one column of a head or two. */
 #pragma once
