@@ -17,9 +17,9 @@ enum {
     BULK_SETS = RF_HALVES_TILE_ITEMS / 16 / BULK_WAVES,
     BULK_K_PAD = WAVE_ALIGN, /* behind a row of keys, so that lanes meet all banks */
     BULK_V_PITCH = 72,       /* bytes between two columns of values, likewise */
+/* Operands on their way beside those that are multiplied: gfx11 has no registers for them, but waves. */
 #if defined(__GFX11__)
-    BULK_AHEAD =
-        0, /* operands on their way beside those that are multiplied: registers are short, waves many */
+    BULK_AHEAD = 0,
 #else
     BULK_AHEAD = 1,
 #endif
