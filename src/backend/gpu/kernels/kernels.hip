@@ -20,7 +20,6 @@
 #include "backend/gpu/kernels/half_wave.hip"
 #include "backend/gpu/kernels/half_wide.hip"
 #include "backend/gpu/kernels/heads.hip"
-#include "backend/gpu/kernels/mm_ahead.hip"
 #include "backend/gpu/kernels/mm_batch.hip"
 #include "backend/gpu/kernels/mm_float.hip"
 #include "backend/gpu/kernels/mm_float_one.hip"
@@ -33,6 +32,8 @@
 #include "backend/gpu/kernels/mm_tile.hip"
 #include "backend/gpu/kernels/mm_vec.hip"
 #include "backend/gpu/kernels/mm_wide.hip"
+/* parts of mm_wide.hip are its own, too */
+#include "backend/gpu/kernels/mm_ahead.hip"
 #include "backend/gpu/kernels/norm.hip"
 #include "backend/gpu/kernels/recur.hip"
 #include "backend/gpu/kernels/recur_kept.hip"
