@@ -139,13 +139,14 @@ static void check_goes_on(rf_gpu_kernel kernel) {
 /* A wrong kernel is named, alone, and left out from then on. */
 static void test_wrong_kernel(void **state) {
     (void)state;
-    static const rf_gpu_kernel wrong[] = {
-        RF_GPU_vec_32_80_4,  RF_GPU_lists,         RF_GPU_attend_fold,       RF_GPU_router_normed,
-        RF_GPU_choose_32_80, RF_GPU_attend_halves, RF_GPU_attend_halves_tile};
+    static const rf_gpu_kernel wrong[] = {RF_GPU_vec_32_80_4,        RF_GPU_lists,
+                                          RF_GPU_attend_fold,        RF_GPU_router_normed,
+                                          RF_GPU_choose_32_80,       RF_GPU_attend_halves,
+                                          RF_GPU_attend_halves_tile, RF_GPU_attend_ints_tile};
     static const uint32_t kinds[] = {1u << RF_GPU_TRIAL_PRODUCTS, 1u << RF_GPU_TRIAL_EXPERTS,
                                      1u << RF_GPU_TRIAL_HEADS,    1u << RF_GPU_TRIAL_EXPERTS,
                                      1u << RF_GPU_TRIAL_EXPERTS,  1u << RF_GPU_TRIAL_HEADS,
-                                     1u << RF_GPU_TRIAL_HEADS};
+                                     1u << RF_GPU_TRIAL_HEADS,    1u << RF_GPU_TRIAL_HEADS};
     for (size_t i = 0; i < RF_COUNT(wrong); i++) {
         const char *name = rf_gpu_kernel_name(wrong[i]);
         rf_selftest *t = run(name, kinds[i]);

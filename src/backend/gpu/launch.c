@@ -159,8 +159,8 @@ static bool attends_prompt(rf_gpu_queue *q, const rf_gpu_attend_args *a) {
     if (4 * n_blocks < 3 * (uint64_t)q->info.n_units && has_few) return false;
     rf_gpu_attend_args args = *a;
     args.is_paired = n_blocks <= ATTEND_AT_ONCE * (uint64_t)q->info.n_units;
-    put_shared(q, k, (rf_gpu_grid){a->n_kv_heads, (uint32_t)stretches, 1}, bytes, &args,
-               sizeof args);
+    put_shared(q, k, (rf_gpu_grid){a->n_kv_heads, (uint32_t)stretches, 1}, is_amd(q) ? 0 : bytes,
+               &args, sizeof args);
     return true;
 }
 

@@ -8,6 +8,7 @@
 #include "backend/gpu/kernels/attend_halves_wave_tile.hip"
 #include "backend/gpu/kernels/attend_ints.hip"
 #include "backend/gpu/kernels/attend_ints_tile.hip"
+#include "backend/gpu/kernels/attend_ints_wave.hip"
 #include "backend/gpu/kernels/attend_rows.hip"
 #include "backend/gpu/kernels/attend_tile.hip"
 #include "backend/gpu/kernels/attend_vec.hip"

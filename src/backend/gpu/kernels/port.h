@@ -442,6 +442,10 @@ RF_DEVICE uint32_t rf_four_bytes(uint32_t a, uint32_t b, uint32_t from) {
     uint32_t out;
     asm("prmt.b32 %0, %1, %2, %3;" : "=r"(out) : "r"(a), "r"(b), "r"(from));
     return out;
+#elif defined(RF_AMD) /* which has a byte for each digit */
+    const uint32_t bytes =
+        (from & 7) | (from & 0x70) << 4 | (from & 0x700) << 8 | (from & 0x7000) << 12;
+    return __builtin_amdgcn_perm(b, a, bytes);
 #else
     const uint64_t both = (uint64_t)b << 32 | a;
     uint32_t out = 0;

@@ -1,0 +1,595 @@
+/* attend_ints_wave.hip - attention of many rows of a sequence over keys and values in Q8_0, as
+ * docs/arithmetic.md has it, on the matrix units of AMD's GPUs; attend_ints_tile.hip is the same kernel for
+ * NVIDIA's.  A block of threads per KV head and neighbouring items, as prompt.h has them.
+ *
+ * Items are an instruction's weight rows (matrix.h), keys and then columns of values its activation rows: a
+ * lane has one item, number lane % 16, of each of its wave's sets, with the lanes 16 apart.  Of a KV block's
+ * keys it has the one of its part, lane / 16, and every second or fourth from there on.  So it adds up the
+ * exponentials of its own, the lanes of an item but the last, and brings the weights that it has made.
+ *
+ * Queries and weights are two digits of eight bits, n = 256 * upper + lower, both signed.  A KV block lies in
+ * shared memory, rows of keys and columns of values in the order of the lanes that bring them; the next one is
+ * on its way to registers meanwhile.  Weighted values of a segment stay in registers, the total lies where the
+ * result will be. */
+#include "backend/gpu/kernels/ints.h"
+#include "backend/gpu/kernels/matrix.h"
+#include "backend/gpu/kernels/prompt.h"
+
+#if defined(RF_MATRIX)
+enum {
+    Q8_THREADS = RF_BLOCK_attend_ints_tile,
+    Q8_WAVES = Q8_THREADS / (int)MATRIX_LANES,
+    Q8_SETS = RF_INTS_TILE_ITEMS / 16 / Q8_WAVES, /* of sixteen items */
+    Q8_GROUPS = RF_INTS_TILE_GROUPS,
+    Q8_PARTS = 16 / MATRIX_OUT,     /* lanes that share an item */
+    Q8_OWN = 2 * MATRIX_OUT,        /* keys of a block that a lane has */
+    Q8_WORDS = 2 * MATRIX_WORDS,    /* that a lane brings of 32 columns or keys */
+    Q8_K_PITCH = 8 * Q8_GROUPS + 4, /* words from row to row, so that lanes meet all banks, */
+    Q8_V_PITCH = 8 + 4,             /* and from column to column */
+};
+
+/* A KV block.  What there is of each key lies by part, then by key. */
+typedef struct q8_shared {
+    rf_u4 k[32 * Q8_K_PITCH / 4], v[32 * Q8_GROUPS * Q8_V_PITCH / 4];
+    rf_f4 k_scale[Q8_GROUPS][8], v_scale[Q8_GROUPS][8];
+    rf_f4 t[Q8_GROUPS][8]; /* what exponentials are multiplied with */
+    float unit[Q8_GROUPS]; /* and the unit of their sums, if all keys are visible */
+} q8_shared;
+
+/* A thread's part of the next block: a group of a key, eight columns of four keys' values, and the scale of a
+ * group of values. */
+typedef struct q8_ahead {
+    uint32_t k[8], v[4][2];
+    uint16_t k_scale, v_scale;
+} q8_ahead;
+
+/* Of each set: the lane's item, the keys that it sees, the lane's words of its query by digits, the upper
+ * one first, and of each sixteen columns the weighted values of number MATRIX_OUT * part on. */
+typedef struct q8_work {
+    prompt_item item[Q8_SETS];
+    rf_span span[Q8_SETS];
+    uint32_t q[Q8_SETS][Q8_GROUPS][2][Q8_WORDS];
+    float acc[Q8_SETS][2 * Q8_GROUPS][MATRIX_OUT];
+    int is_begun; /* something has been added to the total */
+} q8_work;
+
+/* A block's exponentials, the keys that items see, and by what it is folded into the segment. */
+typedef struct q8_part {
+    float p[Q8_SETS][Q8_OWN], c_total[Q8_SETS], c_part[Q8_SETS];
+    uint32_t bits[Q8_SETS];
+    int is_whole; /* all of them */
+} q8_part;
+
+/* Lanes ------------------------------------------------------------------------------------------*/
+
+RF_DEVICE uint32_t q8_lane(void) { return rf_tid() % MATRIX_LANES; }
+
+/* v, which the compiler does not know to be the same each time: else it would keep what is made of it in
+ * registers. */
+RF_DEVICE uint32_t q8_anew(uint32_t v) {
+    asm volatile("" : "+v"(v));
+    return v;
+}
+
+/* x, made by now: else the compiler would first multiply all that there is, and keep the sums. */
+RF_DEVICE float q8_made(float x) {
+    asm volatile("" : "+v"(x));
+    return x;
+}
+
+/* What another lane of the item has; mask: 16, or 32. */
+RF_DEVICE uint32_t q8_other(uint32_t v, uint32_t mask) {
+#if defined(RF_MFMA)
+    if (mask == 16) return rf_lane_xor(v, mask);
+    return (uint32_t)__builtin_amdgcn_ds_bpermute((int)(4 * (q8_lane() ^ mask)), (int)v);
+#else
+    (void)mask;
+    return __builtin_amdgcn_permlanex16(v, v, 0x76543210, 0xfedcba98, false, false);
+#endif
+}
+
+/* Do all lanes of the wave say so? */
+RF_DEVICE int q8_all(int is_so) {
+#if defined(RF_MFMA)
+    return __builtin_amdgcn_ballot_w64(!is_so) == 0;
+#else
+    return __builtin_amdgcn_ballot_w32(!is_so) == 0;
+#endif
+}
+
+/* Where what is of a key lies, and which key is there. */
+RF_DEVICE uint32_t q8_place(uint32_t key) { return key % Q8_PARTS * Q8_OWN + key / Q8_PARTS; }
+RF_DEVICE uint32_t q8_key(uint32_t place) { return place % Q8_OWN * Q8_PARTS + place / Q8_OWN; }
+
+/* The lane, of sixteen, that brings a key, so that its score comes to the part that has it; and that brings a
+ * column, so that neighbouring ones come to a part. */
+RF_DEVICE uint32_t q8_key_lane(uint32_t key) {
+#if defined(__GFX11__)
+    return key % 16;
+#else
+    return key % Q8_PARTS * MATRIX_OUT + key % 16 / Q8_PARTS;
+#endif
+}
+RF_DEVICE uint32_t q8_column_lane(uint32_t col) {
+#if defined(__GFX11__)
+    return col % 8 * 2 + col % 16 / 8;
+#else
+    return col % 16;
+#endif
+}
+
+/* The lane's words of the 32 columns or keys that begin there. */
+RF_DEVICE void q8_read(uint32_t to[Q8_WORDS], const uint32_t *from) {
+    const uint32_t *own = from + 2 * matrix_first_word(q8_lane());
+    __builtin_memcpy(to, __builtin_assume_aligned(own, MATRIX_WORDS > 1 ? 16 : 8), 4 * Q8_WORDS);
+}
+
+/* What is of the lane's own keys. */
+RF_DEVICE void q8_of_keys(float out[Q8_OWN], const rf_f4 *from) {
+    RF_UNROLL
+    for (uint32_t i = 0; i < Q8_OWN; i++)
+        out[i] = from[q8_lane() / 16 * (Q8_OWN / 4) + i / 4].v[i % 4];
+}
+
+/* The digits of four numbers, to which 128 has been added: so the lower ones may be negative. */
+RF_DEVICE void q8_digits(uint32_t *upper, uint32_t *lower, const uint32_t n[4]) {
+    const uint32_t a = rf_four_bytes(n[0], n[1], 0x5140), b = rf_four_bytes(n[2], n[3], 0x5140);
+    *upper = rf_four_bytes(a, b, 0x7632);
+    *lower = rf_four_bytes(a, b, 0x5410) ^ 0x80808080u;
+}
+
+/* Sums of products with 32 of what the lanes bring, by both digits. */
+RF_DEVICE matrix_sums q8_multiply(const uint32_t of[2][Q8_WORDS], const uint32_t x[Q8_WORDS]) {
+    return matrix_multiply_32(of[0], x, 0) * 256 + matrix_multiply_32(of[1], x, 0);
+}
+
+/* Blocks of the cache ----------------------------------------------------------------------------*/
+
+/* As many threads bring keys and values as there are groups. */
+RF_DEVICE void q8_fetch(q8_ahead *next, const rf_gpu_attend_args *a, const rf_rows_walk *w,
+                        uint32_t b, uint32_t groups) {
+    const uint32_t tid = q8_anew(rf_tid()), first = 4 * (tid % 8), eight = tid / 8;
+    if (b >= w->end || tid >= 32 * groups) return;
+    const uint64_t at = ((uint64_t)w->table[b] * a->n_kv_heads + rf_bid_x()) * 32 * groups;
+    const uint8_t *k = (const uint8_t *)a->k + (at + tid) * RF_KV_Q8_BYTES;
+    const uint8_t *v = (const uint8_t *)a->v + at * RF_KV_Q8_BYTES;
+    const uint8_t *scale = v + (tid % 32 * groups + tid / 32) * RF_KV_Q8_BYTES;
+    __builtin_memcpy(&next->k_scale, k, 2);
+    __builtin_memcpy(next->k, k + 2, 32);
+    __builtin_memcpy(&next->v_scale, scale, 2);
+    RF_UNROLL
+    for (uint32_t i = 0; i < 4; i++) {
+        const uint8_t *group = v + (q8_key(first + i) * groups + eight / 4) * RF_KV_Q8_BYTES;
+        __builtin_memcpy(next->v[i], group + 2 + eight % 4 * 8, 8);
+    }
+}
+
+RF_DEVICE void q8_store_keys(q8_shared *sh, const q8_ahead *next, uint32_t tid, uint32_t groups) {
+    const uint32_t key = tid / groups, group = tid % groups;
+    rf_u4 *to = sh->k + (key / 16 * 16 + q8_key_lane(key)) * (Q8_K_PITCH / 4) + 2 * group;
+    RF_UNROLL
+    for (uint32_t i = 0; i < 8; i++)
+        to[i / 4].v[i % 4] = next->k[i];
+    ((float *)sh->k_scale[group])[q8_place(key)] = rf_f16_at(next->k_scale);
+}
+
+/* Columns of values, turned by four times four. */
+RF_DEVICE void q8_store_values(q8_shared *sh, const q8_ahead *next, uint32_t tid) {
+    const uint32_t piece = tid % 8, col = tid / 8 * 8;
+    uint32_t *to = (uint32_t *)sh->v + piece;
+    RF_UNROLL
+    for (uint32_t i = 0; i < 8; i++) {
+        const uint32_t pair = i % 4 / 2 ? 0x7362 : 0x5140, of_pair = i % 2 ? 0x7632 : 0x5410;
+        const uint32_t low = rf_four_bytes(next->v[0][i / 4], next->v[1][i / 4], pair),
+                       high = rf_four_bytes(next->v[2][i / 4], next->v[3][i / 4], pair);
+        const uint32_t row = (col + i) / 16 * 16 + q8_column_lane(col + i);
+        to[row * Q8_V_PITCH] = rf_four_bytes(low, high, of_pair);
+    }
+}
+
+/* The values' scales, a group by each 32 threads. */
+RF_DEVICE void q8_store_scales(q8_shared *sh, const q8_ahead *next, uint32_t tid) {
+    const uint32_t key = tid % 32, group = tid / 32, place = q8_place(key);
+    const float scale = rf_f16_at(next->v_scale);
+    const uint32_t most = rf_lane_most(rf_size_of(scale));
+    ((float *)sh->v_scale[group])[place] = scale;
+    ((float *)sh->t[group])[place] = scale * rf_weight_inverse(most);
+    if (key == 0) sh->unit[group] = rf_weight_unit(most);
+}
+
+RF_DEVICE void q8_store(q8_shared *sh, const q8_ahead *next, uint32_t groups) {
+    const uint32_t tid = q8_anew(rf_tid());
+    if (tid >= 32 * groups) return;
+    q8_store_keys(sh, next, tid, groups);
+    q8_store_values(sh, next, tid);
+    q8_store_scales(sh, next, tid);
+}
+
+/* Scores -----------------------------------------------------------------------------------------*/
+
+RF_DEVICE void q8_scores(q8_part *part, const q8_shared *sh, const q8_work *work, uint32_t groups) {
+    const uint32_t *row = (const uint32_t *)sh->k + q8_lane() % 16 * Q8_K_PITCH;
+    RF_UNROLL
+    for (uint32_t i = 0; i < Q8_SETS * Q8_OWN; i++)
+        part->p[i / Q8_OWN][i % Q8_OWN] = 0.0f;
+    RF_UNROLL
+    for (uint32_t group = 0; group < groups; group++) {
+        float scale[Q8_OWN];
+        q8_of_keys(scale, sh->k_scale[group]);
+        RF_UNROLL
+        for (uint32_t half = 0; half < 2; half++) {
+            uint32_t k[Q8_WORDS];
+            q8_read(k, row + half * (16 * Q8_K_PITCH) + 8 * group);
+            RF_UNROLL
+            for (uint32_t set = 0; set < Q8_SETS; set++) {
+                const matrix_sums sum = q8_multiply(work->q[set][group], k);
+                float *s = part->p[set] + half * MATRIX_OUT;
+                RF_UNROLL
+                for (uint32_t e = 0; e < MATRIX_OUT; e++)
+                    s[e] = q8_made(rf_fma((float)sum[e], scale[half * MATRIX_OUT + e], s[e]));
+            }
+        }
+    }
+}
+
+/* Score after score, so that there is little code: they pass by. */
+RF_DEVICE void q8_softcap(float s[Q8_OWN], float softcap) {
+    RF_NO_UNROLL
+    for (uint32_t n = 0; n < Q8_OWN; n++) {
+        const float x = softcap * rf_tanh32(s[0] / softcap);
+        RF_UNROLL
+        for (uint32_t i = 1; i < Q8_OWN; i++)
+            s[i - 1] = s[i];
+        s[Q8_OWN - 1] = x;
+    }
+}
+
+/* Is the lane's key number i among the visible ones? */
+RF_DEVICE int q8_is_seen(uint32_t bits, uint32_t i) {
+    return (int)(bits >> (q8_lane() / 16) >> i * Q8_PARTS & 1);
+}
+RF_DEVICE void q8_hide(float s[Q8_OWN], uint32_t bits, float with) {
+    bits = q8_anew(bits);
+    RF_UNROLL
+    for (uint32_t i = 0; i < Q8_OWN; i++)
+        if (!q8_is_seen(bits, i)) s[i] = with;
+}
+
+/* The largest of an item's scores that is a number. */
+RF_DEVICE float q8_most(const float s[Q8_OWN]) {
+    float most = -__builtin_inff();
+    RF_UNROLL
+    for (uint32_t i = 0; i < Q8_OWN; i++)
+        most = s[i] > most ? s[i] : most;
+    RF_UNROLL
+    for (uint32_t mask = MATRIX_LANES / 2; mask >= 16; mask /= 2) {
+        const float other = rf_float_of(q8_other(rf_bits_of(most), mask));
+        most = other > most ? other : most;
+    }
+    return most;
+}
+
+/* The sum of an item's exponentials: keys 16 apart first, neighbours last. */
+RF_DEVICE float q8_tree(const float p[Q8_OWN]) {
+    float sum[MATRIX_OUT];
+    RF_UNROLL
+    for (uint32_t i = 0; i < MATRIX_OUT; i++)
+        sum[i] = p[i] + p[MATRIX_OUT + i];
+    RF_UNROLL
+    for (uint32_t half = MATRIX_OUT / 2; half > 0; half /= 2) {
+        RF_UNROLL
+        for (uint32_t i = 0; i < half; i++)
+            sum[i] += sum[i + half];
+    }
+    RF_UNROLL
+    for (uint32_t mask = MATRIX_LANES / 2; mask >= 16; mask /= 2)
+        sum[0] += rf_float_of(q8_other(rf_bits_of(sum[0]), mask));
+    return sum[0];
+}
+
+/* A set's scores become exponentials; their maximum and sum go onto the segment's.  Where no score of an item
+ * is a number its sum says so, and values are not added: the part is not whole. */
+RF_DEVICE void q8_soften(q8_part *part, q8_work *work, const rf_gpu_attend_args *a, uint32_t set,
+                         int is_whole) {
+    float *s = part->p[set];
+    RF_UNROLL
+    for (uint32_t i = 0; i < Q8_OWN; i++)
+        s[i] *= work->item[set].unit;
+    if (a->softcap > 0) q8_softcap(s, a->softcap);
+    if (!is_whole) q8_hide(s, part->bits[set], -__builtin_inff());
+    const float most = q8_most(s);
+    RF_UNROLL
+    for (uint32_t i = 0; i < Q8_OWN; i++)
+        s[i] = rf_exp32_down(s[i] - most);
+    if (!is_whole) q8_hide(s, part->bits[set], 0.0f);
+    const prompt_ml ml = {most, q8_tree(s)};
+    prompt_fold(&work->item[set].segment, ml, -0.0f, &part->c_total[set], &part->c_part[set]);
+    if (q8_all(most != -__builtin_inff())) return;
+    part->is_whole = 0;
+    if (most == -__builtin_inff()) part->bits[set] = 0;
+    q8_hide(s, part->bits[set], 0.0f);
+}
+
+/* Weighted values --------------------------------------------------------------------------------*/
+
+/* What a set's exponentials are multiplied with in a group, and the unit of their sums. */
+RF_DEVICE float q8_factors(float t[Q8_OWN], const q8_shared *sh, const q8_part *part, uint32_t set,
+                           uint32_t group) {
+    if (part->is_whole) {
+        q8_of_keys(t, sh->t[group]);
+        return sh->unit[group];
+    }
+    uint32_t most = 0;
+    q8_of_keys(t, sh->v_scale[group]);
+    q8_hide(t, part->bits[set], 0.0f);
+    RF_UNROLL
+    for (uint32_t i = 0; i < Q8_OWN; i++)
+        most = rf_max_u32(most, rf_size_of(t[i]));
+    RF_UNROLL
+    for (uint32_t mask = MATRIX_LANES / 2; mask >= 16; mask /= 2)
+        most = rf_max_u32(most, q8_other(most, mask));
+    const float inverse = rf_weight_inverse(most);
+    RF_UNROLL
+    for (uint32_t i = 0; i < Q8_OWN; i++)
+        t[i] *= inverse;
+    return rf_weight_unit(most);
+}
+
+/* The digits of a set's weights as the lane brings them: on gfx11 the other lane's too. */
+RF_DEVICE void q8_weights(uint32_t out[2][Q8_WORDS], const float p[Q8_OWN], const float t[Q8_OWN]) {
+    RF_UNROLL
+    for (uint32_t i = 0; i < Q8_OWN / 4; i++) {
+        uint32_t n[4], of[2];
+        RF_UNROLL
+        for (uint32_t k = 0; k < 4; k++)
+            n[k] = rf_bits_of(rf_fma(p[4 * i + k], t[4 * i + k], RF_INTS_MAGIC + 128.0f));
+        q8_digits(&of[0], &of[1], n);
+        RF_UNROLL
+        for (uint32_t digit = 0; digit < 2; digit++) {
+#if defined(__GFX11__)
+            const uint32_t other = q8_other(of[digit], 16);
+            out[digit][i] = q8_lane() < 16 ? of[digit] : other;
+            out[digit][Q8_OWN / 4 + i] = q8_lane() < 16 ? other : of[digit];
+#else
+            out[digit][i] = of[digit];
+#endif
+        }
+    }
+}
+
+/* The block's weighted values onto the segment's. */
+RF_DEVICE void q8_weigh(q8_work *work, const q8_shared *sh, const q8_part *part, uint32_t groups) {
+    const uint32_t *col = (const uint32_t *)sh->v + q8_lane() % 16 * Q8_V_PITCH;
+    RF_UNROLL
+    for (uint32_t group = 0; group < groups; group++) {
+        uint32_t w[Q8_SETS][2][Q8_WORDS];
+        float unit[Q8_SETS];
+        RF_UNROLL
+        for (uint32_t set = 0; set < Q8_SETS; set++) {
+            float t[Q8_OWN];
+            unit[set] = q8_factors(t, sh, part, set, group);
+            q8_weights(w[set], part->p[set], t);
+        }
+        RF_UNROLL
+        for (uint32_t i = 2 * group; i < 2 * group + 2; i++) {
+            uint32_t v[Q8_WORDS];
+            q8_read(v, col + i * (16 * Q8_V_PITCH));
+            RF_UNROLL
+            for (uint32_t set = 0; set < Q8_SETS; set++) {
+                const matrix_sums sum = q8_multiply(w[set], v);
+                float *acc = work->acc[set][i];
+                RF_UNROLL
+                for (uint32_t e = 0; e < MATRIX_OUT; e++)
+                    acc[e] = q8_made(rf_fma((float)sum[e] * unit[set], part->c_part[set],
+                                            acc[e] * part->c_total[set]));
+            }
+        }
+    }
+}
+
+/* The walk ---------------------------------------------------------------------------------------*/
+
+/* Which keys of block b items see; false: none of the wave's sees any. */
+RF_DEVICE int q8_look(q8_part *part, const q8_work *work, const rf_rows_walk *w, uint32_t b) {
+    int is_whole = 1, is_empty = 1;
+    part->is_whole = 1;
+    RF_UNROLL
+    for (uint32_t set = 0; set < Q8_SETS; set++)
+        part->bits[set] = ~0u;
+    if (32 * b >= w->lo && 32 * (b + 1) <= w->hi) return 1;
+    RF_UNROLL
+    for (uint32_t set = 0; set < Q8_SETS; set++) {
+        part->bits[set] = rf_span_bits(&work->span[set], b);
+        is_whole &= part->bits[set] == ~0u;
+        is_empty &= part->bits[set] == 0;
+    }
+    part->is_whole = q8_all(is_whole);
+    return !q8_all(is_empty);
+}
+
+/* Block number b onto the segment. */
+RF_DEVICE void q8_add(q8_work *work, const q8_shared *sh, const rf_gpu_attend_args *a,
+                      const rf_rows_walk *w, uint32_t b, uint32_t groups) {
+    q8_part part;
+    if (!q8_look(&part, work, w, b)) return;
+    const int is_whole = part.is_whole;
+    q8_scores(&part, sh, work, groups);
+    RF_UNROLL
+    for (uint32_t set = 0; set < Q8_SETS; set++)
+        q8_soften(&part, work, a, set, is_whole);
+    q8_weigh(work, sh, &part, groups);
+}
+
+RF_DEVICE void q8_start(q8_work *work) {
+    RF_UNROLL
+    for (uint32_t set = 0; set < Q8_SETS; set++) {
+        const prompt_ml none = {-__builtin_inff(), 0.0f};
+        work->item[set].segment = none;
+        RF_UNROLL
+        for (uint32_t i = 0; i < 2 * Q8_GROUPS * MATRIX_OUT; i++)
+            work->acc[set][i / MATRIX_OUT][i % MATRIX_OUT] = -0.0f;
+    }
+}
+
+/* The lane's columns of an item, four at a time: number four of sixteen number i. */
+RF_DEVICE rf_u4 *q8_to(const rf_gpu_attend_args *a, const prompt_item *item, uint32_t i,
+                       uint32_t four) {
+    return (rf_u4 *)(void *)a->dst + item->to + 4 * i + q8_lane() / 16 * (MATRIX_OUT / 4) + four;
+}
+
+/* Four columns of a segment onto the total, which is there or yet to be begun. */
+RF_DEVICE void q8_fold_four(rf_u4 *to, const float acc[4], float c_total, float c_part,
+                            int is_begun) {
+    rf_u4 total;
+    RF_UNROLL
+    for (uint32_t d = 0; d < 4; d++)
+        total.v[d] = rf_bits_of(-0.0f);
+    if (is_begun) total = rf_rows_load(to);
+    RF_UNROLL
+    for (uint32_t d = 0; d < 4; d++)
+        total.v[d] = rf_bits_of(rf_fma(acc[d], c_part, rf_float_of(total.v[d]) * c_total));
+    *to = total;
+}
+
+/* The segment onto the total. */
+RF_DEVICE void q8_total(q8_work *work, const rf_gpu_attend_args *a, uint32_t groups) {
+    RF_UNROLL
+    for (uint32_t set = 0; set < Q8_SETS; set++) {
+        prompt_item *item = &work->item[set];
+        const int is_sink = !work->is_begun && item->total.l != 0.0f; /* weighted values are +0 */
+        const int is_idle = work->is_begun && item->segment.l == 0.0f;
+        float c_total, c_part;
+        prompt_fold(&item->total, item->segment, 0.0f, &c_total, &c_part);
+        if (item->to == ~0u || is_idle) continue;
+        if (is_sink) c_total = -c_total;
+        RF_UNROLL
+        for (uint32_t i = 0; i < 2 * groups; i++) {
+            RF_UNROLL
+            for (uint32_t four = 0; four < MATRIX_OUT / 4; four++)
+                q8_fold_four(q8_to(a, item, i, four), work->acc[set][i] + 4 * four, c_total, c_part,
+                             work->is_begun);
+            rf_in_turn();
+        }
+    }
+    work->is_begun = 1;
+}
+
+/* The total divided by its sum. */
+RF_DEVICE void q8_end(const q8_work *work, const rf_gpu_attend_args *a, uint32_t groups) {
+    RF_UNROLL
+    for (uint32_t set = 0; set < Q8_SETS; set++) {
+        const prompt_item *item = &work->item[set];
+        if (item->to == ~0u) continue;
+        RF_NO_UNROLL
+        for (uint32_t n = 0; n < 2 * groups * (MATRIX_OUT / 4); n++) {
+            rf_f4 *to = (rf_f4 *)(void *)q8_to(a, item, n / (MATRIX_OUT / 4), n % (MATRIX_OUT / 4));
+            rf_f4 x = {{0, 0, 0, 0}};
+            if (work->is_begun) x = *to;
+            RF_UNROLL
+            for (uint32_t d = 0; d < 4; d++)
+                x.v[d] = item->total.l == 0.0f ? 0.0f : x.v[d] / item->total.l;
+            *to = x;
+        }
+    }
+}
+
+/* The sequence's blocks, for the items that are its. */
+RF_DEVICE void q8_all_of(q8_work *work, q8_shared *sh, const rf_gpu_attend_args *a,
+                         const rf_rows_walk *w, uint32_t groups) {
+    q8_ahead next;
+    q8_fetch(&next, a, w, w->first, groups);
+    RF_UNROLL
+    for (uint32_t set = 0; set < Q8_SETS; set++) {
+        const rf_span none = {0, 0, 0, 0};
+        const uint32_t row = work->item[set].row;
+        work->span[set] = a->batch.row_seq[row] == w->seq ? rf_span_of(a, row) : none;
+        work->span[set].mask = 0;
+    }
+    RF_NO_UNROLL
+    for (uint32_t b = w->first; b < w->end;) { /* a segment at a time */
+        const uint32_t end = b - b % RF_GPU_SEGMENT_BLOCKS + RF_GPU_SEGMENT_BLOCKS;
+        q8_start(work);
+        RF_NO_UNROLL
+        for (; b < rf_min_u32(end, w->end); b++) {
+            rf_sync(); /* the block before has been read */
+            q8_store(sh, &next, groups);
+            q8_fetch(&next, a, w, b + 1, groups);
+            rf_sync();
+            q8_add(work, sh, a, w, b, groups);
+        }
+        q8_total(work, a, groups);
+    }
+}
+
+/* Items and queries ------------------------------------------------------------------------------*/
+
+/* The lane's words of a query of 32 columns a group, as integers; what they are multiples of. */
+RF_DEVICE float q8_query(uint32_t out[Q8_GROUPS][2][Q8_WORDS], const rf_f4 *q, uint32_t groups) {
+    const uint32_t first = 2 * matrix_first_word(q8_lane());
+    uint32_t most = 0;
+    RF_NO_UNROLL
+    for (uint32_t i = 0; i < groups * Q8_WORDS; i++) {
+        const rf_f4 x = q[i / Q8_WORDS * 8 + i % Q8_WORDS + first];
+        RF_UNROLL
+        for (uint32_t d = 0; d < 4; d++)
+            most = rf_max_u32(most, rf_size_of(x.v[d]));
+    }
+    RF_UNROLL
+    for (uint32_t mask = MATRIX_LANES / 2; mask >= 16; mask /= 2)
+        most = rf_max_u32(most, q8_other(most, mask));
+    const float inverse = rf_query_inverse(most);
+    RF_UNROLL
+    for (uint32_t i = 0; i < groups * Q8_WORDS; i++) {
+        const rf_f4 x = q[i / Q8_WORDS * 8 + i % Q8_WORDS + first];
+        uint32_t(*of)[Q8_WORDS] = out[i / Q8_WORDS], n[4];
+        RF_UNROLL
+        for (uint32_t d = 0; d < 4; d++)
+            n[d] = (uint32_t)(rf_query_int(x.v[d], inverse) + 128);
+        q8_digits(&of[0][i % Q8_WORDS], &of[1][i % Q8_WORDS], n);
+        rf_in_turn();
+    }
+    return rf_query_scale(most);
+}
+
+/* The wave's items with their queries. */
+RF_DEVICE void q8_begin(q8_work *work, const rf_gpu_attend_args *a, const prompt_items *of,
+                        uint32_t groups) {
+    work->is_begun = 0;
+    RF_UNROLL
+    for (uint32_t set = 0; set < Q8_SETS; set++) {
+        const uint32_t here = of->first + 16 * (matrix_wave() * Q8_SETS + set) + q8_lane() % 16;
+        const uint32_t number = rf_min_u32(here, of->n - 1), row = number / of->per_kv;
+        const uint32_t head = of->kv_head * of->per_kv + number % of->per_kv;
+        const uint32_t query = row * a->n_heads + head;
+        const rf_f4 *q = (const rf_f4 *)(const void *)a->q + query * (uint64_t)(8 * groups);
+        const float m = a->sinks ? a->sinks[head] : -__builtin_inff();
+        prompt_item *item = &work->item[set];
+        item->row = row;
+        item->to = here < of->n ? query * (8 * groups) : ~0u;
+        item->total.m = m;
+        item->total.l = m == -__builtin_inff() ? 0.0f : 1.0f;
+        item->unit = q8_query(work->q[set], q, groups) * a->scale;
+    }
+}
+
+RF_DEVICE void q8_run(q8_shared *sh, const rf_gpu_attend_args *a, uint32_t groups) {
+    const prompt_items of = prompt_items_of(a, RF_INTS_TILE_ITEMS);
+    const uint32_t first = of.first / of.per_kv;
+    const uint32_t last = (rf_min_u32(of.first + RF_INTS_TILE_ITEMS, of.n) - 1) / of.per_kv;
+    q8_work work;
+    q8_begin(&work, a, &of, groups);
+    for (uint32_t r = first; r <= last;) { /* a sequence's rows at a time */
+        const rf_rows_walk w = rf_rows_walk_of(a, first, last, &r);
+        if (w.first < w.end) q8_all_of(&work, sh, a, &w, groups);
+    }
+    q8_end(&work, a, groups);
+}
+
+RF_KERNEL(attend_ints_tile, rf_gpu_attend_args) {
+    RF_SHARED q8_shared sh;
+    if (a.head_dim > 64)
+        q8_run(&sh, &a, 4);
+    else
+        q8_run(&sh, &a, 2);
+}
+#endif
