@@ -140,27 +140,47 @@ static bool fits_attend_ints(const rf_gpu_queue *q, const rf_gpu_attend_args *a)
            RF_ATTEND_INTS_SHARED <= q->info.lds_bytes && can_run(q, RF_GPU_attend_ints);
 }
 
-/* Many rows on matrix units.  False: not by kernels of their own, or with blocks for less than three quarters of
- * the device, where those for few rows, which take segments side by side, are faster. */
+/* Segments side by side where the device would be idle otherwise and there is room; else 1. */
+static uint32_t splits_of(const rf_gpu_queue *q, const rf_gpu_attend_args *a, uint64_t n_blocks) {
+    uint32_t n = div_up(a->max_kv_len, RF_GPU_SEGMENT_BLOCKS * 32);
+    bool is_busy = n_blocks >= 2 * (uint64_t)q->info.n_units;
+    bool has_room =
+        a->parts && rf_gpu_parts_bytes(a->n_rows, a->n_heads, n, a->value_dim) <= a->parts_bytes;
+    uint32_t groups = (uint32_t)((n_blocks - 1) / ((uint64_t)a->n_rows * a->n_kv_heads)) + 1;
+    if (is_busy || !has_room || q->left_out[RF_GPU_attend_fold]) return 1;
+    return n > 0 && n <= MAX_GRID_Y / groups ? n : 1;
+}
+
+static void put_attend_fold(rf_gpu_queue *q, const rf_gpu_attend_args *a) {
+    put(q, RF_GPU_attend_fold, a->n_rows, a->n_heads, div_up(a->value_dim, RF_FOLD_COLUMNS), a,
+        sizeof *a);
+}
+
+/* Many rows on matrix units, on AMD over Q8_0 few, too.  False: not by kernels of their own, or with blocks for
+ * less than three quarters of the device, where those for few rows, which take segments side by side, are
+ * faster. */
 static bool attends_prompt(rf_gpu_queue *q, const rf_gpu_attend_args *a) {
     bool is_q8 = a->k_type == RF_DT_Q8_0 && a->v_type == RF_DT_Q8_0 && a->v &&
                  a->head_dim == a->value_dim && (a->head_dim == 64 || a->head_dim == 128);
     bool is_half = takes_attend_halves(q, a);
+    bool takes_few = is_q8 && is_amd(q);
     rf_gpu_kernel k = is_half ? RF_GPU_attend_halves_tile : RF_GPU_attend_ints_tile;
     uint32_t bytes = is_half ? attend_halves_shared(q, RF_HALVES_TILE_SHARED) : RF_INTS_TILE_SHARED;
     uint32_t items = is_half ? RF_HALVES_TILE_ITEMS : RF_INTS_TILE_ITEMS;
     uint32_t per_kv = a->n_heads / a->n_kv_heads;
     uint64_t stretches = ((uint64_t)a->n_rows * per_kv + items - 1) / items;
     uint64_t n_blocks = stretches * a->n_kv_heads;
-    if (!(is_q8 || is_half) || a->pattern == RF_ATTN_CUSTOM || !has_many_rows(a) ||
+    if (!(is_q8 || is_half) || a->pattern == RF_ATTN_CUSTOM || !(takes_few || has_many_rows(a)) ||
         !can_run(q, k) || stretches > MAX_GRID_Y || bytes > q->info.lds_bytes)
         return false;
     bool has_few = is_half || fits_attend_ints(q, a);
     if (4 * n_blocks < 3 * (uint64_t)q->info.n_units && has_few) return false;
     rf_gpu_attend_args args = *a;
     args.is_paired = n_blocks <= ATTEND_AT_ONCE * (uint64_t)q->info.n_units;
-    put_shared(q, k, (rf_gpu_grid){a->n_kv_heads, (uint32_t)stretches, 1}, is_amd(q) ? 0 : bytes,
-               &args, sizeof args);
+    args.n_splits = takes_few ? splits_of(q, a, n_blocks) : 1;
+    put_shared(q, k, (rf_gpu_grid){a->n_kv_heads, (uint32_t)stretches, args.n_splits},
+               is_amd(q) ? 0 : bytes, &args, sizeof args);
+    if (args.n_splits > 1) put_attend_fold(q, &args);
     return true;
 }
 
@@ -191,17 +211,6 @@ static bool attends_rows(rf_gpu_queue *q, const rf_gpu_attend_args *a) {
         return true;
     }
     return false;
-}
-
-/* Segments side by side where the device would be idle otherwise and there is room; else 1. */
-static uint32_t splits_of(const rf_gpu_queue *q, const rf_gpu_attend_args *a, uint64_t n_blocks) {
-    uint32_t n = div_up(a->max_kv_len, RF_GPU_SEGMENT_BLOCKS * 32);
-    bool is_busy = n_blocks >= 2 * (uint64_t)q->info.n_units;
-    bool has_room =
-        a->parts && rf_gpu_parts_bytes(a->n_rows, a->n_heads, n, a->value_dim) <= a->parts_bytes;
-    uint32_t groups = (uint32_t)(n_blocks / a->n_rows / a->n_kv_heads);
-    if (is_busy || !has_room || q->left_out[RF_GPU_attend_fold]) return 1;
-    return n > 0 && n <= MAX_GRID_Y / groups ? n : 1;
 }
 
 uint64_t rf_gpu_parts_bytes(uint32_t n_rows, uint32_t n_heads, uint32_t n_splits,
@@ -289,9 +298,7 @@ void rf_gpu_op_attend(rf_gpu_queue *q, const rf_gpu_attend_args *a) {
     if (args.n_walks == 1) args.n_splits = 1;
     rf_gpu_grid grid = {a->n_rows, a->n_kv_heads, groups * args.n_walks};
     put_shared(q, k, grid, shared_bytes, &args, sizeof args);
-    if (args.n_splits > 1)
-        put(q, RF_GPU_attend_fold, a->n_rows, a->n_heads, div_up(a->value_dim, RF_FOLD_COLUMNS),
-            &args, sizeof args);
+    if (args.n_splits > 1) put_attend_fold(q, &args);
 }
 
 _Static_assert((int)RF_GPU_CONV_ROWS >= (int)RF_MAX_TAPS - 1, "one stretch reads the state");

@@ -1,6 +1,7 @@
-/* attend_ints_wave.hip - attention of many rows of a sequence over keys and values in Q8_0, as
- * docs/arithmetic.md has it, on the matrix units of AMD's GPUs; attend_ints_tile.hip is the same kernel for
- * NVIDIA's.  A block of threads per KV head and neighbouring items, as prompt.h has them.
+/* attend_ints_wave.hip - attention over keys and values in Q8_0, as docs/arithmetic.md has it, on the matrix
+ * units of AMD's GPUs: of many rows, for which attend_ints_tile.hip is the same kernel on NVIDIA's, and of few.
+ * A block of threads per KV head and neighbouring items, as prompt.h has them; with n_splits > 1 of a single
+ * segment of the keys.
  *
  * Items are an instruction's weight rows (matrix.h), keys and then columns of values its activation rows: a
  * lane has one item, number lane % 16, of each of its wave's sets, with the lanes 16 apart.  Of a KV block's
@@ -51,6 +52,7 @@ typedef struct q8_work {
     uint32_t q[Q8_SETS][Q8_GROUPS][2][Q8_WORDS];
     float acc[Q8_SETS][2 * Q8_GROUPS][MATRIX_OUT];
     int is_begun; /* something has been added to the total */
+    int is_idle;  /* the wave has no items */
 } q8_work;
 
 /* A block's exponentials, the keys that items see, and by what it is folded into the segment. */
@@ -392,6 +394,7 @@ RF_DEVICE void q8_weigh(q8_work *work, const q8_shared *sh, const q8_part *part,
 /* Which keys of block b items see; false: none of the wave's sees any. */
 RF_DEVICE int q8_look(q8_part *part, const q8_work *work, const rf_rows_walk *w, uint32_t b) {
     int is_whole = 1, is_empty = 1;
+    if (work->is_idle) return 0;
     part->is_whole = 1;
     RF_UNROLL
     for (uint32_t set = 0; set < Q8_SETS; set++)
@@ -431,10 +434,9 @@ RF_DEVICE void q8_start(q8_work *work) {
     }
 }
 
-/* The lane's columns of an item, four at a time: number four of sixteen number i. */
-RF_DEVICE rf_u4 *q8_to(const rf_gpu_attend_args *a, const prompt_item *item, uint32_t i,
-                       uint32_t four) {
-    return (rf_u4 *)(void *)a->dst + item->to + 4 * i + q8_lane() / 16 * (MATRIX_OUT / 4) + four;
+/* Four of the lane's columns of an item that begins there: number four of sixteen number i. */
+RF_DEVICE rf_u4 *q8_to(float *item, uint32_t i, uint32_t four) {
+    return (rf_u4 *)(void *)item + 4 * i + q8_lane() / 16 * (MATRIX_OUT / 4) + four;
 }
 
 /* Four columns of a segment onto the total, which is there or yet to be begun. */
@@ -462,11 +464,12 @@ RF_DEVICE void q8_total(q8_work *work, const rf_gpu_attend_args *a, uint32_t gro
         prompt_fold(&item->total, item->segment, 0.0f, &c_total, &c_part);
         if (item->to == ~0u || is_idle) continue;
         if (is_sink) c_total = -c_total;
+        float *to = a->dst + 4 * (uint64_t)item->to;
         RF_UNROLL
         for (uint32_t i = 0; i < 2 * groups; i++) {
             RF_UNROLL
             for (uint32_t four = 0; four < MATRIX_OUT / 4; four++)
-                q8_fold_four(q8_to(a, item, i, four), work->acc[set][i] + 4 * four, c_total, c_part,
+                q8_fold_four(q8_to(to, i, four), work->acc[set][i] + 4 * four, c_total, c_part,
                              work->is_begun);
             rf_in_turn();
         }
@@ -474,15 +477,38 @@ RF_DEVICE void q8_total(q8_work *work, const rf_gpu_attend_args *a, uint32_t gro
     work->is_begun = 1;
 }
 
+/* Segment number s of the sequence's items, as it is; zeros where no key of it is visible. */
+RF_DEVICE void q8_put_part(const q8_work *work, const rf_gpu_attend_args *a, uint32_t s,
+                           uint32_t groups) {
+    RF_UNROLL
+    for (uint32_t set = 0; set < Q8_SETS; set++) {
+        const prompt_item *item = &work->item[set];
+        const uint64_t part = (uint64_t)(item->to / (8 * groups)) * a->n_splits + s;
+        float *to = a->parts + part * (32 * groups);
+        if (item->to == ~0u || work->span[set].end == 0) continue;
+        rf_put_part(a, part, item->segment.m, item->segment.l);
+        RF_UNROLL
+        for (uint32_t n = 0; n < 2 * groups * (MATRIX_OUT / 4); n++) {
+            const uint32_t i = n / (MATRIX_OUT / 4), four = n % (MATRIX_OUT / 4);
+            rf_f4 x;
+            RF_UNROLL
+            for (uint32_t d = 0; d < 4; d++)
+                x.v[d] = item->segment.l == 0.0f ? 0.0f : work->acc[set][i][4 * four + d];
+            *(rf_f4 *)(void *)q8_to(to, i, four) = x;
+        }
+    }
+}
+
 /* The total divided by its sum. */
 RF_DEVICE void q8_end(const q8_work *work, const rf_gpu_attend_args *a, uint32_t groups) {
     RF_UNROLL
     for (uint32_t set = 0; set < Q8_SETS; set++) {
         const prompt_item *item = &work->item[set];
+        float *dst = a->dst + 4 * (uint64_t)item->to;
         if (item->to == ~0u) continue;
         RF_NO_UNROLL
         for (uint32_t n = 0; n < 2 * groups * (MATRIX_OUT / 4); n++) {
-            rf_f4 *to = (rf_f4 *)(void *)q8_to(a, item, n / (MATRIX_OUT / 4), n % (MATRIX_OUT / 4));
+            rf_f4 *to = (rf_f4 *)(void *)q8_to(dst, n / (MATRIX_OUT / 4), n % (MATRIX_OUT / 4));
             rf_f4 x = {{0, 0, 0, 0}};
             if (work->is_begun) x = *to;
             RF_UNROLL
@@ -517,7 +543,10 @@ RF_DEVICE void q8_all_of(q8_work *work, q8_shared *sh, const rf_gpu_attend_args 
             rf_sync();
             q8_add(work, sh, a, w, b, groups);
         }
-        q8_total(work, a, groups);
+        if (a->n_splits == 1)
+            q8_total(work, a, groups);
+        else
+            q8_put_part(work, a, rf_bid_z(), groups);
     }
 }
 
@@ -555,6 +584,7 @@ RF_DEVICE float q8_query(uint32_t out[Q8_GROUPS][2][Q8_WORDS], const rf_f4 *q, u
 RF_DEVICE void q8_begin(q8_work *work, const rf_gpu_attend_args *a, const prompt_items *of,
                         uint32_t groups) {
     work->is_begun = 0;
+    work->is_idle = of->first + 16 * matrix_wave() * Q8_SETS >= of->n;
     RF_UNROLL
     for (uint32_t set = 0; set < Q8_SETS; set++) {
         const uint32_t here = of->first + 16 * (matrix_wave() * Q8_SETS + set) + q8_lane() % 16;
@@ -579,10 +609,11 @@ RF_DEVICE void q8_run(q8_shared *sh, const rf_gpu_attend_args *a, uint32_t group
     q8_work work;
     q8_begin(&work, a, &of, groups);
     for (uint32_t r = first; r <= last;) { /* a sequence's rows at a time */
-        const rf_rows_walk w = rf_rows_walk_of(a, first, last, &r);
-        if (w.first < w.end) q8_all_of(&work, sh, a, &w, groups);
+        rf_rows_walk w = rf_rows_walk_of(a, first, last, &r);
+        if (w.first < w.end && rf_take_split(a, rf_bid_z(), &w.first, &w.end))
+            q8_all_of(&work, sh, a, &w, groups);
     }
-    q8_end(&work, a, groups);
+    if (a->n_splits == 1) q8_end(&work, a, groups);
 }
 
 RF_KERNEL(attend_ints_tile, rf_gpu_attend_args) {
