@@ -344,9 +344,10 @@ enum {
                           (3 * RF_TILE_STEP + 1) * RF_TILE_ITEMS + RF_TILE_STEP),
 };
 
-/* The same over keys and values in Q8_0 (attend_ints_tile.hip): a block's items, groups of 32 columns of its
- * heads at most, and the bytes of shared memory that it takes: two slots of keys and values as they
- * lie, and as they are multiplied with their factors; queries; items' visible keys, factors and totals. */
+/* The same over keys and values in Q8_0 (attend_ints_tile.hip, on AMD attend_ints_wave.hip): a block's items,
+ * groups of 32 columns of its heads at most, and the bytes of shared memory that it takes, of which AMD's
+ * has its own: two slots of keys and values as they lie, and as they are multiplied with their factors;
+ * queries; items' visible keys, factors and totals. */
 enum {
     RF_INTS_TILE_ITEMS = 64,
     RF_INTS_TILE_GROUPS = 4,

@@ -7,7 +7,7 @@
  * segment stay in registers; the total lies where the result will be, or in shared memory.
  *
  * Items and how they are folded, which hang on no order of threads, are AMD's, too
- * (attend_halves_wave_tile.hip). */
+ * (attend_halves_wave_tile.hip, attend_ints_wave.hip). */
 #pragma once
 #include "backend/gpu/kernels/rows.h"
 #include "backend/gpu/tile.h"
