@@ -598,7 +598,8 @@ RF_DEVICE void q8_begin(q8_work *work, const rf_gpu_attend_args *a, const prompt
         item->to = here < of->n ? query * (8 * groups) : ~0u;
         item->total.m = m;
         item->total.l = m == -__builtin_inff() ? 0.0f : 1.0f;
-        item->unit = q8_query(work->q[set], q, groups) * a->scale;
+        item->unit = 0.0f;
+        if (!work->is_idle) item->unit = q8_query(work->q[set], q, groups) * a->scale;
     }
 }
 
