@@ -357,11 +357,7 @@ RF_DEVICE void bulk_query(uint32_t q[WAVE_STEPS][WAVE_OWN], float *unit, const f
         const uint32_t size = rf_bits_of(from[i]) & 0x7fffffffu;
         most = size > most ? size : most;
     }
-    RF_UNROLL
-    for (uint32_t mask = MATRIX_LANES / 2; mask >= 16; mask /= 2) {
-        const uint32_t size = wave_lane_xor(most, mask);
-        most = size > most ? size : most;
-    }
+    most = wave_most_word(most);
     if (kind.form == RF_GPU_F16) down = half_down(most);
     RF_UNROLL
     for (uint32_t i = 0; i < kind.dim / 16; i++) {

@@ -12,8 +12,8 @@
  * shared memory, rows of keys and columns of values in the order of the lanes that bring them; the next one is
  * on its way to registers meanwhile.  Weighted values of a segment stay in registers, the total lies where the
  * result will be. */
+#include "backend/gpu/kernels/attend_wave.h"
 #include "backend/gpu/kernels/ints.h"
-#include "backend/gpu/kernels/matrix.h"
 #include "backend/gpu/kernels/prompt.h"
 
 #if defined(RF_MATRIX)
@@ -22,8 +22,6 @@ enum {
     Q8_WAVES = Q8_THREADS / (int)MATRIX_LANES,
     Q8_SETS = RF_INTS_TILE_ITEMS / 16 / Q8_WAVES, /* of sixteen items */
     Q8_GROUPS = RF_INTS_TILE_GROUPS,
-    Q8_PARTS = 16 / MATRIX_OUT,     /* lanes that share an item */
-    Q8_OWN = 2 * MATRIX_OUT,        /* keys of a block that a lane has */
     Q8_WORDS = 2 * MATRIX_WORDS,    /* that a lane brings of 32 columns or keys */
     Q8_K_PITCH = 8 * Q8_GROUPS + 4, /* words from row to row, so that lanes meet all banks, */
     Q8_V_PITCH = 8 + 4,             /* and from column to column */
@@ -57,21 +55,12 @@ typedef struct q8_work {
 
 /* A block's exponentials, the keys that items see, and by what it is folded into the segment. */
 typedef struct q8_part {
-    float p[Q8_SETS][Q8_OWN], c_total[Q8_SETS], c_part[Q8_SETS];
+    float p[Q8_SETS][2][MATRIX_OUT], c_total[Q8_SETS], c_part[Q8_SETS];
     uint32_t bits[Q8_SETS];
     int is_whole; /* all of them */
 } q8_part;
 
 /* Lanes ------------------------------------------------------------------------------------------*/
-
-RF_DEVICE uint32_t q8_lane(void) { return rf_tid() % MATRIX_LANES; }
-
-/* v, which the compiler does not know to be the same each time: else it would keep what is made of it in
- * registers. */
-RF_DEVICE uint32_t q8_anew(uint32_t v) {
-    asm volatile("" : "+v"(v));
-    return v;
-}
 
 /* x, made by now: else the compiler would first multiply all that there is, and keep the sums. */
 RF_DEVICE float q8_made(float x) {
@@ -79,29 +68,13 @@ RF_DEVICE float q8_made(float x) {
     return x;
 }
 
-/* What another lane of the item has; mask: 16, or 32. */
-RF_DEVICE uint32_t q8_other(uint32_t v, uint32_t mask) {
-#if defined(RF_MFMA)
-    if (mask == 16) return rf_lane_xor(v, mask);
-    return (uint32_t)__builtin_amdgcn_ds_bpermute((int)(4 * (q8_lane() ^ mask)), (int)v);
-#else
-    (void)mask;
-    return __builtin_amdgcn_permlanex16(v, v, 0x76543210, 0xfedcba98, false, false);
-#endif
-}
-
-/* Do all lanes of the wave say so? */
-RF_DEVICE int q8_all(int is_so) {
-#if defined(RF_MFMA)
-    return __builtin_amdgcn_ballot_w64(!is_so) == 0;
-#else
-    return __builtin_amdgcn_ballot_w32(!is_so) == 0;
-#endif
-}
-
 /* Where what is of a key lies, and which key is there. */
-RF_DEVICE uint32_t q8_place(uint32_t key) { return key % Q8_PARTS * Q8_OWN + key / Q8_PARTS; }
-RF_DEVICE uint32_t q8_key(uint32_t place) { return place % Q8_OWN * Q8_PARTS + place / Q8_OWN; }
+RF_DEVICE uint32_t q8_place(uint32_t key) {
+    return key % WAVE_APART * WAVE_KEYS + key / WAVE_APART;
+}
+RF_DEVICE uint32_t q8_key(uint32_t place) {
+    return place % WAVE_KEYS * WAVE_APART + place / WAVE_KEYS;
+}
 
 /* The lane, of sixteen, that brings a key, so that its score comes to the part that has it; and that brings a
  * column, so that neighbouring ones come to a part. */
@@ -109,7 +82,7 @@ RF_DEVICE uint32_t q8_key_lane(uint32_t key) {
 #if defined(__GFX11__)
     return key % 16;
 #else
-    return key % Q8_PARTS * MATRIX_OUT + key % 16 / Q8_PARTS;
+    return key % WAVE_APART * MATRIX_OUT + key % 16 / WAVE_APART;
 #endif
 }
 RF_DEVICE uint32_t q8_column_lane(uint32_t col) {
@@ -122,15 +95,16 @@ RF_DEVICE uint32_t q8_column_lane(uint32_t col) {
 
 /* The lane's words of the 32 columns or keys that begin there. */
 RF_DEVICE void q8_read(uint32_t to[Q8_WORDS], const uint32_t *from) {
-    const uint32_t *own = from + 2 * matrix_first_word(q8_lane());
+    const uint32_t *own = from + 2 * matrix_first_word(wave_lane());
     __builtin_memcpy(to, __builtin_assume_aligned(own, MATRIX_WORDS > 1 ? 16 : 8), 4 * Q8_WORDS);
 }
 
 /* What is of the lane's own keys. */
-RF_DEVICE void q8_of_keys(float out[Q8_OWN], const rf_f4 *from) {
+RF_DEVICE void q8_of_keys(float out[2][MATRIX_OUT], const rf_f4 *from) {
     RF_UNROLL
-    for (uint32_t i = 0; i < Q8_OWN; i++)
-        out[i] = from[q8_lane() / 16 * (Q8_OWN / 4) + i / 4].v[i % 4];
+    for (uint32_t i = 0; i < WAVE_KEYS; i++)
+        out[i / MATRIX_OUT][i % MATRIX_OUT] =
+            from[wave_lane() / 16 * (WAVE_KEYS / 4) + i / 4].v[i % 4];
 }
 
 /* The digits of four numbers, to which 128 has been added: so the lower ones may be negative. */
@@ -150,7 +124,7 @@ RF_DEVICE matrix_sums q8_multiply(const uint32_t of[2][Q8_WORDS], const uint32_t
 /* As many threads bring keys and values as there are groups. */
 RF_DEVICE void q8_fetch(q8_ahead *next, const rf_gpu_attend_args *a, const rf_rows_walk *w,
                         uint32_t b, uint32_t groups) {
-    const uint32_t tid = q8_anew(rf_tid()), first = 4 * (tid % 8), eight = tid / 8;
+    const uint32_t tid = wave_anew(rf_tid()), first = 4 * (tid % 8), eight = tid / 8;
     if (b >= w->end || tid >= 32 * groups) return;
     const uint64_t at = ((uint64_t)w->table[b] * a->n_kv_heads + rf_bid_x()) * 32 * groups;
     const uint8_t *k = (const uint8_t *)a->k + (at + tid) * RF_KV_Q8_BYTES;
@@ -200,7 +174,7 @@ RF_DEVICE void q8_store_scales(q8_shared *sh, const q8_ahead *next, uint32_t tid
 }
 
 RF_DEVICE void q8_store(q8_shared *sh, const q8_ahead *next, uint32_t groups) {
-    const uint32_t tid = q8_anew(rf_tid());
+    const uint32_t tid = wave_anew(rf_tid());
     if (tid >= 32 * groups) return;
     q8_store_keys(sh, next, tid, groups);
     q8_store_values(sh, next, tid);
@@ -210,13 +184,13 @@ RF_DEVICE void q8_store(q8_shared *sh, const q8_ahead *next, uint32_t groups) {
 /* Scores -----------------------------------------------------------------------------------------*/
 
 RF_DEVICE void q8_scores(q8_part *part, const q8_shared *sh, const q8_work *work, uint32_t groups) {
-    const uint32_t *row = (const uint32_t *)sh->k + q8_lane() % 16 * Q8_K_PITCH;
+    const uint32_t *row = (const uint32_t *)sh->k + wave_lane() % 16 * Q8_K_PITCH;
     RF_UNROLL
-    for (uint32_t i = 0; i < Q8_SETS * Q8_OWN; i++)
-        part->p[i / Q8_OWN][i % Q8_OWN] = 0.0f;
+    for (uint32_t i = 0; i < (uint32_t)Q8_SETS * WAVE_KEYS; i++)
+        part->p[i / WAVE_KEYS][i % WAVE_KEYS / MATRIX_OUT][i % MATRIX_OUT] = 0.0f;
     RF_UNROLL
     for (uint32_t group = 0; group < groups; group++) {
-        float scale[Q8_OWN];
+        float scale[2][MATRIX_OUT];
         q8_of_keys(scale, sh->k_scale[group]);
         RF_UNROLL
         for (uint32_t half = 0; half < 2; half++) {
@@ -225,88 +199,40 @@ RF_DEVICE void q8_scores(q8_part *part, const q8_shared *sh, const q8_work *work
             RF_UNROLL
             for (uint32_t set = 0; set < Q8_SETS; set++) {
                 const matrix_sums sum = q8_multiply(work->q[set][group], k);
-                float *s = part->p[set] + half * MATRIX_OUT;
+                float *s = part->p[set][half];
                 RF_UNROLL
                 for (uint32_t e = 0; e < MATRIX_OUT; e++)
-                    s[e] = q8_made(rf_fma((float)sum[e], scale[half * MATRIX_OUT + e], s[e]));
+                    s[e] = q8_made(rf_fma((float)sum[e], scale[half][e], s[e]));
             }
         }
     }
 }
 
-/* Score after score, so that there is little code: they pass by. */
-RF_DEVICE void q8_softcap(float s[Q8_OWN], float softcap) {
-    RF_NO_UNROLL
-    for (uint32_t n = 0; n < Q8_OWN; n++) {
-        const float x = softcap * rf_tanh32(s[0] / softcap);
-        RF_UNROLL
-        for (uint32_t i = 1; i < Q8_OWN; i++)
-            s[i - 1] = s[i];
-        s[Q8_OWN - 1] = x;
-    }
-}
-
-/* Is the lane's key number i among the visible ones? */
-RF_DEVICE int q8_is_seen(uint32_t bits, uint32_t i) {
-    return (int)(bits >> (q8_lane() / 16) >> i * Q8_PARTS & 1);
-}
-RF_DEVICE void q8_hide(float s[Q8_OWN], uint32_t bits, float with) {
-    bits = q8_anew(bits);
-    RF_UNROLL
-    for (uint32_t i = 0; i < Q8_OWN; i++)
-        if (!q8_is_seen(bits, i)) s[i] = with;
-}
-
-/* The largest of an item's scores that is a number. */
-RF_DEVICE float q8_most(const float s[Q8_OWN]) {
-    float most = -__builtin_inff();
-    RF_UNROLL
-    for (uint32_t i = 0; i < Q8_OWN; i++)
-        most = s[i] > most ? s[i] : most;
-    RF_UNROLL
-    for (uint32_t mask = MATRIX_LANES / 2; mask >= 16; mask /= 2) {
-        const float other = rf_float_of(q8_other(rf_bits_of(most), mask));
-        most = other > most ? other : most;
-    }
-    return most;
-}
-
-/* The sum of an item's exponentials: keys 16 apart first, neighbours last. */
-RF_DEVICE float q8_tree(const float p[Q8_OWN]) {
-    float sum[MATRIX_OUT];
-    RF_UNROLL
-    for (uint32_t i = 0; i < MATRIX_OUT; i++)
-        sum[i] = p[i] + p[MATRIX_OUT + i];
-    RF_UNROLL
-    for (uint32_t half = MATRIX_OUT / 2; half > 0; half /= 2) {
-        RF_UNROLL
-        for (uint32_t i = 0; i < half; i++)
-            sum[i] += sum[i + half];
-    }
-    RF_UNROLL
-    for (uint32_t mask = MATRIX_LANES / 2; mask >= 16; mask /= 2)
-        sum[0] += rf_float_of(q8_other(rf_bits_of(sum[0]), mask));
-    return sum[0];
+/* Of the lane's own keys those that are not among the visible ones. */
+RF_DEVICE void q8_hide(float s[2][MATRIX_OUT], uint32_t bits, float with) {
+    wave_hide(s, wave_anew(bits) >> wave_lane() / 16, with);
 }
 
 /* A set's scores become exponentials; their maximum and sum go onto the segment's.  Where no score of an item
  * is a number its sum says so, and values are not added: the part is not whole. */
 RF_DEVICE void q8_soften(q8_part *part, q8_work *work, const rf_gpu_attend_args *a, uint32_t set,
                          int is_whole) {
-    float *s = part->p[set];
+    float(*s)[MATRIX_OUT] = part->p[set];
     RF_UNROLL
-    for (uint32_t i = 0; i < Q8_OWN; i++)
-        s[i] *= work->item[set].unit;
-    if (a->softcap > 0) q8_softcap(s, a->softcap);
+    for (uint32_t i = 0; i < WAVE_KEYS; i++)
+        s[i / MATRIX_OUT][i % MATRIX_OUT] *= work->item[set].unit;
+    if (a->softcap > 0) wave_softcap(s, a->softcap);
     if (!is_whole) q8_hide(s, part->bits[set], -__builtin_inff());
-    const float most = q8_most(s);
+    const float most = wave_most(s);
     RF_UNROLL
-    for (uint32_t i = 0; i < Q8_OWN; i++)
-        s[i] = rf_exp32_down(s[i] - most);
+    for (uint32_t i = 0; i < WAVE_KEYS; i++) {
+        float *x = &s[i / MATRIX_OUT][i % MATRIX_OUT];
+        *x = rf_exp32_down(*x - most);
+    }
     if (!is_whole) q8_hide(s, part->bits[set], 0.0f);
-    const prompt_ml ml = {most, q8_tree(s)};
+    const prompt_ml ml = {most, wave_tree(s)};
     prompt_fold(&work->item[set].segment, ml, -0.0f, &part->c_total[set], &part->c_part[set]);
-    if (q8_all(most != -__builtin_inff())) return;
+    if (wave_all(most != -__builtin_inff())) return;
     part->is_whole = 0;
     if (most == -__builtin_inff()) part->bits[set] = 0;
     q8_hide(s, part->bits[set], 0.0f);
@@ -315,8 +241,8 @@ RF_DEVICE void q8_soften(q8_part *part, q8_work *work, const rf_gpu_attend_args 
 /* Weighted values --------------------------------------------------------------------------------*/
 
 /* What a set's exponentials are multiplied with in a group, and the unit of their sums. */
-RF_DEVICE float q8_factors(float t[Q8_OWN], const q8_shared *sh, const q8_part *part, uint32_t set,
-                           uint32_t group) {
+RF_DEVICE float q8_factors(float t[2][MATRIX_OUT], const q8_shared *sh, const q8_part *part,
+                           uint32_t set, uint32_t group) {
     if (part->is_whole) {
         q8_of_keys(t, sh->t[group]);
         return sh->unit[group];
@@ -325,33 +251,34 @@ RF_DEVICE float q8_factors(float t[Q8_OWN], const q8_shared *sh, const q8_part *
     q8_of_keys(t, sh->v_scale[group]);
     q8_hide(t, part->bits[set], 0.0f);
     RF_UNROLL
-    for (uint32_t i = 0; i < Q8_OWN; i++)
-        most = rf_max_u32(most, rf_size_of(t[i]));
-    RF_UNROLL
-    for (uint32_t mask = MATRIX_LANES / 2; mask >= 16; mask /= 2)
-        most = rf_max_u32(most, q8_other(most, mask));
+    for (uint32_t i = 0; i < WAVE_KEYS; i++)
+        most = rf_max_u32(most, rf_size_of(t[i / MATRIX_OUT][i % MATRIX_OUT]));
+    most = wave_most_word(most);
     const float inverse = rf_weight_inverse(most);
     RF_UNROLL
-    for (uint32_t i = 0; i < Q8_OWN; i++)
-        t[i] *= inverse;
+    for (uint32_t i = 0; i < WAVE_KEYS; i++)
+        t[i / MATRIX_OUT][i % MATRIX_OUT] *= inverse;
     return rf_weight_unit(most);
 }
 
 /* The digits of a set's weights as the lane brings them: on gfx11 the other lane's too. */
-RF_DEVICE void q8_weights(uint32_t out[2][Q8_WORDS], const float p[Q8_OWN], const float t[Q8_OWN]) {
+RF_DEVICE void q8_weights(uint32_t out[2][Q8_WORDS], const float p[2][MATRIX_OUT],
+                          const float t[2][MATRIX_OUT]) {
     RF_UNROLL
-    for (uint32_t i = 0; i < Q8_OWN / 4; i++) {
+    for (uint32_t i = 0; i < WAVE_KEYS / 4; i++) {
         uint32_t n[4], of[2];
         RF_UNROLL
-        for (uint32_t k = 0; k < 4; k++)
-            n[k] = rf_bits_of(rf_fma(p[4 * i + k], t[4 * i + k], RF_INTS_MAGIC + 128.0f));
+        for (uint32_t k = 0; k < 4; k++) {
+            const uint32_t half = i / (MATRIX_OUT / 4), e = 4 * i % MATRIX_OUT + k;
+            n[k] = rf_bits_of(rf_fma(p[half][e], t[half][e], RF_INTS_MAGIC + 128.0f));
+        }
         q8_digits(&of[0], &of[1], n);
         RF_UNROLL
         for (uint32_t digit = 0; digit < 2; digit++) {
 #if defined(__GFX11__)
-            const uint32_t other = q8_other(of[digit], 16);
-            out[digit][i] = q8_lane() < 16 ? of[digit] : other;
-            out[digit][Q8_OWN / 4 + i] = q8_lane() < 16 ? other : of[digit];
+            const uint32_t other = wave_lane_xor(of[digit], 16);
+            out[digit][i] = wave_lane() < 16 ? of[digit] : other;
+            out[digit][WAVE_KEYS / 4 + i] = wave_lane() < 16 ? other : of[digit];
 #else
             out[digit][i] = of[digit];
 #endif
@@ -361,14 +288,14 @@ RF_DEVICE void q8_weights(uint32_t out[2][Q8_WORDS], const float p[Q8_OWN], cons
 
 /* The block's weighted values onto the segment's. */
 RF_DEVICE void q8_weigh(q8_work *work, const q8_shared *sh, const q8_part *part, uint32_t groups) {
-    const uint32_t *col = (const uint32_t *)sh->v + q8_lane() % 16 * Q8_V_PITCH;
+    const uint32_t *col = (const uint32_t *)sh->v + wave_lane() % 16 * Q8_V_PITCH;
     RF_UNROLL
     for (uint32_t group = 0; group < groups; group++) {
         uint32_t w[Q8_SETS][2][Q8_WORDS];
         float unit[Q8_SETS];
         RF_UNROLL
         for (uint32_t set = 0; set < Q8_SETS; set++) {
-            float t[Q8_OWN];
+            float t[2][MATRIX_OUT];
             unit[set] = q8_factors(t, sh, part, set, group);
             q8_weights(w[set], part->p[set], t);
         }
@@ -406,8 +333,8 @@ RF_DEVICE int q8_look(q8_part *part, const q8_work *work, const rf_rows_walk *w,
         is_whole &= part->bits[set] == ~0u;
         is_empty &= part->bits[set] == 0;
     }
-    part->is_whole = q8_all(is_whole);
-    return !q8_all(is_empty);
+    part->is_whole = wave_all(is_whole);
+    return !wave_all(is_empty);
 }
 
 /* Block number b onto the segment. */
@@ -436,7 +363,7 @@ RF_DEVICE void q8_start(q8_work *work) {
 
 /* Four of the lane's columns of an item that begins there: number four of sixteen number i. */
 RF_DEVICE rf_u4 *q8_to(float *item, uint32_t i, uint32_t four) {
-    return (rf_u4 *)(void *)item + 4 * i + q8_lane() / 16 * (MATRIX_OUT / 4) + four;
+    return (rf_u4 *)(void *)item + 4 * i + wave_lane() / 16 * (MATRIX_OUT / 4) + four;
 }
 
 /* Four columns of a segment onto the total, which is there or yet to be begun. */
@@ -554,7 +481,7 @@ RF_DEVICE void q8_all_of(q8_work *work, q8_shared *sh, const rf_gpu_attend_args 
 
 /* The lane's words of a query of 32 columns a group, as integers; what they are multiples of. */
 RF_DEVICE float q8_query(uint32_t out[Q8_GROUPS][2][Q8_WORDS], const rf_f4 *q, uint32_t groups) {
-    const uint32_t first = 2 * matrix_first_word(q8_lane());
+    const uint32_t first = 2 * matrix_first_word(wave_lane());
     uint32_t most = 0;
     RF_NO_UNROLL
     for (uint32_t i = 0; i < groups * Q8_WORDS; i++) {
@@ -563,9 +490,7 @@ RF_DEVICE float q8_query(uint32_t out[Q8_GROUPS][2][Q8_WORDS], const rf_f4 *q, u
         for (uint32_t d = 0; d < 4; d++)
             most = rf_max_u32(most, rf_size_of(x.v[d]));
     }
-    RF_UNROLL
-    for (uint32_t mask = MATRIX_LANES / 2; mask >= 16; mask /= 2)
-        most = rf_max_u32(most, q8_other(most, mask));
+    most = wave_most_word(most);
     const float inverse = rf_query_inverse(most);
     RF_UNROLL
     for (uint32_t i = 0; i < groups * Q8_WORDS; i++) {
@@ -587,7 +512,7 @@ RF_DEVICE void q8_begin(q8_work *work, const rf_gpu_attend_args *a, const prompt
     work->is_idle = of->first + 16 * matrix_wave() * Q8_SETS >= of->n;
     RF_UNROLL
     for (uint32_t set = 0; set < Q8_SETS; set++) {
-        const uint32_t here = of->first + 16 * (matrix_wave() * Q8_SETS + set) + q8_lane() % 16;
+        const uint32_t here = of->first + 16 * (matrix_wave() * Q8_SETS + set) + wave_lane() % 16;
         const uint32_t number = rf_min_u32(here, of->n - 1), row = number / of->per_kv;
         const uint32_t head = of->kv_head * of->per_kv + number % of->per_kv;
         const uint32_t query = row * a->n_heads + head;

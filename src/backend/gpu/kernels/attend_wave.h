@@ -1,5 +1,6 @@
-/* attend_wave.h - what the attention kernels over keys and values in sixteen bits on AMD's matrix units
- * share (attend_halves_wave.hip, attend_halves_wave_tile.hip): how a wave multiplies by half.h's rule.
+/* attend_wave.h - what the attention kernels on AMD's matrix units share (attend_halves_wave.hip,
+ * attend_halves_wave_tile.hip, attend_ints_wave.hip): what a lane has of scores and exponentials, and of sixteen
+ * bits how a wave multiplies by half.h's rule.
  *
  * Items, with their queries and then their exponentials, are an instruction's weight rows (matrix.h), keys
  * and then columns of values its activation rows: so a lane has one item, number lane % 16, with the lanes
@@ -13,6 +14,7 @@
 #if defined(RF_MATRIX)
 enum {
     WAVE_APART = 16 / MATRIX_OUT, /* lanes that share an item */
+    WAVE_KEYS = 2 * MATRIX_OUT,   /* of a block that are the lane's own */
     WAVE_OWN = MATRIX_OUT / 2,    /* words of the lane's own of sixteen columns or keys */
     WAVE_STEPS = RF_ATTEND_HALVES_DIM / 16,
 #if defined(RF_MFMA)
@@ -121,6 +123,16 @@ RF_DEVICE float wave_most(const float s[2][MATRIX_OUT]) {
     RF_UNROLL
     for (uint32_t mask = MATRIX_LANES / 2; mask >= 16; mask /= 2) {
         most = __builtin_fmaxf(most, rf_float_of(wave_lane_xor(rf_bits_of(most), mask)));
+    }
+    return most;
+}
+
+/* The largest of an item's words. */
+RF_DEVICE uint32_t wave_most_word(uint32_t most) {
+    RF_UNROLL
+    for (uint32_t mask = MATRIX_LANES / 2; mask >= 16; mask /= 2) {
+        const uint32_t other = wave_lane_xor(most, mask);
+        most = other > most ? other : most;
     }
     return most;
 }
