@@ -181,7 +181,7 @@ void rf_mm_float_neon(const rf_mm *mm, uint32_t begin, uint32_t end, void *scrat
 void rf_mm_few_avx512(const rf_mm *mm, uint32_t begin, uint32_t end, void *scratch);
 
 /* Where the integer sums of n groups start: at -off times the sum of their activations, which lies in
- * `each` parts. */
+ * `each` parts, 1 or 16. */
 void rf_mm_starts_avx2(const int32_t *sum, size_t n, size_t each, uint8_t off, int32_t *dst);
 /* The activations' sums of 16 as i16 (|sum| <= 2032), [n_rows][n_cols / 16], for RF_INT_256. */
 void rf_mm_sums16_avx2(const rf_mm_input *a, int16_t *dst);

@@ -334,13 +334,22 @@ static void sums_of_32(const rf_mm_input *a, int16_t *dst) {
     }
 }
 
-void rf_mm_starts_avx2(const int32_t *sum, size_t n, size_t each, uint8_t off, int32_t *dst) {
+/* each: a constant, so that the loops are made of vectors. */
+RF_INLINE void starts_of(const int32_t *sum, size_t n, size_t each, uint8_t off, int32_t *dst) {
     for (size_t i = 0; i < n; i++) {
         int32_t all = 0;
         for (size_t k = 0; k < each; k++)
             all += sum[each * i + k];
         dst[i] = -(int32_t)off * all;
     }
+}
+
+void rf_mm_starts_avx2(const int32_t *sum, size_t n, size_t each, uint8_t off, int32_t *dst) {
+    RF_ASSERT(each == 1 || each == 16);
+    if (each == 1)
+        starts_of(sum, n, 1, off, dst);
+    else
+        starts_of(sum, n, 16, off, dst);
 }
 
 /* What the tiles need to know of the activations' sums.  A scaled format needs either starts or, for its
