@@ -990,8 +990,8 @@ static void launch_half_one_amd(rf_gpu_queue *q, rf_gpu_matmul_args *a, uint32_t
     put(q, RF_GPU_half_one, n_blocks, y, 1, a, sizeof *a);
 }
 
-/* usual, y: as for launch_product.  On AMD: many rows by tiles where these keep half of the device busy, else by
- * waves. */
+/* usual, y: as for launch_product.  On AMD many rows go by tiles where these keep a quarter of the device busy:
+ * waves, of sixteen weight rows each, read activations more often. */
 static void launch_half_amd(rf_gpu_queue *q, rf_gpu_matmul_args *a, uint32_t usual, uint32_t y) {
     static const rf_gpu_kernel waves[] = {RF_GPU_half_wave_16, RF_GPU_half_wave_32,
                                           RF_GPU_half_wave_64};
@@ -1002,7 +1002,7 @@ static void launch_half_amd(rf_gpu_queue *q, rf_gpu_matmul_args *a, uint32_t usu
     shape tile = {RF_GPU_half_tile, a->is_glu ? RF_HALF_TILE_SIDE / 2 : RF_HALF_TILE_SIDE,
                   RF_HALF_TILE_SIDE, 0, false};
     uint64_t n_tiles = (uint64_t)tiles_of(a, tile.rows) * div_up(usual, tile.cols) * y;
-    if (usual >= HALF_TILE_MIN_ROWS && 2 * n_tiles >= q->info.n_units && can_run(q, tile.kernel))
+    if (usual >= HALF_TILE_MIN_ROWS && 4 * n_tiles >= q->info.n_units && can_run(q, tile.kernel))
         s = tile;
     rf_gpu_grid grid = {tiles_of(a, s.rows), y, div_up(usual, s.cols)};
     if (a->lists) over_lists(&grid, a, s.cols);

@@ -14,7 +14,7 @@ enum {
     WAVE_COUNT = (int)RF_BLOCK_half_wave_16 / (int)MATRIX_LANES, /* of a block */
     WAVE_COUNT_ONE = (int)RF_BLOCK_half_one / (int)MATRIX_LANES,
     WAVE_MOST_SQUARES = 4,
-    WAVE_MOST = 16, /* slots, as many as registers are there for: with 16 activation rows, */
+    WAVE_SLOTS_16 = 16, /* of the ring, as many as registers are there for */
     WAVE_SLOTS_32 = 8,
     WAVE_SLOTS_64 = (int)MATRIX_LANES == 64 ? 8 : 4,
 };
@@ -28,7 +28,7 @@ typedef struct wave_work {
 } wave_work;
 
 typedef struct wave_ring {
-    rf_u4 w[WAVE_MOST], x[WAVE_MOST_SQUARES][WAVE_MOST];
+    rf_u4 w[WAVE_SLOTS_16], x[WAVE_MOST_SQUARES][WAVE_SLOTS_16];
 } wave_ring;
 
 /* What a turn of the ring brings of the next one: of WAVE_INSIDE, zeros behind the last column of the weights, which
@@ -119,7 +119,7 @@ RF_DEVICE void wave_run(float *shared, const rf_gpu_matmul_args *a, uint32_t for
     k.cols = s.p.w.cols;
     k.form = form;
     k.n = n;
-    k.n_slots = n == 1 ? WAVE_MOST : n == 2 ? WAVE_SLOTS_32 : WAVE_SLOTS_64;
+    k.n_slots = n == 1 ? WAVE_SLOTS_16 : n == 2 ? WAVE_SLOTS_32 : WAVE_SLOTS_64;
     RF_UNROLL
     for (uint32_t j = 0; j < n; j++) {
         k.x[j] = square_activations(a, &s, 16 * j + matrix_x_row(lane));
@@ -177,7 +177,7 @@ RF_DEVICE void wave_run_one(wave_shared *sh, const rf_gpu_matmul_args *a, uint32
     k.cols = cols;
     k.form = form;
     k.n = 0;
-    k.n_slots = WAVE_MOST;
+    k.n_slots = WAVE_SLOTS_16;
     wave_begin(&r, &k);
     const float *x = a->norm.n ? a->norm.x : a->x;
     x += (uint64_t)x_row_of(a, dst_row_of(a, &s, 0)) * cols;
