@@ -66,6 +66,8 @@ static uint32_t longest_context(rf_cli *c, const rf_engine *en, const place *p, 
         uint32_t n = lo + (hi - lo + 1) / 2;
         rf_engine_opts o = options(c, p);
         rf_memory_need need;
+        if (p->need.batch_tokens > p->need.max_seqs) /* what is usual there, asked for once */
+            o.batch_tokens = p->need.batch_tokens;
         o.max_seqs = n_users;
         o.n_ctx = n * BLOCK;
         bool ok = (uint64_t)n * n_users <= UINT32_MAX / BLOCK;

@@ -143,6 +143,13 @@ static void set_batch(rf_engine *en, const rf_engine_opts *o, uint32_t usual) {
     if (l->max_outputs > l->max_tokens || o->keep_activations) l->max_outputs = l->max_tokens;
 }
 
+/* The usual rows of a CPU's step, where nobody asked for more; false: that is no fewer. */
+static bool shorten_batch(rf_engine *en, const rf_engine_opts *o) {
+    const uint32_t before = en->limits.max_tokens;
+    set_batch(en, o, RF_USUAL_BATCH);
+    return en->limits.max_tokens < before;
+}
+
 /* All but how many rows are usual for the device. */
 static rf_status choose_limits(rf_engine *en, const rf_engine_opts *o, rf_error *e) {
     uint32_t trained = en->model->n_ctx_train;
@@ -249,9 +256,7 @@ static rf_status note_stages(rf_engine *en, const rf_backend_opts *bo, rf_error 
 static rf_status compile_plan(rf_engine *en, const rf_engine_opts *o, rf_error *e) {
     rf_status s = en->ops->compile(&en->exec, en->backend, en->plan, &en->limits, e);
     const uint32_t usual = en->limits.max_tokens;
-    if (s != RF_ENOMEM || o->batch_tokens || usual <= RF_USUAL_BATCH) return s;
-    set_batch(en, o, RF_USUAL_BATCH);
-    if (en->limits.max_tokens == usual) return s;
+    if (s != RF_ENOMEM || !shorten_batch(en, o)) return s;
     rf_log_write(RF_LOG_INFO, "steps of %u tokens, not %u: %s", en->limits.max_tokens, usual,
                  e->text);
     *e = (rf_error){.status = RF_OK};
@@ -446,10 +451,11 @@ void rf_engine_get_info(const rf_engine *en, rf_engine_info *out) {
 
 /* ---- memory ---- */
 
-/* Of a GPU, which need not be there. */
-static uint32_t usual_batch_of(int device) {
+/* The batch of a GPU, which need not be there; nobody looks for it where the batch was asked for. */
+static void set_gpu_batch(rf_engine *t, const rf_engine_opts *o, int device) {
     rf_gpu_found g;
-    return rf_gpu_probe((size_t)device, &g, NULL) == RF_OK ? g.usual_batch : RF_USUAL_BATCH;
+    if (!o->batch_tokens && rf_gpu_probe((size_t)device, &g, NULL) == RF_OK)
+        set_batch(t, o, g.usual_batch);
 }
 
 static rf_status measure(rf_engine *t, const rf_engine_opts *o, rf_need *need, rf_error *e) {
@@ -457,7 +463,7 @@ static rf_status measure(rf_engine *t, const rf_engine_opts *o, rf_need *need, r
     RF_TRY(choose_backend(t, o, e));
     RF_TRY(choose_backend_opts(&bo, o, e));
     RF_TRY(choose_limits(t, o, e));
-    if (t->ops == &rf_gpu_ops) set_batch(t, o, usual_batch_of(bo.device));
+    if (t->ops == &rf_gpu_ops) set_gpu_batch(t, o, bo.device);
     if (!t->ops->measure)
         return rf_fail(e, RF_EUNSUPPORTED, "backend '%s' cannot be measured", t->ops->name);
     const rf_plan_opts po = {.keep_values = o->keep_activations, .n_ctx = t->n_ctx};
@@ -552,11 +558,10 @@ static rf_status place(rf_engine *t, const rf_engine_opts *o, const uint64_t *ro
     if (!room) room = found;
     const rf_plan_opts po = {.keep_values = o->keep_activations, .n_ctx = t->n_ctx};
     RF_TRY(rf_plan_build(&t->plan, t->model, &po, e));
-    if (o->gpu_layers == 0) set_batch(t, o, usual_batch_of(bo.device));
+    if (o->gpu_layers == 0) set_gpu_batch(t, o, bo.device);
     rf_status s = rf_split_place(&t->split, t->plan, &t->limits, &bo, room, e);
     bool is_short = s == RF_ENOMEM || (s == RF_OK && bo.n_devices == 1 && has_cpu(&t->split));
-    if (is_short && !o->batch_tokens && t->limits.max_tokens > RF_USUAL_BATCH) {
-        set_batch(t, o, RF_USUAL_BATCH);
+    if (is_short && shorten_batch(t, o)) {
         *e = (rf_error){.status = RF_OK};
         s = rf_split_place(&t->split, t->plan, &t->limits, &bo, room, e);
     }
