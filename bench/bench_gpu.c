@@ -184,7 +184,7 @@ static void bench_product(const product *p, rf_dtype type, uint32_t T) {
 
 static void bench_products(const char *only) {
     static const rf_dtype types[] = {RF_DT_Q4_K, RF_DT_Q6_K, RF_DT_Q8_0, RF_DT_Q4_0, RF_DT_BF16};
-    static const uint32_t Ts[] = {1, 2, 4, 8, 16, 32, 64, 128, 512, 2048};
+    static const uint32_t Ts[] = {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 2048};
     for (size_t t = 0; t < RF_COUNT(types); t++)
         for (size_t i = 0; i < RF_COUNT(Ts); i++)
             for (size_t p = 0; p < RF_COUNT(products); p++) {

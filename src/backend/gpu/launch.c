@@ -25,7 +25,7 @@ enum {
     BATCH_MAX_ROWS = 64,     /* and most */
     BLOCK_RESERVE = 1024,    /* bytes of shared memory that NVIDIA's driver takes for each block */
     WIDE_MIN_ROWS = 65,      /* of mm_wide.hip */
-    AHEAD_MIN_ROWS = 1024,   /* of mm_ahead.hip */
+    AHEAD_MIN_ROWS = 256,    /* of mm_ahead.hip */
     AHEAD_MOST_MB = 128,     /* digits of weights that there is room for */
     HALF_WIDE_MIN_ROWS = 65, /* of half_wide.hip */
     HALF_TILE_MIN_ROWS = 65, /* of half_tile.hip */

@@ -75,14 +75,14 @@ RF_TILE_FN uint32_t rf_tile_shared_bytes(rf_tile_shape s, uint32_t view, uint32_
 }
 
 /* The products with very many activation rows on Hopper (mm_wide.hip): a tile's weight rows and
- * activation rows, stages of 256 columns in shared memory, what lies before them with room to align
- * them, and behind them each warp's room for outputs of 32 activation rows. */
+ * activation rows, stages of 256 columns in shared memory, what lies before them, and behind
+ * them each warp's room for outputs of 32 activation rows. */
 enum {
     RF_WIDE_ROWS = 128,
     RF_WIDE_COLS = 128,
     RF_WIDE_STAGES = 2,
     RF_WIDE_ALIGN = 1024,
-    RF_WIDE_HEAD = 2048,
+    RF_WIDE_HEAD = 1024,
     RF_WIDE_WARPS = 8,       /* that multiply */
     RF_WIDE_OUT_STRIDE = 20, /* floats between sixteen outputs each: no bank twice */
     RF_WIDE_OUT_BYTES = 32 * RF_WIDE_OUT_STRIDE * 4
@@ -94,10 +94,10 @@ typedef struct rf_wide_parts {
     uint32_t upper, lower; /* digits, [rows][128] */
     uint32_t q;            /* [cols][128] */
     uint32_t half;         /* bytes of one */
-    uint32_t sum;          /* [cols][8 high and 8 low parts] f16 */
+    uint32_t sum;          /* [cols / 8][high, low parts][8][8] f16 */
     uint32_t xd;           /* [cols] */
     uint32_t d, m;         /* [rows] f16 */
-    uint32_t min;          /* [rows][8] */
+    uint32_t min;          /* [rows][8] f16 */
     uint32_t bytes;
 } rf_wide_parts;
 
@@ -112,7 +112,7 @@ RF_TILE_FN rf_wide_parts rf_wide_parts_of(uint32_t with_m) {
     p.d = p.xd + cols * 4;
     p.m = p.d + rows * 2;
     p.min = p.m + with_m * rows * 2;
-    p.bytes = p.min + with_m * rows * 8;
+    p.bytes = p.min + with_m * rows * 16;
     p.bytes = (p.bytes + RF_WIDE_ALIGN - 1) / RF_WIDE_ALIGN * RF_WIDE_ALIGN;
     return p;
 }
@@ -124,7 +124,7 @@ RF_TILE_FN uint32_t rf_wide_shared_bytes(uint32_t with_m) {
 /* What is made ahead of them (mm_ahead.hip) of a tile's weight rows and 256 columns, and of 128
  * activation rows: the parts of a stage, those of either half first. */
 RF_TILE_FN uint32_t rf_ahead_w_factors(uint32_t with_m) {
-    return (uint32_t)RF_WIDE_ROWS * (2 + with_m * (2 + 8));
+    return (uint32_t)RF_WIDE_ROWS * (2 + with_m * (2 + 16));
 }
 RF_TILE_FN uint32_t rf_ahead_x_factors(uint32_t with_m) {
     return (uint32_t)RF_WIDE_COLS * (4 + with_m * 32);

@@ -79,8 +79,19 @@ RF_DEVICE uint32_t digit_byte(const rf_u4 *s, uint32_t number) {
 
 /* Minima and sums -------------------------------------------------------------------------------*/
 
-RF_DEVICE uint32_t digit_two_mins(const int8_t *p) {
-    return (uint32_t)rf_f16_of((float)p[0]) | (uint32_t)rf_f16_of((float)p[1]) << 16;
+/* Four minima, whole numbers below 256, as f16: 1024 and more has them as its last bits. */
+RF_DEVICE rf_u2 digit_four_mins(uint32_t bytes) {
+    rf_u2 out;
+    asm("{\n"
+        ".reg .b32 first, second;\n"
+        "prmt.b32 first, %2, 0x64, 0x4140;\n"
+        "prmt.b32 second, %2, 0x64, 0x4342;\n"
+        "sub.rn.f16x2 %0, first, %3;\n"
+        "sub.rn.f16x2 %1, second, %3;\n"
+        "}"
+        : "=r"(out.v[0]), "=r"(out.v[1])
+        : "r"(bytes), "r"(0x64006400u));
+    return out;
 }
 
 /* Two sums of 32 from four of sixteen, each as a multiple of 64 and the rest: words of either. */
@@ -95,23 +106,14 @@ RF_DEVICE rf_u2 digit_two_sums(rf_u4 sum) {
     return out;
 }
 
-/* Sum of min * sum over the eight of a group for the outputs of a square of 16 rows by 8 activation
- * rows; a thread has two minima of rows g and g + 8 and two sums of activation row g. */
-RF_DEVICE void digit_multiply_mins(float c[4], const uint32_t mins[2], rf_u2 sums) {
-    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
-        "{%10,%10,%10,%10};"
-        : "=f"(c[0]), "=f"(c[1]), "=f"(c[2]), "=f"(c[3])
-        : "r"(mins[0]), "r"(mins[1]), "r"(mins[0]), "r"(mins[1]), "r"(sums.v[0]), "r"(sums.v[1]),
-          "f"(0.0f));
-}
-
 RF_DEVICE uint32_t digit_two_f16(float first, float second) {
     uint32_t out;
     asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(out) : "f"(second), "f"(first));
     return out;
 }
 
-/* The same of sixteen minima and sums of sixteen columns, which f16 holds as they are: of rows g and
+/* Sum of min * sum over sixteen minima and sums of sixteen columns, which f16 holds as they are, for the outputs of
+ * a square of 16 rows by 8 activation rows: of rows g and
  * g + 8 a thread has minima 2t and 2t + 1 and eight further on, of activation row g likewise sums. */
 RF_DEVICE void digit_multiply_mins_16(float c[4], const uint32_t mins[4], rf_u2 first,
                                       rf_u2 second) {

@@ -19,9 +19,9 @@ RF_DEVICE void hf_begin(float *c, const uint8_t *stage, const hr_work *k, int is
     const uint32_t w = rf_shared_at(stage), x = w + k->panels * w_panel;
     RF_UNROLL
     for (uint32_t i = 0; i < k->panels * RF_HALF_PANEL / 16; i++)
-        hopper_multiply_halves(c, k->rows, hopper_chunk(x + i / 4 * x_panel + i % 4 * 32),
-                               hopper_chunk(w + i / 4 * w_panel + i % 4 * 32),
-                               k->form == RF_GPU_F16, is_more || i);
+        hopper_multiply_halves(c, k->rows, hopper_chunk(x + i / 4 * x_panel, i % 4),
+                               hopper_chunk(w + i / 4 * w_panel, i % 4), k->form == RF_GPU_F16,
+                               is_more || i);
     hopper_end();
 }
 

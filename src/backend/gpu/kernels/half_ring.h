@@ -38,9 +38,8 @@ RF_DEVICE hr_work hr_work_of(const rf_gpu_matmul_args *a, uint32_t rows, uint32_
     hr_work k = {a, rows, n_x, panels, n_stages, form, rf_div_up(a->n_rows, n_x), 0, 0, 0, 0};
     k.n_steps = rf_div_up(a->part[0].w.cols, panels * RF_HALF_PANEL);
     k.end = tiles_in(a, a->is_glu ? rows / 2 : rows) * k.n_stretches;
-    k.sh = (hr_shared *)(void *)rf_dynamic_shared;
-    k.stages =
-        rf_dynamic_shared + RF_WIDE_HEAD - (rf_shared_at(rf_dynamic_shared) & (RF_WIDE_ALIGN - 1));
+    k.sh = (hr_shared *)(void *)hopper_shared;
+    k.stages = hopper_shared + RF_WIDE_HEAD;
     if (rf_tid() < n_stages) {
         ring_init(&k.sh->full[rf_tid()], HR_BRING + 1);
         ring_init(&k.sh->empty[rf_tid()], n_multiply / 32);

@@ -4,6 +4,7 @@
  * A block goes through tiles of 128 weight rows by 128 or 256 activation rows (half_ring.h); two teams of four
  * warps multiply 64 of the weight rows each. */
 #include "backend/gpu/kernels/half_ring.h"
+#include "backend/gpu/kernels/outputs.h"
 
 #if defined(RF_HOPPER)
 enum {
@@ -15,42 +16,12 @@ enum {
 RF_DEVICE void hw_begin(float *c, const uint8_t *stage, uint32_t team, const hr_work *k,
                         int is_more) {
     const uint32_t at = rf_shared_at(stage);
-    const uint64_t w = hopper_chunk(at + team * 64 * 128), x = hopper_chunk(at + HW_ROWS * 128);
     RF_UNROLL
     for (uint32_t i = 0; i < RF_HALF_PANEL / 16; i++)
-        hopper_multiply_halves(c, k->n_x, w + i * HOPPER_NEXT_CHUNK, x + i * HOPPER_NEXT_CHUNK,
-                               k->form == RF_GPU_F16, is_more || i);
+        hopper_multiply_halves(c, k->n_x, hopper_chunk(at + team * 64 * 128, i),
+                               hopper_chunk(at + HW_ROWS * 128, i), k->form == RF_GPU_F16,
+                               is_more || i);
     hopper_end();
-}
-
-/* The tile's outputs, 32 activation rows at a time through shared memory of the warp, so that one loop
- * writes them: a thread has those of weight rows g and g + 8 of its warp's sixteen, activation rows 2t and
- * 2t + 1 of each eight. */
-RF_DEVICE void hw_put(float *out, const float *c, const hr_work *k, const mm_share *s) {
-    const rf_gpu_matmul_args *a = k->a;
-    const uint32_t lane = rf_tid() % 32, g = lane / 4, t = lane % 4;
-    const uint32_t per_warp = a->is_glu ? 8 : 16, r = lane % per_warp;
-    const uint32_t row = (s->tile * HW_ROWS + rf_tid() / 32 * 16) / 16 * per_warp + r;
-    RF_UNROLL
-    for (uint32_t part = 0; part < k->n_x / 32; part++) {
-        rf_warp_sync();
-        RF_UNROLL
-        for (uint32_t i = 0; i < 16; i++)
-            out[(i / 4 * 8 + t * 2 + i % 2) * RF_WIDE_OUT_STRIDE + g + i % 4 / 2 * 8] =
-                c[16 * part + i];
-        rf_warp_sync();
-        RF_NO_UNROLL
-        for (uint32_t i = lane / per_warp; i < 32; i += 32 / per_warp) {
-            const float *of_row = out + i * RF_WIDE_OUT_STRIDE + r;
-            if (32 * part + i >= s->n || row >= s->p.w.rows) break;
-            const uint32_t dst_row = s->first + 32 * part + i;
-            const float up = k->form == RF_GPU_F16 ? a->halves.scale[dst_row] : 1.0f;
-            if (a->is_glu)
-                put_output(a, s, dst_row, row, of_row[0] * up, of_row[8] * up);
-            else
-                put_output(a, s, dst_row, row, 0.0f, of_row[0] * up);
-        }
-    }
 }
 
 /* A stage is given back when the products behind it have begun and its own are done. */
@@ -82,7 +53,9 @@ RF_DEVICE void hw_multiply(const hr_work *k) {
         hopper_wait_but(0);
         hopper_hold_halves(c, k->n_x);
         if (is_first_lane) ring_arrive(&k->sh->empty[before]);
-        hw_put(out, c, k, &share);
+        const uint32_t row = (share.tile * HW_ROWS + rf_tid() / 32 * 16) / (k->a->is_glu ? 2 : 1);
+        const outputs_of o = {k->a, &share, k->form == RF_GPU_F16 ? k->a->halves.scale : 0, row};
+        outputs_put(out, c, k->n_x, &o);
     }
 }
 

@@ -8,12 +8,15 @@
 #include "backend/gpu/kernels/port.h"
 
 #if defined(RF_HOPPER)
+/* A block's shared memory. */
+extern __attribute__((shared)) __attribute__((aligned(1024))) uint8_t hopper_shared[];
+
 /* What is in shared memory for this thread may be read by the matrix units. */
 RF_DEVICE void hopper_publish(void) { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
 /* Registers of a thread from here on, which the four warps of a group give back or take. */
-RF_DEVICE void hopper_88_registers(void) { asm volatile("setmaxnreg.dec.sync.aligned.u32 88;"); }
-RF_DEVICE void hopper_208_registers(void) { asm volatile("setmaxnreg.inc.sync.aligned.u32 208;"); }
+RF_DEVICE void hopper_80_registers(void) { asm volatile("setmaxnreg.dec.sync.aligned.u32 80;"); }
+RF_DEVICE void hopper_216_registers(void) { asm volatile("setmaxnreg.inc.sync.aligned.u32 216;"); }
 RF_DEVICE void hopper_56_registers(void) { asm volatile("setmaxnreg.dec.sync.aligned.u32 56;"); }
 RF_DEVICE void hopper_224_registers(void) { asm volatile("setmaxnreg.inc.sync.aligned.u32 224;"); }
 RF_DEVICE void hopper_24_registers(void) { asm volatile("setmaxnreg.dec.sync.aligned.u32 24;"); }
@@ -39,22 +42,32 @@ RF_DEVICE void hopper_bring(void *to, const void *from, uint32_t bytes, uint64_t
                  "l"(from), "r"(bytes), "r"(rf_shared_at(b))
                  : "memory");
 }
-/* From shared memory, which was published; done before it returns. */
+/* From shared memory, which was published, and may be used anew when it returns. */
 RF_DEVICE void hopper_take_away(void *to, const void *from, uint32_t bytes) {
     asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;\n"
                  "cp.async.bulk.commit_group;\n"
-                 "cp.async.bulk.wait_group 0;" ::"l"(to),
+                 "cp.async.bulk.wait_group.read 0;" ::"l"(to),
                  "r"(rf_shared_at(from)), "r"(bytes)
                  : "memory");
 }
 
-/* 32 bytes of each row of a panel, from byte 0, 32, 64 or 96 on. */
-RF_DEVICE uint64_t hopper_chunk(uint32_t shared_at) {
-    return (uint64_t)1 << 62 | (uint64_t)(1024 / 16) << 32 | (uint64_t)1 << 16 |
-           (shared_at & 0x3ffffu) >> 4;
-}
+/* A side of a product: where it lies, in sixteens of bytes, and how, which is a constant. */
+typedef struct hopper_side {
+    uint32_t at, form;
+} hopper_side;
 
-enum { HOPPER_NEXT_CHUNK = 32 / 16 }; /* to be added for the next 32 */
+/* 32 bytes of each row of a panel, from byte 0, 32, 64 or 96 on; chunk: of those, on from there. */
+RF_DEVICE hopper_side hopper_chunk(uint32_t shared_at, uint32_t chunk) {
+    const hopper_side s = {((shared_at & 0x3ffffu) >> 4 | 1u << 16) + chunk * (32 / 16),
+                           1u << 30 | 1024 / 16};
+    return s;
+}
+/* 32 bytes of each row in two halves, eight rows' sixteen bytes behind each other: where the other half lies,
+ * and the next eight rows, in bytes. */
+RF_DEVICE hopper_side hopper_rows(uint32_t shared_at, uint32_t other, uint32_t next_rows) {
+    const hopper_side s = {(shared_at & 0x3ffffu) >> 4 | other / 16 << 16, next_rows / 16};
+    return s;
+}
 
 #define HOPPER_8(c, i)                                                                          \
     "+r"(c[i]), "+r"(c[i + 1]), "+r"(c[i + 2]), "+r"(c[i + 3]), "+r"(c[i + 4]), "+r"(c[i + 5]), \
@@ -65,13 +78,16 @@ enum { HOPPER_NEXT_CHUNK = 32 / 16 }; /* to be added for the next 32 */
 #define HOPPER_MULTIPLY(kind)                                                           \
     "{\n"                                                                               \
     ".reg .pred p;\n"                                                                   \
-    "setp.ne.b32 p, %66, 0;\n"                                                          \
+    ".reg .b64 w, x;\n"                                                                 \
+    "mov.b64 w, {%64, %65};\n"                                                          \
+    "mov.b64 x, {%66, %67};\n"                                                          \
+    "setp.ne.b32 p, %68, 0;\n"                                                          \
     "wgmma.mma_async.sync.aligned.m64n128k32.s32." kind ".s8 "                          \
     "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "           \
     "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "  \
     "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "  \
     "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, " \
-    "%64, %65, p;\n"                                                                    \
+    "w, x, p;\n"                                                                        \
     "}"
 /* Keeps the compiler from moving what it does with c across this place. */
 RF_DEVICE void hopper_hold(int32_t c[64]) { asm volatile("" : HOPPER_64(c)::"memory"); }
@@ -79,9 +95,11 @@ RF_DEVICE void hopper_hold(int32_t c[64]) { asm volatile("" : HOPPER_64(c)::"mem
 /* What the threads did with their registers is seen by products begun afterwards. */
 RF_DEVICE void hopper_begin(void) { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 /* Begins c = w x, or with is_more c += w x; w is of unsigned or signed bytes. */
-#define HOPPER_BEGIN(text, ...) \
-    asm volatile(text:__VA_ARGS__ : "l"(w), "l"(x), "r"(is_more) : "memory")
-RF_DEVICE void hopper_multiply(int32_t c[64], uint64_t w, uint64_t x, int is_unsigned,
+#define HOPPER_BEGIN(text, ...)                                                 \
+    asm volatile(text:__VA_ARGS__                                               \
+                 : "r"(w.at), "r"(w.form), "r"(x.at), "r"(x.form), "r"(is_more) \
+                 : "memory")
+RF_DEVICE void hopper_multiply(int32_t c[64], hopper_side w, hopper_side x, int is_unsigned,
                                int is_more) {
     if (is_unsigned)
         HOPPER_BEGIN(HOPPER_MULTIPLY("u8"), HOPPER_64(c));
@@ -114,19 +132,26 @@ RF_DEVICE void hopper_multiply(int32_t c[64], uint64_t w, uint64_t x, int is_uns
     "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, " \
     "%111, %112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, "   \
     "%125, %126, %127"
-#define HOPPER_HALVES(shape, type, results, w, x, more)                                     \
-    "{\n"                                                                                   \
-    ".reg .pred p;\n"                                                                       \
-    "setp.ne.b32 p, " more ", 0;\n"                                                         \
-    "wgmma.mma_async.sync.aligned." shape ".f32." type "." type " {" results "}, " w ", " x \
-    ", p, 1, 1, 0, 0;\n"                                                                    \
+#define HOPPER_HALVES(shape, type, results, w, x, more)                      \
+    "{\n"                                                                    \
+    ".reg .pred p;\n"                                                        \
+    ".reg .b64 w, x;\n"                                                      \
+    "mov.b64 w, {" w "};\n"                                                  \
+    "mov.b64 x, {" x "};\n"                                                  \
+    "setp.ne.b32 p, " more ", 0;\n"                                          \
+    "wgmma.mma_async.sync.aligned." shape ".f32." type "." type " {" results \
+    "}, w, x, p, 1, 1, 0, 0;\n"                                              \
     "}"
-#define HOPPER_HALVES_32(type)  HOPPER_HALVES("m64n32k16", type, HOPPER_R16, "%16", "%17", "%18")
-#define HOPPER_HALVES_48(type)  HOPPER_HALVES("m64n48k16", type, HOPPER_R24, "%24", "%25", "%26")
-#define HOPPER_HALVES_112(type) HOPPER_HALVES("m64n112k16", type, HOPPER_R56, "%56", "%57", "%58")
-#define HOPPER_HALVES_128(type) HOPPER_HALVES("m64n128k16", type, HOPPER_R64, "%64", "%65", "%66")
+#define HOPPER_HALVES_32(type) \
+    HOPPER_HALVES("m64n32k16", type, HOPPER_R16, "%16, %17", "%18, %19", "%20")
+#define HOPPER_HALVES_48(type) \
+    HOPPER_HALVES("m64n48k16", type, HOPPER_R24, "%24, %25", "%26, %27", "%28")
+#define HOPPER_HALVES_112(type) \
+    HOPPER_HALVES("m64n112k16", type, HOPPER_R56, "%56, %57", "%58, %59", "%60")
+#define HOPPER_HALVES_128(type) \
+    HOPPER_HALVES("m64n128k16", type, HOPPER_R64, "%64, %65", "%66, %67", "%68")
 #define HOPPER_HALVES_256(type) \
-    HOPPER_HALVES("m64n256k16", type, HOPPER_R128, "%128", "%129", "%130")
+    HOPPER_HALVES("m64n256k16", type, HOPPER_R128, "%128, %129", "%130, %131", "%132")
 #define HOPPER_HALVES_BEGIN(text, ...)               \
     do {                                             \
         if (is_f16)                                  \
@@ -135,8 +160,8 @@ RF_DEVICE void hopper_multiply(int32_t c[64], uint64_t w, uint64_t x, int is_uns
             HOPPER_BEGIN(text("bf16"), __VA_ARGS__); \
     } while (0)
 /* n is a constant. */
-RF_DEVICE void hopper_multiply_halves(float *c, uint32_t n, uint64_t w, uint64_t x, int is_f16,
-                                      int is_more) {
+RF_DEVICE void hopper_multiply_halves(float *c, uint32_t n, hopper_side w, hopper_side x,
+                                      int is_f16, int is_more) {
     if (n == 32) HOPPER_HALVES_BEGIN(HOPPER_HALVES_32, HOPPER_F16(c));
     if (n == 48) HOPPER_HALVES_BEGIN(HOPPER_HALVES_48, HOPPER_F24(c));
     if (n == 112) HOPPER_HALVES_BEGIN(HOPPER_HALVES_112, HOPPER_F56(c));

@@ -27,6 +27,25 @@ RF_DEVICE uint8_t *ahead_w_at(const rf_gpu_matmul_args *a, wide_kind k, uint32_t
 
 /* Making ----------------------------------------------------------------------------------------*/
 
+/* All of it is on its way before the first is used. */
+RF_DEVICE void ahead_arrived(wide_raw *r) {
+    rf_u4 *lo = r->lo;
+    asm volatile(""
+                 : "+r"(lo[0].v[0]), "+r"(lo[0].v[1]), "+r"(lo[0].v[2]), "+r"(lo[0].v[3]),
+                   "+r"(lo[1].v[0]), "+r"(lo[1].v[1]), "+r"(lo[1].v[2]), "+r"(lo[1].v[3]),
+                   "+r"(lo[2].v[0]), "+r"(lo[2].v[1]), "+r"(lo[2].v[2]), "+r"(lo[2].v[3]),
+                   "+r"(lo[3].v[0]), "+r"(lo[3].v[1]), "+r"(lo[3].v[2]), "+r"(lo[3].v[3]));
+}
+
+RF_DEVICE wide_factors ahead_load_factors(const wide_source *from, wide_kind k, uint32_t g) {
+    wide_factors f = {{{{0}}}, {{0}}, 0, 0};
+    f.d = *(const uint16_t *)(const void *)(from->d + g * 64ull);
+    if (!k.with_m) return f;
+    f.m = *(const uint16_t *)(const void *)(from->m + g * 64ull);
+    f.min = *(const rf_u2 *)(const void *)(from->min + g * 256ull);
+    return f;
+}
+
 /* One half of a group of a weight row per thread. */
 RF_DEVICE void ahead_make_w(uint8_t *made, const rf_gpu_matmul_args *a, wide_kind k, uint32_t tile,
                             uint32_t g) {
@@ -38,6 +57,8 @@ RF_DEVICE void ahead_make_w(uint8_t *made, const rf_gpu_matmul_args *a, wide_kin
     for (uint32_t c = 0; c < WIDE_CHUNKS; c++)
         wide_load(&raw, &from, k, c, 2 * g + half);
     rf_u4 scales = wide_load_scales(&from, k, g);
+    const wide_factors factors = ahead_load_factors(&from, k, g);
+    ahead_arrived(&raw);
     RF_UNROLL
     for (uint32_t i = 0; i < k.n_scales / 8; i++)
         if (half) scales.v[i] = scales.v[k.n_scales / 8 + i];
@@ -46,13 +67,10 @@ RF_DEVICE void ahead_make_w(uint8_t *made, const rf_gpu_matmul_args *a, wide_kin
         wide_put_digits(made + half * AHEAD_HALF_W, &raw, &scales, k, from.row, 0, c);
     if (half) return;
     uint8_t *stage = made + 2 * AHEAD_HALF_W - k.at.d;
-    ((uint16_t *)(void *)(stage + k.at.d))[from.row] =
-        *(const uint16_t *)(const void *)(from.d + g * 64ull);
+    ((uint16_t *)(void *)(stage + k.at.d))[from.row] = factors.d;
     if (!k.with_m) return;
-    ((uint16_t *)(void *)(stage + k.at.m))[from.row] =
-        *(const uint16_t *)(const void *)(from.m + g * 64ull);
-    ((rf_u2 *)(void *)(stage + k.at.min))[from.row] =
-        *(const rf_u2 *)(const void *)(from.min + g * 256ull);
+    ((uint16_t *)(void *)(stage + k.at.m))[from.row] = factors.m;
+    wide_put_mins(stage + k.at.min, from.row, factors.min);
 }
 
 /* Rows beyond the last are the last. */
@@ -76,23 +94,26 @@ RF_DEVICE void ahead_make_x(uint8_t *made, const rf_gpu_matmul_args *a, wide_kin
             RF_UNROLL
             for (uint32_t i = 0; i < 4; i++)
                 sum[i] = ((const rf_u4 *)(const void *)a->xq.sum)[4 * at + i];
-            wide_put_sums(stage + k.at.sum + tid * 32, sum);
+            wide_put_sums(stage + k.at.sum, tid, sum);
         }
     }
     rf_copy_wait();
 }
 
-/* Grid x: groups; y: tiles, and with the first of these the stretches of activation rows. */
+/* Grid x: groups; y: tiles, and with the first of these the stretches of activation rows.  Weights are there before
+ * the kernel in front has ended. */
 RF_DEVICE void ahead_make(const rf_gpu_matmul_args *a, wide_kind k) {
-    uint8_t *made = rf_dynamic_shared, *to;
+    uint8_t *made = hopper_shared, *to;
     const uint32_t g = rf_bid_x(), y = rf_bid_y();
     const uint32_t is_x = y >= a->ahead_tiles,
                    bytes = is_x ? rf_ahead_x_bytes(k.with_m) : rf_ahead_w_bytes(k.with_m);
     if (is_x) {
+        rf_await_before();
         ahead_make_x(made, a, k, y - a->ahead_tiles, g);
         to = ahead_x_at(a, k, y - a->ahead_tiles);
     } else {
         ahead_make_w(made, a, k, a->ahead_first + y, g);
+        rf_await_before();
         to = ahead_w_at(a, k, y);
     }
     hopper_publish();
@@ -157,15 +178,15 @@ RF_DEVICE void ahead_multiply(uint8_t *stages, wide_shared *sh, const rf_gpu_mat
     float *out = wide_out_of(stages, k);
     RF_NO_UNROLL
     for (uint32_t i = rf_bid_x(); i < a->ahead_tiles * ahead_stretches(a); i += hopper_grid_x()) {
-        const mm_share share = ahead_share(a, i);
         float v[64];
-        wide_work(v, &c, stages, sh, k, &at, share.p.w.cols / 256, 0);
-        wide_put(out, v, &at, a, &share, ahead_tile_rows(a));
+        wide_work(v, &c, stages, sh, k, &at, a->part[0].w.cols / 256, 0);
+        const mm_share share = ahead_share(a, i);
+        wide_put(out, v, a, &share, ahead_tile_rows(a));
     }
 }
 
 RF_DEVICE void ahead_run(const rf_gpu_matmul_args *a, wide_kind k) {
-    wide_shared *sh = (wide_shared *)(void *)rf_dynamic_shared;
+    wide_shared *sh = (wide_shared *)(void *)hopper_shared;
     uint8_t *stages = wide_begin_block(sh, 1);
     const uint32_t tid = rf_tid();
     if (tid >= 2 * WIDE_TEAM) {
@@ -178,7 +199,7 @@ RF_DEVICE void ahead_run(const rf_gpu_matmul_args *a, wide_kind k) {
 }
 
 #define AHEAD_KERNELS(hi_bits, n_scales, with_m)                                      \
-    RF_KERNEL(digits_256_4##hi_bits, rf_gpu_matmul_args) {                            \
+    RF_KERNEL_EARLY(digits_256_4##hi_bits, rf_gpu_matmul_args, 3) {                   \
         const wide_kind kind = {hi_bits, n_scales, with_m, rf_wide_parts_of(with_m)}; \
         ahead_make(&a, kind);                                                         \
     }                                                                                 \

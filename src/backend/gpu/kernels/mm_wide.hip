@@ -8,8 +8,8 @@
  * while one has the matrix units, the other adds its integers to its sums. */
 #include "backend/gpu/kernels/digits.h"
 #include "backend/gpu/kernels/hopper.h"
+#include "backend/gpu/kernels/outputs.h"
 #include "backend/gpu/kernels/ring.h"
-#include "backend/gpu/tile.h"
 
 #if defined(RF_HOPPER)
 enum {
@@ -154,14 +154,24 @@ RF_DEVICE void wide_bring_rows(uint8_t *at, const rf_gpu_quant *x, const wide_ro
         rf_copy_16(to + i * 16 * 128, q + rows->q[i] * 16ull);
 }
 
-/* The sums of 32 of an activation row: four times two of them (digits.h). */
-RF_DEVICE void wide_put_sums(uint8_t *to, const rf_u4 sum[4]) {
+/* The sums of 32 of activation row number col (digits.h). */
+RF_DEVICE void wide_put_sums(uint8_t *sums, uint32_t col, const rf_u4 sum[4]) {
+    rf_u4 high, low;
     RF_UNROLL
-    for (int i = 0; i < 4; i += 2) {
-        const rf_u2 first = digit_two_sums(sum[i]), second = digit_two_sums(sum[i + 1]);
-        const rf_u4 both = {{first.v[0], first.v[1], second.v[0], second.v[1]}};
-        ((rf_u4 *)(void *)to)[i / 2] = both;
+    for (int i = 0; i < 4; i++) {
+        const rf_u2 two = digit_two_sums(sum[i]);
+        high.v[i] = two.v[0];
+        low.v[i] = two.v[1];
     }
+    rf_u4 *to = (rf_u4 *)(void *)sums + col / 8 * 16 + col % 8;
+    to[0] = high;
+    to[8] = low;
+}
+
+RF_DEVICE void wide_put_mins(uint8_t *mins, uint32_t row, rf_u2 bytes) {
+    const rf_u2 first = digit_four_mins(bytes.v[0]), second = digit_four_mins(bytes.v[1]);
+    const rf_u4 all = {{first.v[0], first.v[1], second.v[0], second.v[1]}};
+    ((rf_u4 *)(void *)mins)[row] = all;
 }
 
 /* What is one per group, of a weight row and of an activation row. */
@@ -189,8 +199,8 @@ RF_DEVICE void wide_put_factors(uint8_t *stage, const wide_factors *f, wide_kind
     ((uint16_t *)(void *)(stage + k.at.d))[row] = f->d;
     if (!k.with_m) return;
     ((uint16_t *)(void *)(stage + k.at.m))[row] = f->m;
-    ((rf_u2 *)(void *)(stage + k.at.min))[row] = f->min;
-    wide_put_sums(stage + k.at.sum + tid * 32, f->sum);
+    wide_put_mins(stage + k.at.min, row, f->min);
+    wide_put_sums(stage + k.at.sum, tid, f->sum);
 }
 
 /* A thread that makes: what it has of a tile, and what of the next half is on its way. */
@@ -264,76 +274,86 @@ typedef struct wide_place {
 /* Begins the products of half of a stage; is_more: onto what is there. */
 RF_DEVICE void wide_begin(int32_t upper[64], int32_t lower[64], const uint8_t *half,
                           const wide_place *at, wide_kind k, int is_more) {
-    const uint32_t stage = rf_shared_at(half), w = stage + at->team * 64 * 128;
-    const uint64_t x = hopper_chunk(stage + k.at.q), up = hopper_chunk(w + k.at.upper),
-                   low = hopper_chunk(w + k.at.lower);
-    const int is_product = DIGIT_OF_PRODUCT(k.hi_bits);
+    const uint32_t first = rf_shared_at(half), w = first + at->team * 64 * 128;
     RF_UNROLL
     for (uint32_t c = 0; c < WIDE_CHUNKS; c++) {
-        const uint64_t on = c * HOPPER_NEXT_CHUNK;
-        hopper_multiply(upper, up + on, x + on, !is_product, is_more || c);
-        hopper_multiply(lower, low + on, x + on, 1, is_more || c);
+        const hopper_side x = hopper_chunk(first + k.at.q, c);
+        hopper_multiply(upper, hopper_chunk(w + k.at.upper, c), x, !DIGIT_OF_PRODUCT(k.hi_bits),
+                        is_more || c);
+        hopper_multiply(lower, hopper_chunk(w + k.at.lower, c), x, 1, is_more || c);
     }
     hopper_end();
 }
 
-/* A group's integers onto the sums. */
-RF_DEVICE void wide_add(float v[64], const int32_t upper[64], const int32_t lower[64],
-                        const uint8_t *stage, const wide_place *at, wide_kind k) {
-    float d[2], m[2] = {0.0f, 0.0f};
-    uint32_t mins[2] = {0, 0};
+/* A group's integers, in place of the lower digits' sums. */
+RF_DEVICE void wide_total(const int32_t upper[64], int32_t lower[64], wide_kind k) {
     RF_UNROLL
-    for (uint32_t i = 0; i < 2; i++) {
-        const uint32_t n = at->row + 8 * i;
-        d[i] = rf_f16_at(((const uint16_t *)(const void *)(stage + k.at.d))[n]);
-        if (!k.with_m) continue;
-        m[i] = rf_f16_at(((const uint16_t *)(const void *)(stage + k.at.m))[n]);
-        mins[i] = digit_two_mins((const int8_t *)stage + k.at.min + n * 8 + 2 * at->t);
-    }
+    for (uint32_t i = 0; i < 64; i++)
+        lower[i] = digit_total(upper[i], lower[i], k.hi_bits);
+}
+
+/* Begins the group's minima times its sums. */
+RF_DEVICE void wide_begin_mins(float c[64], const uint8_t *stage, const wide_place *at,
+                               wide_kind k) {
+    const uint32_t first = rf_shared_at(stage);
+    const hopper_side w = hopper_rows(first + k.at.min + at->team * 64 * 16, 0, 8 * 16),
+                      x = hopper_rows(first + k.at.sum, 8 * 16, 2 * 8 * 16);
+    hopper_hold_halves(c, RF_WIDE_COLS);
+    hopper_begin();
+    hopper_multiply_halves(c, RF_WIDE_COLS, w, x, 1, 0);
+    hopper_end();
+}
+
+/* A group's terms onto the sums: i times the factors d of its rows, at scales, and of the activation rows. */
+RF_DEVICE void wide_add(float v[64], const float i[64], const uint8_t *stage, uint32_t scales,
+                        const wide_place *at, wide_kind k) {
+    const uint16_t *of_rows = (const uint16_t *)(const void *)(stage + scales);
+    const float d[2] = {rf_f16_at(of_rows[at->row]), rf_f16_at(of_rows[at->row + 8])};
     RF_UNROLL
     for (uint32_t n = 0; n < RF_WIDE_COLS / 8; n++) {
         const rf_f2 xd = ((const rf_f2 *)(const void *)(stage + k.at.xd))[4 * n + at->t];
-        float of_mins[4];
-        if (k.with_m)
-            digit_multiply_mins(
-                of_mins, mins,
-                ((const rf_u2 *)(const void *)(stage + k.at.sum))[(8 * n + at->g) * 4 + at->t]);
         RF_UNROLL
-        for (uint32_t i = 0; i < 4; i++) {
-            float *sum = &v[4 * n + i];
-            const int32_t exact = digit_total(upper[4 * n + i], lower[4 * n + i], k.hi_bits);
-            *sum = rf_fma((float)exact, d[i / 2] * xd.v[i % 2], *sum);
-            if (k.with_m) *sum = rf_fma(of_mins[i], m[i / 2] * xd.v[i % 2], *sum);
-        }
+        for (uint32_t j = 0; j < 4; j++)
+            v[4 * n + j] = rf_fma(i[4 * n + j], d[j / 2] * xd.v[j % 2], v[4 * n + j]);
     }
 }
 
-/* The tile's outputs, 32 activation rows at a time through shared memory of the warp, so that one loop
- * writes them. */
-RF_DEVICE void wide_put(float *out, const float v[64], const wide_place *at,
-                        const rf_gpu_matmul_args *a, const mm_share *share, uint32_t rows) {
-    const uint32_t lane = rf_tid() % 32, per_warp = a->is_glu ? 8 : 16,
-                   first = share->tile * rows + (at->row - at->g) / 16 * per_warp;
-    const uint32_t r = lane % per_warp;
-    RF_UNROLL
-    for (uint32_t part = 0; part < 4; part++) {
-        rf_warp_sync();
+/* What a group makes of the sums of its digits, onto the sums of all; minima are multiplied where the upper digits
+ * have been. */
+RF_DEVICE void wide_end(float v[64], int32_t upper[64], int32_t lower[64], const uint8_t *stage,
+                        const wide_place *at, wide_kind k) {
+    float i[64];
+    wide_total(upper, lower, k);
+    if (k.with_m) {
+        float c[64];
         RF_UNROLL
-        for (uint32_t i = 0; i < 16; i++)
-            out[(i / 4 * 8 + at->t * 2 + i % 2) * RF_WIDE_OUT_STRIDE + at->g + i % 4 / 2 * 8] =
-                v[16 * part + i];
-        rf_warp_sync();
-        RF_NO_UNROLL
-        for (uint32_t i = lane / per_warp; i < 32; i += 32 / per_warp) {
-            const float *of_row = out + i * RF_WIDE_OUT_STRIDE + r;
-            if (32 * part + i >= share->n || first + r >= share->p.w.rows) break;
-            const uint32_t dst_row = dst_row_of(a, share, 32 * part + i);
-            if (a->is_glu)
-                put_output(a, share, dst_row, first + r, of_row[0], of_row[8]);
-            else
-                put_output(a, share, dst_row, first + r, 0.0f, of_row[0]);
-        }
+        for (uint32_t n = 0; n < 64; n++)
+            c[n] = rf_float_of((uint32_t)upper[n]);
+        wide_begin_mins(c, stage, at, k);
+        RF_UNROLL
+        for (uint32_t n = 0; n < 64; n++)
+            i[n] = (float)lower[n];
+        wide_add(v, i, stage, k.at.d, at, k);
+        hopper_wait_but(0);
+        hopper_hold_halves(c, RF_WIDE_COLS);
+        wide_add(v, c, stage, k.at.m, at, k);
+        RF_UNROLL
+        for (uint32_t n = 0; n < 64; n++)
+            upper[n] = (int32_t)rf_bits_of(c[n]);
+    } else {
+        RF_UNROLL
+        for (uint32_t n = 0; n < 64; n++)
+            i[n] = (float)lower[n];
+        wide_add(v, i, stage, k.at.d, at, k);
     }
+}
+
+/* The sums of a tile, which has so many output rows. */
+RF_DEVICE void wide_put(float *out, float v[64], const rf_gpu_matmul_args *a, const mm_share *share,
+                        uint32_t rows) {
+    const uint32_t row = share->tile * rows + rf_tid() / 32 * (a->is_glu ? 8 : 16);
+    const outputs_of o = {a, share, 0, row};
+    outputs_put(out, v, RF_WIDE_COLS, &o);
 }
 
 /* A team's place in the ring and among the turns, from tile to tile. */
@@ -372,7 +392,7 @@ RF_DEVICE void wide_work(float v[64], wide_count *c, const uint8_t *stages, wide
         hopper_wait_but(0);
         hopper_hold(upper);
         hopper_hold(lower);
-        wide_add(v, upper, lower, stage, at, k);
+        wide_end(v, upper, lower, stage, at, k);
         rf_warp_sync();
         if (is_first_lane) ring_arrive(&sh->empty[c->now][1]);
         if (++c->now == RF_WIDE_STAGES) {
@@ -405,10 +425,10 @@ RF_DEVICE void wide_multiply(uint8_t *stages, wide_shared *sh, const rf_gpu_matm
     float *out = wide_out_of(stages, k);
     RF_NO_UNROLL
     for (uint32_t i = rf_bid_x(); i < list->n_tiles * list->n_stretches; i += hopper_grid_x()) {
-        const mm_share share = wide_share(a, list, i);
         float v[64];
-        wide_work(v, &c, stages, sh, k, &at, share.p.w.cols / 256, 1);
-        wide_put(out, v, &at, a, &share, list->rows);
+        wide_work(v, &c, stages, sh, k, &at, a->part[0].w.cols / 256, 1);
+        const mm_share share = wide_share(a, list, i);
+        wide_put(out, v, a, &share, list->rows);
     }
 }
 
@@ -422,20 +442,19 @@ RF_DEVICE uint8_t *wide_begin_block(wide_shared *sh, uint32_t n_arrive) {
     if (tid < 2) ring_init(&sh->turn[tid], WIDE_TEAM / 32);
     hopper_publish(); /* to copies that run by themselves */
     rf_sync();
-    return rf_dynamic_shared + RF_WIDE_HEAD -
-           (rf_shared_at(rf_dynamic_shared) & (RF_WIDE_ALIGN - 1));
+    return hopper_shared + RF_WIDE_HEAD;
 }
 
 RF_DEVICE void wide_run(const rf_gpu_matmul_args *a, wide_kind k) {
-    wide_shared *sh = (wide_shared *)(void *)rf_dynamic_shared;
+    wide_shared *sh = (wide_shared *)(void *)hopper_shared;
     uint8_t *stages = wide_begin_block(sh, 2 * WIDE_MAKERS); /* copies and digits */
     const wide_list list = wide_list_of(a);
     if (rf_tid() >= 2 * WIDE_TEAM) {
-        hopper_88_registers();
+        hopper_80_registers();
         wide_make(stages, sh, a, &list, k);
         return;
     }
-    hopper_208_registers(); /* of 168 that all threads had */
+    hopper_216_registers(); /* of 168 that all threads had */
     wide_multiply(stages, sh, a, &list, k);
 }
 

@@ -1,0 +1,127 @@
+/* outputs.h - how a warp writes what matrix units leave in its registers: sixteen weight rows, with a GLU eight of
+ * either matrix, by a multiple of 32 activation rows, of which a thread has those of weight rows g and g + 8 and of
+ * activation rows 2t and 2t + 1 of each eight.
+ *
+ * They pass through shared memory, 32 activation rows at a time, so that a thread gets four neighbours. */
+#pragma once
+#include "backend/gpu/kernels/mm.h"
+#include "backend/gpu/tile.h"
+
+#if defined(RF_HOPPER)
+/* What a warp writes of a tile. */
+typedef struct outputs_of {
+    const rf_gpu_matmul_args *a;
+    const mm_share *s;
+    const float *scale; /* what an activation row's outputs are multiplied with, or NULL */
+    uint32_t row;       /* the warp's first output row */
+} outputs_of;
+
+enum { OUTPUTS_FOURS = 4 }; /* of a thread, of 32 activation rows by sixteen weight rows */
+
+/* Are four outputs, the first of which is number 4n of a row, and what is added to them, read and written at
+ * once? */
+RF_DEVICE int outputs_by_fours(const outputs_of *o) {
+    const rf_gpu_product *p = &o->s->p;
+    const uint64_t at = (uint64_t)p->dst | (uint64_t)p->add | (uint64_t)p->bias;
+    return (at | 4 * p->dst_stride | 4 * p->w.rows) % 16 == 0;
+}
+
+RF_DEVICE float outputs_scale(const outputs_of *o, uint32_t dst_row) {
+    return o->scale ? o->scale[dst_row] : 1.0f;
+}
+
+RF_DEVICE rf_f4 outputs_room(const float *room, uint32_t i, uint32_t own) {
+    return *(const rf_f4 *)(const void *)(room + i * RF_WIDE_OUT_STRIDE + own);
+}
+
+/* Of the 32 activation rows from number first on; what they are added to is on its way at once. */
+RF_DEVICE void outputs_put_fours(const float *room, const outputs_of *o, uint32_t first) {
+    const rf_gpu_product *p = &o->s->p;
+    const uint32_t lane = rf_tid() % 32, own = lane % 4 * 4, r = o->row + own;
+    const rf_f4 zero = {{0.0f, 0.0f, 0.0f, 0.0f}};
+    rf_f4 add[OUTPUTS_FOURS], bias = zero;
+    if (r >= p->w.rows) return;
+    if (p->bias)
+        bias = *(const rf_f4 *)(const void *)(p->bias + (uint64_t)o->s->plane * p->w.rows + r);
+    RF_UNROLL
+    for (uint32_t k = 0; k < OUTPUTS_FOURS; k++) {
+        const uint32_t dst_row = dst_row_of(o->a, o->s, first + lane / 4 + 8 * k);
+        if (p->add)
+            add[k] = *(const rf_f4 *)(const void *)(p->add + (uint64_t)dst_row * p->dst_stride + r);
+    }
+    RF_UNROLL
+    for (uint32_t k = 0; k < OUTPUTS_FOURS; k++) {
+        const uint32_t i = lane / 4 + 8 * k, dst_row = dst_row_of(o->a, o->s, first + i);
+        const float up = outputs_scale(o, dst_row);
+        rf_f4 v = outputs_room(room, i, own);
+        if (first + i >= o->s->n) break;
+        RF_UNROLL
+        for (int j = 0; j < 4; j++) {
+            v.v[j] = v.v[j] * up;
+            if (p->bias) v.v[j] = v.v[j] + bias.v[j];
+            if (p->add) v.v[j] = add[k].v[j] + v.v[j];
+        }
+        *(rf_f4 *)(void *)(p->dst + (uint64_t)dst_row * p->dst_stride + r) = v;
+    }
+}
+
+/* Of a SwiGLU without biases: four gates side by side hide what one waits for. */
+RF_DEVICE void outputs_put_swiglu(const float *room, const outputs_of *o, uint32_t first) {
+    const rf_gpu_product *p = &o->s->p;
+    const uint32_t lane = rf_tid() % 32, own = lane % 2 * 4, r = o->row + own;
+    if (r >= p->w.rows) return;
+    RF_UNROLL
+    for (uint32_t k = 0; k < OUTPUTS_FOURS / 2; k++) {
+        const uint32_t i = lane / 2 + 16 * k, dst_row = dst_row_of(o->a, o->s, first + i);
+        const rf_f4 gate = outputs_room(room, i, own), up = outputs_room(room, i, 8 + own);
+        const float scale = outputs_scale(o, dst_row);
+        rf_f4 v;
+        if (first + i >= o->s->n) break;
+        RF_UNROLL
+        for (int j = 0; j < 4; j++) {
+            const float g = gate.v[j] * scale;
+            v.v[j] = rf_gated(g, g) * (up.v[j] * scale);
+        }
+        *(rf_f4 *)(void *)(p->dst + (uint64_t)dst_row * p->dst_stride + r) = v;
+    }
+}
+
+/* Whatever it is, one by one. */
+RF_DEVICE void outputs_put_each(const float *room, const outputs_of *o, uint32_t first) {
+    const uint32_t per_row = o->a->is_glu ? 8 : 16, lane = rf_tid() % 32, own = lane % per_row;
+    RF_NO_UNROLL
+    for (uint32_t i = lane / per_row; i < 32; i += 32 / per_row) {
+        const float *from = room + i * RF_WIDE_OUT_STRIDE + own;
+        if (first + i >= o->s->n || o->row + own >= o->s->p.w.rows) break;
+        const uint32_t dst_row = dst_row_of(o->a, o->s, first + i);
+        const float up = outputs_scale(o, dst_row), v = from[0] * up;
+        put_output(o->a, o->s, dst_row, o->row + own, v, o->a->is_glu ? from[8] * up : v);
+    }
+}
+
+/* Of n_x activation rows; v: as above, and used up; room: the warp's RF_WIDE_OUT_BYTES.  One loop, in which the
+ * registers move on: an instruction cache does not hold a copy for each 32. */
+RF_DEVICE void outputs_put(float *room, float *v, uint32_t n_x, const outputs_of *o) {
+    const uint32_t g = rf_tid() % 32 / 4, t = rf_tid() % 4;
+    const int by_fours = outputs_by_fours(o), is_swiglu = o->a->is_glu &&
+                                                          o->a->act == RF_ACT_SILU &&
+                                                          !o->s->p.bias && !o->a->part[1].bias;
+    RF_NO_UNROLL
+    for (uint32_t first = 0; first < n_x; first += 32) {
+        rf_warp_sync();
+        RF_UNROLL
+        for (uint32_t i = 0; i < 16; i++)
+            room[(i / 4 * 8 + t * 2 + i % 2) * RF_WIDE_OUT_STRIDE + g + i % 4 / 2 * 8] = v[i];
+        RF_UNROLL
+        for (uint32_t i = 16; i < n_x / 2; i++)
+            v[i - 16] = v[i];
+        rf_warp_sync();
+        if (by_fours && is_swiglu)
+            outputs_put_swiglu(room, o, first);
+        else if (by_fours && !o->a->is_glu)
+            outputs_put_fours(room, o, first);
+        else
+            outputs_put_each(room, o, first);
+    }
+}
+#endif
