@@ -191,8 +191,7 @@ RF_DEVICE void halves_soften(float s[4], halves_shared *sh, const rf_gpu_attend_
     for (uint32_t other = 16; other >= 4; other /= 2)
         l += rf_walk_lane_xor(l, other); /* 4, 2 and neighbours */
     if (lane >= HALVES_HEADS) return;
-    sh->blocks.m[w->at.warp][h] = m;
-    sh->blocks.l[w->at.warp][h] = l;
+    rf_walk_put_block(&sh->blocks, w->at.warp, h, m, l);
 }
 
 /* Weighted values --------------------------------------------------------------------------------*/
@@ -285,7 +284,6 @@ RF_DEVICE void halves_block(halves_shared *sh, const rf_gpu_attend_args *a, halv
     rf_warp_sync();
     if (!w->now.bits) halves_leave_out(sh, &w->at);
     w->now = then;
-    halves_load_values(a, w, kind);
 }
 
 /* The first segment's keys and values on their way, queries in sixteen bits. */
@@ -319,6 +317,7 @@ RF_DEVICE void halves_attend(halves_shared *sh, const rf_gpu_attend_args *a, uin
         rf_sync();
         rf_walk_end_segment(&total, &sh->blocks, a, at, &c, part, HALVES_HEADS * HALVES_SUM_PITCH,
                             segment, c.col);
+        halves_load_values(a, &w, kind); /* not before: folding wants registers, and would wait behind them */
         rf_sync();
     }
     if (a->n_splits == 1 && c.is_here) rf_walk_put(a, &total, at->item + c.h, c.col, c.n);

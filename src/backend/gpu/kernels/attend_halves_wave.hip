@@ -276,8 +276,7 @@ RF_DEVICE void thin_add(thin_shared *sh, const rf_gpu_attend_args *a, thin_block
             wave_soften(s, a, sh->unit[at->lane % THIN_HEADS], bits, bits == ~0u, mask, kind);
         thin_values(sh->sum[at->warp], b, &part, kind);
         if (at->lane < THIN_HEADS) {
-            sh->blocks.m[at->warp][at->lane] = part.m;
-            sh->blocks.l[at->warp][at->lane] = part.l;
+            rf_walk_put_block(&sh->blocks, at->warp, at->lane, part.m, part.l);
         }
     } else {
         thin_leave_out(sh, at);

@@ -305,8 +305,7 @@ RF_DEVICE void ints_soften(float s[4], ints_shared *sh, const rf_gpu_attend_args
     l += l_2;                  /* 2 */
     l += rf_walk_lane_xor(l, 16); /* and neighbours */
     if (lane >= INTS_HEADS) return;
-    sh->blocks.m[w->at.warp][h] = m;
-    sh->blocks.l[w->at.warp][h] = l;
+    rf_walk_put_block(&sh->blocks, w->at.warp, h, m, l);
 }
 
 /* Weighted values -------------------------------------------------------------------------------*/

@@ -35,7 +35,8 @@ typedef struct vec_shared {
     rf_f4 p[VEC_WARPS][32 * VEC_MAX_HEADS / 4];        /* exponentials [32][heads] */
     rf_u4 fresh[2][VEC_DIM / 8];                       /* the row's own key and value */
     rf_walk_blocks blocks;
-    uint32_t own_pos; /* of the row's own key, where the walk comes by it and it is not in the pool */
+    uint32_t
+        own_pos; /* of the row's own key, where the walk comes by it and it is not in the pool */
 } vec_shared;
 
 /* What a thread works on: its warp's KV block of a segment, then its columns of a head. */
@@ -155,10 +156,8 @@ RF_DEVICE void vec_soften(float *s, vec_shared *sh, const rf_gpu_attend_args *a,
     }
     if (w->at.lane != 0) return;
     RF_UNROLL
-    for (uint32_t h = 0; h < n_heads; h++) {
-        sh->blocks.m[w->at.warp][h] = m[h];
-        sh->blocks.l[w->at.warp][h] = l[h];
-    }
+    for (uint32_t h = 0; h < n_heads; h++)
+        rf_walk_put_block(&sh->blocks, w->at.warp, h, m[h], l[h]);
 }
 
 /* The keys onto this thread's columns of all heads. */

@@ -15,8 +15,8 @@ extern __attribute__((shared)) __attribute__((aligned(1024))) uint8_t hopper_sha
 RF_DEVICE void hopper_publish(void) { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
 /* Registers of a thread from here on, which the four warps of a group give back or take. */
-RF_DEVICE void hopper_80_registers(void) { asm volatile("setmaxnreg.dec.sync.aligned.u32 80;"); }
-RF_DEVICE void hopper_216_registers(void) { asm volatile("setmaxnreg.inc.sync.aligned.u32 216;"); }
+RF_DEVICE void hopper_88_registers(void) { asm volatile("setmaxnreg.dec.sync.aligned.u32 88;"); }
+RF_DEVICE void hopper_208_registers(void) { asm volatile("setmaxnreg.inc.sync.aligned.u32 208;"); }
 RF_DEVICE void hopper_56_registers(void) { asm volatile("setmaxnreg.dec.sync.aligned.u32 56;"); }
 RF_DEVICE void hopper_224_registers(void) { asm volatile("setmaxnreg.inc.sync.aligned.u32 224;"); }
 RF_DEVICE void hopper_24_registers(void) { asm volatile("setmaxnreg.dec.sync.aligned.u32 24;"); }

@@ -450,11 +450,11 @@ RF_DEVICE void wide_run(const rf_gpu_matmul_args *a, wide_kind k) {
     uint8_t *stages = wide_begin_block(sh, 2 * WIDE_MAKERS); /* copies and digits */
     const wide_list list = wide_list_of(a);
     if (rf_tid() >= 2 * WIDE_TEAM) {
-        hopper_80_registers();
+        hopper_88_registers();
         wide_make(stages, sh, a, &list, k);
         return;
     }
-    hopper_216_registers(); /* of 168 that all threads had */
+    hopper_208_registers(); /* of 168 that all threads had */
     wide_multiply(stages, sh, a, &list, k);
 }
 

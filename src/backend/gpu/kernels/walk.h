@@ -10,10 +10,13 @@ enum {
     RF_WALK_HEADS = 4, /* of a block of threads, at most */
 };
 
+#define RF_WALK_FIRST (-1.0f) /* in place of a total's factor, where a block is the first */
+
 /* What warps leave of a segment's blocks, beside weighted values. */
 typedef struct rf_walk_blocks {
-    rf_fold fold[RF_GPU_SEGMENT_BLOCKS][RF_GPU_SEGMENT_BLOCKS]; /* each warp's own */
-    float m[RF_GPU_SEGMENT_BLOCKS][RF_WALK_HEADS], l[RF_GPU_SEGMENT_BLOCKS][RF_WALK_HEADS];
+    rf_f4 fold[RF_GPU_SEGMENT_BLOCKS]
+              [RF_GPU_SEGMENT_BLOCKS]; /* each warp's own: c_total, c_part, l, m */
+    rf_f4 m[RF_WALK_HEADS][RF_GPU_SEGMENT_BLOCKS / 4], l[RF_WALK_HEADS][RF_GPU_SEGMENT_BLOCKS / 4];
     uint32_t bits[RF_GPU_SEGMENT_BLOCKS]; /* visible keys */
 } rf_walk_blocks;
 
@@ -68,11 +71,15 @@ RF_DEVICE int rf_walk_is_old(const rf_gpu_attend_args *a, const rf_walk *w) {
     return a->heads.n_parts > 0 || w->segment * RF_GPU_SEGMENT_BLOCKS + w->warp < n_old;
 }
 
-/* Maximum and sum in place of what a warp without visible keys has not made. */
+/* Maximum and sum of a warp's KV block for head number h. */
+RF_DEVICE void rf_walk_put_block(rf_walk_blocks *b, uint32_t warp, uint32_t h, float m, float l) {
+    b->m[h][warp / 4].v[warp % 4] = m;
+    b->l[h][warp / 4].v[warp % 4] = l;
+}
+
+/* In place of what a warp without visible keys has not made. */
 RF_DEVICE void rf_walk_leave_out(rf_walk_blocks *b, const rf_walk *w) {
-    if (w->lane >= RF_WALK_HEADS) return;
-    b->m[w->warp][w->lane] = -__builtin_inff();
-    b->l[w->warp][w->lane] = 0.0f;
+    if (w->lane < RF_WALK_HEADS) rf_walk_put_block(b, w->warp, w->lane, -__builtin_inff(), 0.0f);
 }
 
 RF_DEVICE float rf_walk_lane_xor(float x, uint32_t mask) {
@@ -126,27 +133,38 @@ typedef struct rf_walk_sum {
     float m, l, acc[2];
 } rf_walk_sum;
 
+/* How the lane's block of the segment is folded onto those before it: one of the first lanes of each warp's. */
+RF_DEVICE void rf_walk_make_fold(rf_walk_blocks *b, const rf_walk *w, uint32_t h) {
+    float before = -__builtin_inff(), own = before;
+    RF_UNROLL
+    for (uint32_t i = 0; i < RF_GPU_SEGMENT_BLOCKS / 4; i++) {
+        const rf_f4 four = b->m[h][i];
+        RF_UNROLL
+        for (uint32_t j = 0; j < 4; j++) {
+            const float m = four.v[j];
+            before = 4 * i + j < w->lane && m > before ? m : before;
+            own = 4 * i + j == w->lane ? m : own;
+        }
+    }
+    const rf_fold f = b->bits[w->lane] ? rf_fold_of(before, own) : rf_no_fold(before);
+    const rf_f4 entry = {
+        {f.is_first ? RF_WALK_FIRST : f.c_total, f.c_part, ((const float *)b->l[h])[w->lane], f.m}};
+    b->fold[w->warp][w->lane] = entry;
+}
+
 /* The segment's blocks onto one another.  part: the first block's weighted values in the thread's
  * columns, the next block's stride further on. */
 RF_DEVICE void rf_walk_fold_blocks(rf_walk_sum *t, rf_walk_blocks *b, const rf_walk *w,
                                    const rf_walk_columns *c, const float *part, uint32_t stride) {
-    if (w->lane < RF_GPU_SEGMENT_BLOCKS) {
-        float before = -__builtin_inff();
-        RF_UNROLL
-        for (uint32_t i = 0; i + 1 < RF_GPU_SEGMENT_BLOCKS; i++) {
-            const float m = b->m[i][c->h];
-            before = i < w->lane && m > before ? m : before;
-        }
-        b->fold[w->warp][w->lane] =
-            b->bits[w->lane] ? rf_fold_of(before, b->m[w->lane][c->h]) : rf_no_fold(before);
-    }
+    if (w->lane < RF_GPU_SEGMENT_BLOCKS) rf_walk_make_fold(b, w, c->h);
     rf_warp_sync();
     t->l = t->acc[0] = t->acc[1] = 0.0f;
     RF_UNROLL
     for (uint32_t i = 0; i < RF_GPU_SEGMENT_BLOCKS; i++) {
-        const rf_fold f = b->fold[w->warp][i];
+        const rf_f4 e = b->fold[w->warp][i];
+        const rf_fold f = {e.v[3], e.v[0], e.v[1], e.v[0] == RF_WALK_FIRST};
         t->m = f.m;
-        t->l = rf_folded(&f, t->l, b->l[i][c->h]);
+        t->l = rf_folded(&f, t->l, e.v[2]);
         RF_UNROLL
         for (uint32_t k = 0; k < c->n; k++)
             t->acc[k] = rf_folded(&f, t->acc[k], part[i * stride + k]);
