@@ -435,10 +435,19 @@ static void test_tall_products(void **state) {
     }
 }
 
+/* Kernels of which the device has all or none are launched where it has them. */
+static void assert_launched(const rf_gpu_kernel *kernels, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        assert_int_equal(queue.launched[kernels[i]], queue.function[kernels[i]] != NULL);
+}
+
 /* So many activation rows that whole blocks of them have a kernel of their own. */
 static void test_wide_products(void **state) {
     (void)state;
     static const rf_dtype types[] = {RF_DT_Q4_K, RF_DT_Q5_K, RF_DT_Q6_K};
+    static const rf_gpu_kernel kernels[] = {RF_GPU_wide_256_40, RF_GPU_wide_256_41,
+                                            RF_GPU_wide_256_42};
+    memset(queue.launched, 0, sizeof queue.launched);
     uint32_t n_units = queue.info.n_units;
     queue.info.n_units = 1; /* few blocks are enough */
     for (size_t i = 0; i < RF_COUNT(types); i++) {
@@ -451,6 +460,7 @@ static void test_wide_products(void **state) {
         c.glu = true;
         check_product(&c);
     }
+    assert_launched(kernels, RF_COUNT(kernels));
     queue.info.n_units = n_units;
 }
 
@@ -458,6 +468,10 @@ static void test_wide_products(void **state) {
 static void test_ahead_products(void **state) {
     (void)state;
     static const rf_dtype types[] = {RF_DT_Q4_K, RF_DT_Q5_K, RF_DT_Q6_K};
+    static const rf_gpu_kernel kernels[] = {RF_GPU_digits_256_40, RF_GPU_digits_256_41,
+                                            RF_GPU_digits_256_42, RF_GPU_ahead_256_40,
+                                            RF_GPU_ahead_256_41,  RF_GPU_ahead_256_42};
+    memset(queue.launched, 0, sizeof queue.launched);
     uint32_t n_units = queue.info.n_units;
     queue.info.n_units = 2; /* blocks go from tile to tile */
     for (size_t i = 0; i < RF_COUNT(types); i++) {
@@ -473,6 +487,7 @@ static void test_ahead_products(void **state) {
         c.ahead = (size_t)8 << 20;
         check_product(&c);
     }
+    assert_launched(kernels, RF_COUNT(kernels));
     queue.info.n_units = n_units;
 }
 

@@ -36,7 +36,7 @@ static const char *family_of(const char *arch) {
 }
 
 enum { FIRST_TO_OVERLAP = 90 }; /* of NVIDIA's targets: as port.h has it */
-static const char HOPPER[] = "sm_90a";
+static const char HOPPER[] = "sm_90a", AS_HOPPER[] = "host-hopper";
 
 static long version_of(const char *target) {
     return strncmp(target, "sm_", 3) == 0 ? strtol(target + 3, NULL, 10) : 0;
@@ -69,14 +69,14 @@ const rf_gpu_code *rf_gpu_code_for(const char *arch, const rf_gpu_code *targets)
 }
 
 /* Whose code has a kernel: a set. */
-enum { HOST = 1, AMD = 2, AMD_MATRIX = 4, NVIDIA = 8, ONLY_HOPPER = 16 };
+enum { HOST = 1, AMD = 2, AMD_MATRIX = 4, NVIDIA = 8, ONLY_HOPPER = 16, HOST_HOPPER = 32 };
 static const uint8_t owners[RF_GPU_KERNEL_COUNT] = {
 #define X(name, args, block)            [RF_GPU_##name] = HOST | AMD | AMD_MATRIX | NVIDIA | ONLY_HOPPER,
 #define X_MATRIX(name, args, block)     [RF_GPU_##name] = HOST | AMD_MATRIX | NVIDIA | ONLY_HOPPER,
 #define X_NOT_AMD(name, args, block)    [RF_GPU_##name] = HOST | NVIDIA | ONLY_HOPPER,
 #define X_AMD_MATRIX(name, args, block) [RF_GPU_##name] = AMD_MATRIX,
 #define X_NVIDIA(name, args, block)     [RF_GPU_##name] = NVIDIA | ONLY_HOPPER,
-#define X_HOPPER(name, args, block)     [RF_GPU_##name] = ONLY_HOPPER,
+#define X_HOPPER(name, args, block)     [RF_GPU_##name] = ONLY_HOPPER | HOST_HOPPER,
 #include "backend/gpu/kernels.def"
 #undef X
 };
@@ -92,6 +92,7 @@ bool rf_gpu_code_has_matrix(const char *target) {
 static uint8_t owner_of(const char *target) {
     if (strcmp(target, HOPPER) == 0) return ONLY_HOPPER;
     if (version_of(target)) return NVIDIA;
+    if (strcmp(target, AS_HOPPER) == 0) return HOST | HOST_HOPPER;
     if (strncmp(target, "gfx", 3) != 0) return HOST;
     return rf_gpu_code_has_matrix(target) ? AMD_MATRIX : AMD;
 }
@@ -186,9 +187,12 @@ static bool wants_compiling(void) {
 }
 
 rf_status rf_gpu_code_load(rf_gpu_queue *q, rf_error *e) {
-    static const rf_gpu_code host = {"host", NULL, NULL}; /* a driver that brings its own kernels */
-    bool is_host = strcmp(q->info.arch, host.target) == 0;
+    static const rf_gpu_code host = {"host", NULL, NULL}, /* a driver that brings its own kernels */
+        as_hopper = {AS_HOPPER, NULL, NULL};              /* those of Hopper's as C, too */
+    bool is_host = strcmp(q->info.arch, host.target) == 0,
+         is_as_hopper = strcmp(q->info.arch, AS_HOPPER) == 0;
     const rf_gpu_code *code = is_host             ? &host
+                              : is_as_hopper      ? &as_hopper
                               : wants_compiling() ? NULL
                                                   : rf_gpu_code_for(q->info.arch, NULL);
     RF_TRY(code ? load_best(q, code, e) : load_compiled(q, e));

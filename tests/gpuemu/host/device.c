@@ -1,5 +1,6 @@
 /* device.c - the driver's functions over the heap and fibres. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "gpuemu/host/host.h"
@@ -48,7 +49,8 @@ static int run_job(const job *j) {
     for (b[2] = 0; b[2] < j->grid[2]; b[2]++)
         for (b[1] = 0; b[1] < j->grid[1]; b[1]++)
             for (b[0] = 0; b[0] < j->grid[0]; b[0]++)
-                if (!rf_fibres_run(j->block, b, j->kernel->run, j->args)) return BAD_LAUNCH;
+                if (!rf_fibres_run(j->block, j->grid[0], b, j->kernel->run, j->args))
+                    return BAD_LAUNCH;
     return OK;
 }
 
@@ -80,7 +82,8 @@ static int device_info(int device, rf_gpu_info *out) {
                          .lds_bytes = RF_HOST_SHARED,
                          .integrated = true};
     snprintf(out->name, sizeof out->name, "kernels on this processor");
-    snprintf(out->arch, sizeof out->arch, "host");
+    const char *arch = getenv("RF_HOST_ARCH");
+    snprintf(out->arch, sizeof out->arch, "%s", arch ? arch : "host");
     return OK;
 }
 

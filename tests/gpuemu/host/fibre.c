@@ -48,13 +48,16 @@ enum { RETURN_AT = 11, FRAME = 20 };
 
 _Thread_local rf_host_thread rf_host_now;
 _Thread_local uint32_t rf_host_word[RF_FIBRE_MAX];
-_Thread_local uint8_t rf_dynamic_shared[RF_HOST_SHARED] __attribute__((aligned(16)));
+_Thread_local uint8_t rf_dynamic_shared[RF_HOST_SHARED] __attribute__((aligned(1024)));
 
 static _Thread_local struct {
     uint8_t *stacks;         /* [RF_FIBRE_MAX][STACK], kept while the thread lives */
     void *top[RF_FIBRE_MAX]; /* where a fibre's stack stands */
     void *main;              /* the same of the one that starts blocks */
     uint32_t n, n_done;      /* threads of the block, and those that are through */
+    uint32_t n_idle;         /* of a round of turns, those in which a thread only waited */
+    uint32_t block;          /* number of the block */
+    uint32_t here[RF_FIBRE_MAX / 32], turn[RF_FIBRE_MAX / 32]; /* of a warp's barrier */
     void (*f)(const void *arg);
     const void *arg;
 } now;
@@ -66,11 +69,32 @@ void rf_host_sync(void) {
     rf_fibre_switch(&now.top[i], next ? now.top[next] : now.main);
 }
 
+void rf_host_idle(void) {
+    now.n_idle++;
+    rf_host_sync();
+}
+
+void rf_host_warp_sync(void) {
+    uint32_t w = rf_host_now.tid / 32, first = 32 * w, turn = now.turn[w];
+    uint32_t n = now.n - first < 32 ? now.n - first : 32;
+    if (++now.here[w] < n) {
+        while (now.turn[w] == turn)
+            rf_host_idle();
+        return;
+    }
+    now.here[w] = 0;
+    now.turn[w]++;
+    rf_host_sync(); /* as the others */
+}
+
 static void fibre_main(void) {
     for (;;) { /* once for each block */
+        uint32_t block = now.block;
         now.f(now.arg);
         now.n_done++;
-        rf_host_sync();
+        do
+            rf_host_sync();
+        while (now.block == block);
     }
 }
 
@@ -96,18 +120,28 @@ static void stacks_make(void) {
     fibres_start();
 }
 
-bool rf_fibres_run(uint32_t n, const uint32_t bid[3], void (*f)(const void *arg), const void *arg) {
+bool rf_fibres_run(uint32_t n, uint32_t grid_x, const uint32_t bid[3], void (*f)(const void *arg),
+                   const void *arg) {
     RF_ASSERT(n > 0 && n <= RF_FIBRE_MAX);
     stacks_make();
     now.f = f;
     now.arg = arg;
     now.n = n;
     now.n_done = 0;
+    now.block++;
+    memset(now.here, 0, sizeof now.here);
     memcpy(rf_host_now.bid, bid, sizeof rf_host_now.bid);
+    rf_host_now.grid_x = grid_x;
     rf_host_now.tid = 0;
-    while (now.n_done == 0)
+    rf_host_now.ring_changes = 0;
+    while (now.n_done < n) {
+        uint32_t done = now.n_done, changes = rf_host_now.ring_changes;
+        now.n_idle = 0;
         rf_fibre_switch(&now.main, now.top[0]);
-    if (now.n_done == n) return true;
-    fibres_start(); /* some wait at a barrier that the others do not come to */
-    return false;
+        bool wait = done + now.n_idle >= n && changes == rf_host_now.ring_changes;
+        if (!wait && (now.n_done == 0 || now.n_done == n || changes > 0)) continue;
+        fibres_start(); /* all wait for each other, or some at a barrier that others do not come to */
+        return false;
+    }
+    return true;
 }

@@ -15,10 +15,11 @@ extern "C" {
 const rf_gpu_driver *rf_host_gpu(void);
 enum { RF_HOST_SHARED = 227 << 10 }; /* bytes of shared memory that a block may take */
 
-/* Runs the block's n threads (at most RF_FIBRE_MAX), each f(arg) with its own number in rf_host_now.
- * False when some threads ended while others waited at a barrier. */
+/* Runs the n threads (at most RF_FIBRE_MAX) of block bid of a grid, each f(arg) with its own number in
+ * rf_host_now.  False when some threads ended while others waited at a barrier, or all wait for each other. */
 enum { RF_FIBRE_MAX = 512 };
-bool rf_fibres_run(uint32_t n, const uint32_t bid[3], void (*f)(const void *arg), const void *arg);
+bool rf_fibres_run(uint32_t n, uint32_t grid_x, const uint32_t bid[3], void (*f)(const void *arg),
+                   const void *arg);
 
 /* A kernel under its symbol in a code object; NULL when there is none. */
 typedef struct rf_host_kernel {

@@ -10,7 +10,6 @@
         rf_##name(a);                       \
     }
 #define X_NVIDIA(name, args, block)
-#define X_HOPPER(name, args, block)
 #define X_AMD_MATRIX(name, args, block)
 #include "backend/gpu/kernels.def"
 #undef X
@@ -18,7 +17,6 @@
 static const rf_host_kernel table[] = {
 #define X(name, args, block) {"rf_" #name, run_##name, sizeof(args)},
 #define X_NVIDIA(name, args, block)
-#define X_HOPPER(name, args, block)
 #define X_AMD_MATRIX(name, args, block)
 #include "backend/gpu/kernels.def"
 #undef X

@@ -8,7 +8,7 @@
 #pragma once
 #include "backend/gpu/kernels/mm.h"
 
-#if defined(RF_NVIDIA)
+#if !defined(RF_AMD)
 /* Four weights of each of a chunk's halves, one per byte; lo, hi: where the row's chunk lies; t: which
  * four. */
 RF_DEVICE void digit_words(uint32_t lo, rf_u2 hi, int hi_bits, uint32_t t, uint32_t *first,
@@ -44,15 +44,9 @@ RF_DEVICE digit_lanes digit_products(uint32_t w, int32_t scale) {
     return l;
 }
 RF_DEVICE uint32_t digit_upper(digit_lanes l) {
-    uint32_t out;
-    asm("prmt.b32 %0, %1, %2, 0x7351;" : "=r"(out) : "r"(l.even), "r"(l.odd));
-    return out ^ 0x80808080u;
+    return rf_four_bytes(l.even, l.odd, 0x7351) ^ 0x80808080u;
 }
-RF_DEVICE uint32_t digit_lower(digit_lanes l) {
-    uint32_t out;
-    asm("prmt.b32 %0, %1, %2, 0x6240;" : "=r"(out) : "r"(l.even), "r"(l.odd));
-    return out;
-}
+RF_DEVICE uint32_t digit_lower(digit_lanes l) { return rf_four_bytes(l.even, l.odd, 0x6240); }
 
 /* Digits of the product where weights have 6 bits, else of the scale. */
 #define DIGIT_OF_PRODUCT(hi_bits) ((hi_bits) == 2)
@@ -79,18 +73,24 @@ RF_DEVICE uint32_t digit_byte(const rf_u4 *s, uint32_t number) {
 
 /* Minima and sums -------------------------------------------------------------------------------*/
 
+/* Two f16 less 1024 each. */
+RF_DEVICE uint32_t digit_less_1024(uint32_t two) {
+#if defined(RF_NVIDIA)
+    uint32_t out;
+    asm("sub.rn.f16x2 %0, %1, %2;" : "=r"(out) : "r"(two), "r"(0x64006400u));
+    return out;
+#else
+    return (uint32_t)rf_f16_of(rf_f16_at((uint16_t)two) - 1024.0f) |
+           (uint32_t)rf_f16_of(rf_f16_at((uint16_t)(two >> 16)) - 1024.0f) << 16;
+#endif
+}
+
 /* Four minima, whole numbers below 256, as f16: 1024 and more has them as its last bits. */
 RF_DEVICE rf_u2 digit_four_mins(uint32_t bytes) {
-    rf_u2 out;
-    asm("{\n"
-        ".reg .b32 first, second;\n"
-        "prmt.b32 first, %2, 0x64, 0x4140;\n"
-        "prmt.b32 second, %2, 0x64, 0x4342;\n"
-        "sub.rn.f16x2 %0, first, %3;\n"
-        "sub.rn.f16x2 %1, second, %3;\n"
-        "}"
-        : "=r"(out.v[0]), "=r"(out.v[1])
-        : "r"(bytes), "r"(0x64006400u));
+    rf_u2 out = {{rf_four_bytes(bytes, 0x64, 0x4140), rf_four_bytes(bytes, 0x64, 0x4342)}};
+    RF_UNROLL
+    for (int i = 0; i < 2; i++)
+        out.v[i] = digit_less_1024(out.v[i]);
     return out;
 }
 
@@ -106,6 +106,7 @@ RF_DEVICE rf_u2 digit_two_sums(rf_u4 sum) {
     return out;
 }
 
+#if defined(RF_NVIDIA)
 RF_DEVICE uint32_t digit_two_f16(float first, float second) {
     uint32_t out;
     asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(out) : "f"(second), "f"(first));
@@ -141,4 +142,5 @@ RF_DEVICE void digit_multiply(int32_t c[4], const uint32_t w[4], uint32_t x0, ui
             : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
             : "r"(w[0]), "r"(w[1]), "r"(w[2]), "r"(w[3]), "r"(x0), "r"(x1));
 }
+#endif
 #endif

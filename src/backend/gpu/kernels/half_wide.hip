@@ -59,6 +59,7 @@ RF_DEVICE void hw_multiply(const hr_work *k) {
     }
 }
 
+HOPPER_REGISTERS(HR_BRING, 56, 2 * HW_TEAM, 224)
 RF_DEVICE void hw_run(const rf_gpu_matmul_args *a, uint32_t n_x, uint32_t form) {
     const hr_work k = hr_work_of(a, HW_ROWS, n_x, 1, rf_half_wide_stages(n_x), form, 2 * HW_TEAM);
     if (rf_tid() >= 2 * HW_TEAM) {

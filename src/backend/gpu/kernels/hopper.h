@@ -5,9 +5,39 @@
  * pieces of 16 bytes lie at their number xor the row's (mod 8): 64 rows on the left, 128 on the right.
  * Results are as those of mma.sync's squares, sixteen rows of the left side per warp. */
 #pragma once
-#include "backend/gpu/kernels/port.h"
+#include "backend/gpu/kernels/half.h"
+#include "backend/gpu/kernels/ring.h"
 
 #if defined(RF_HOPPER)
+/* A side of a product: where it lies, in sixteens of bytes, and how, which is a constant. */
+typedef struct hopper_side {
+    uint32_t at, form;
+} hopper_side;
+
+/* 32 bytes of each row of a panel, from byte 0, 32, 64 or 96 on; chunk: of those, on from there. */
+RF_DEVICE hopper_side hopper_chunk(uint32_t shared_at, uint32_t chunk) {
+    const hopper_side s = {((shared_at & 0x3ffffu) >> 4 | 1u << 16) + chunk * (32 / 16),
+                           1u << 30 | 1024 / 16};
+    return s;
+}
+/* 32 bytes of each row in two halves, eight rows' sixteen bytes behind each other: where the other half lies,
+ * and the next eight rows, in bytes. */
+RF_DEVICE hopper_side hopper_rows(uint32_t shared_at, uint32_t other, uint32_t next_rows) {
+    const hopper_side s = {(shared_at & 0x3ffffu) >> 4 | other / 16 << 16, next_rows / 16};
+    return s;
+}
+#endif
+
+/* n threads of a block go on with so many registers each and the others with so many, of the 168 that all begin with
+ * where there are 384 threads: with more they would wait for ever. */
+#if defined(RF_NVIDIA) /* the host looks at it */
+#define HOPPER_REGISTERS(n, each, n_others, of_others)
+#else
+#define HOPPER_REGISTERS(n, each, n_others, of_others) \
+    _Static_assert((n) * (each) + (n_others) * (of_others) <= ((n) + (n_others)) * 168, "few");
+#endif
+
+#if defined(RF_HOPPER) && defined(RF_NVIDIA)
 /* A block's shared memory. */
 extern __attribute__((shared)) __attribute__((aligned(1024))) uint8_t hopper_shared[];
 
@@ -49,24 +79,6 @@ RF_DEVICE void hopper_take_away(void *to, const void *from, uint32_t bytes) {
                  "cp.async.bulk.wait_group.read 0;" ::"l"(to),
                  "r"(rf_shared_at(from)), "r"(bytes)
                  : "memory");
-}
-
-/* A side of a product: where it lies, in sixteens of bytes, and how, which is a constant. */
-typedef struct hopper_side {
-    uint32_t at, form;
-} hopper_side;
-
-/* 32 bytes of each row of a panel, from byte 0, 32, 64 or 96 on; chunk: of those, on from there. */
-RF_DEVICE hopper_side hopper_chunk(uint32_t shared_at, uint32_t chunk) {
-    const hopper_side s = {((shared_at & 0x3ffffu) >> 4 | 1u << 16) + chunk * (32 / 16),
-                           1u << 30 | 1024 / 16};
-    return s;
-}
-/* 32 bytes of each row in two halves, eight rows' sixteen bytes behind each other: where the other half lies,
- * and the next eight rows, in bytes. */
-RF_DEVICE hopper_side hopper_rows(uint32_t shared_at, uint32_t other, uint32_t next_rows) {
-    const hopper_side s = {(shared_at & 0x3ffffu) >> 4 | other / 16 << 16, next_rows / 16};
-    return s;
 }
 
 #define HOPPER_8(c, i)                                                                          \
@@ -182,5 +194,77 @@ RF_DEVICE void hopper_end(void) { asm volatile("wgmma.commit_group.sync.aligned;
 RF_DEVICE void hopper_wait_but(int n) {
     if (n == 0) asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
     if (n == 1) asm volatile("wgmma.wait_group.sync.aligned 1;" ::: "memory");
+}
+#elif defined(RF_HOPPER)
+/* The host: what runs by itself on the device is done at once. */
+#define hopper_shared rf_dynamic_shared
+RF_DEVICE void hopper_publish(void) {}
+RF_DEVICE void hopper_88_registers(void) {}
+RF_DEVICE void hopper_208_registers(void) {}
+RF_DEVICE void hopper_56_registers(void) {}
+RF_DEVICE void hopper_224_registers(void) {}
+RF_DEVICE void hopper_24_registers(void) {}
+RF_DEVICE void hopper_240_registers(void) {}
+RF_DEVICE uint32_t hopper_grid_x(void) { return rf_host_now.grid_x; }
+RF_DEVICE void hopper_arrive_with(uint64_t *b, uint32_t bytes) { ring_change(b, 1, bytes, 0); }
+RF_DEVICE void hopper_bring(void *to, const void *from, uint32_t bytes, uint64_t *b) {
+    memcpy(to, from, bytes);
+    ring_change(b, 0, 0, bytes);
+}
+RF_DEVICE void hopper_take_away(void *to, const void *from, uint32_t bytes) {
+    memcpy(to, from, bytes);
+}
+RF_DEVICE void hopper_hold(const int32_t c[64]) { (void)c; }
+RF_DEVICE void hopper_hold_halves(const float *c, uint32_t n) { (void)c, (void)n; }
+RF_DEVICE void hopper_begin(void) {}
+RF_DEVICE void hopper_end(void) {}
+RF_DEVICE void hopper_wait_but(int n) { (void)n; }
+
+/* Sixteen of a row's 32 bytes, the first or the second, where they lie. */
+RF_DEVICE const uint8_t *hopper_piece(hopper_side s, uint32_t row, uint32_t half) {
+    uint32_t at = (s.at & 0x3fffu) * 16 + row / 8 * (s.form & 0x3fffu) * 16;
+    if (s.form >> 30)
+        at += row % 8 * 128 + half * 16;
+    else
+        at += row % 8 * 16 + half * (s.at >> 16) * 16;
+    if (s.form >> 30) at ^= (at >> 7 & 7) * 16;
+    return rf_dynamic_shared + at;
+}
+/* Which rows of either side the thread's number i of its results is of. */
+RF_DEVICE uint32_t hopper_left(uint32_t i) {
+    return rf_tid() % 128 / 32 * 16 + rf_tid() % 32 / 4 + i % 4 / 2 * 8;
+}
+RF_DEVICE uint32_t hopper_right(uint32_t i) { return i / 4 * 8 + rf_tid() % 4 * 2 + i % 2; }
+
+RF_DEVICE void hopper_multiply(int32_t c[64], hopper_side w, hopper_side x, int is_unsigned,
+                               int is_more) {
+    for (uint32_t i = 0; i < 64; i++) {
+        int32_t sum = is_more ? c[i] : 0;
+        for (uint32_t half = 0; half < 2; half++) {
+            const uint8_t *left = hopper_piece(w, hopper_left(i), half),
+                          *right = hopper_piece(x, hopper_right(i), half);
+            for (uint32_t k = 0; k < 16; k++)
+                sum += (is_unsigned ? (int32_t)left[k] : (int32_t)(int8_t)left[k]) *
+                       (int32_t)(int8_t)right[k];
+        }
+        c[i] = sum;
+    }
+}
+/* As half_multiply. */
+RF_DEVICE void hopper_multiply_halves(float *c, uint32_t n, hopper_side w, hopper_side x,
+                                      int is_f16, int is_more) {
+    const uint32_t form = is_f16 ? RF_GPU_F16 : RF_GPU_BF16;
+    for (uint32_t i = 0; i < n / 2; i++) {
+        double sum = is_more ? (double)c[i] : 0;
+        for (uint32_t half = 0; half < 2; half++) {
+            uint32_t left[4], right[4];
+            memcpy(left, hopper_piece(w, hopper_left(i), half), sizeof left);
+            memcpy(right, hopper_piece(x, hopper_right(i), half), sizeof right);
+            for (uint32_t k = 0; k < 8; k++)
+                sum += (double)half_number(left[k / 2], k % 2, form) *
+                       (double)half_number(right[k / 2], k % 2, form);
+        }
+        c[i] = (float)sum;
+    }
 }
 #endif

@@ -30,11 +30,14 @@ RF_DEVICE uint8_t *ahead_w_at(const rf_gpu_matmul_args *a, wide_kind k, uint32_t
 /* All of it is on its way before the first is used. */
 RF_DEVICE void ahead_arrived(wide_raw *r) {
     rf_u4 *lo = r->lo;
+    (void)lo;
+#if defined(RF_NVIDIA)
     asm volatile(""
                  : "+r"(lo[0].v[0]), "+r"(lo[0].v[1]), "+r"(lo[0].v[2]), "+r"(lo[0].v[3]),
                    "+r"(lo[1].v[0]), "+r"(lo[1].v[1]), "+r"(lo[1].v[2]), "+r"(lo[1].v[3]),
                    "+r"(lo[2].v[0]), "+r"(lo[2].v[1]), "+r"(lo[2].v[2]), "+r"(lo[2].v[3]),
                    "+r"(lo[3].v[0]), "+r"(lo[3].v[1]), "+r"(lo[3].v[2]), "+r"(lo[3].v[3]));
+#endif
 }
 
 RF_DEVICE wide_factors ahead_load_factors(const wide_source *from, wide_kind k, uint32_t g) {
@@ -66,18 +69,18 @@ RF_DEVICE void ahead_make_w(uint8_t *made, const rf_gpu_matmul_args *a, wide_kin
     for (uint32_t c = 0; c < WIDE_CHUNKS; c++)
         wide_put_digits(made + half * AHEAD_HALF_W, &raw, &scales, k, from.row, 0, c);
     if (half) return;
-    uint8_t *stage = made + 2 * AHEAD_HALF_W - k.at.d;
-    ((uint16_t *)(void *)(stage + k.at.d))[from.row] = factors.d;
+    uint8_t *behind = made + 2 * AHEAD_HALF_W; /* d, and from there as in a stage */
+    ((uint16_t *)(void *)behind)[from.row] = factors.d;
     if (!k.with_m) return;
-    ((uint16_t *)(void *)(stage + k.at.m))[from.row] = factors.m;
-    wide_put_mins(stage + k.at.min, from.row, factors.min);
+    ((uint16_t *)(void *)(behind + (k.at.m - k.at.d)))[from.row] = factors.m;
+    wide_put_mins(behind + (k.at.min - k.at.d), from.row, factors.min);
 }
 
 /* Rows beyond the last are the last. */
 RF_DEVICE void ahead_make_x(uint8_t *made, const rf_gpu_matmul_args *a, wide_kind k,
                             uint32_t stretch, uint32_t g) {
     const uint32_t cols = a->part[0].w.cols, tid = rf_tid(), piece = tid % 16, half = piece / 8;
-    uint8_t *stage = made + 2 * AHEAD_HALF_X - k.at.sum;
+    uint8_t *behind = made + 2 * AHEAD_HALF_X; /* sums, and from there as in a stage */
     RF_UNROLL
     for (uint32_t i = 0; i < 8; i++) {
         const uint32_t row = tid / 16 + 16 * i,
@@ -88,13 +91,13 @@ RF_DEVICE void ahead_make_x(uint8_t *made, const rf_gpu_matmul_args *a, wide_kin
     if (tid < RF_WIDE_COLS) {
         const uint64_t at =
             (uint64_t)rf_min_u32(stretch * RF_WIDE_COLS + tid, a->n_rows - 1) * (cols / 256) + g;
-        ((float *)(void *)(stage + k.at.xd))[tid] = a->xq.d[at];
+        ((float *)(void *)(behind + (k.at.xd - k.at.sum)))[tid] = a->xq.d[at];
         if (k.with_m) {
             rf_u4 sum[4];
             RF_UNROLL
             for (uint32_t i = 0; i < 4; i++)
                 sum[i] = ((const rf_u4 *)(const void *)a->xq.sum)[4 * at + i];
-            wide_put_sums(stage + k.at.sum, tid, sum);
+            wide_put_sums(behind, tid, sum);
         }
     }
     rf_copy_wait();
@@ -185,6 +188,7 @@ RF_DEVICE void ahead_multiply(uint8_t *stages, wide_shared *sh, const rf_gpu_mat
     }
 }
 
+HOPPER_REGISTERS(128, 24, 2 * WIDE_TEAM, 240)
 RF_DEVICE void ahead_run(const rf_gpu_matmul_args *a, wide_kind k) {
     wide_shared *sh = (wide_shared *)(void *)hopper_shared;
     uint8_t *stages = wide_begin_block(sh, 1);

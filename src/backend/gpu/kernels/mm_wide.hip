@@ -445,6 +445,7 @@ RF_DEVICE uint8_t *wide_begin_block(wide_shared *sh, uint32_t n_arrive) {
     return hopper_shared + RF_WIDE_HEAD;
 }
 
+HOPPER_REGISTERS(WIDE_MAKERS, 88, 2 * WIDE_TEAM, 208)
 RF_DEVICE void wide_run(const rf_gpu_matmul_args *a, wide_kind k) {
     wide_shared *sh = (wide_shared *)(void *)hopper_shared;
     uint8_t *stages = wide_begin_block(sh, 2 * WIDE_MAKERS); /* copies and digits */
@@ -454,7 +455,7 @@ RF_DEVICE void wide_run(const rf_gpu_matmul_args *a, wide_kind k) {
         wide_make(stages, sh, a, &list, k);
         return;
     }
-    hopper_208_registers(); /* of 168 that all threads had */
+    hopper_208_registers();
     wide_multiply(stages, sh, a, &list, k);
 }
 

@@ -19,6 +19,8 @@
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 #define RF_HOPPER 1 /* sm_90a: what later GPUs do not have either */
 #endif
+#else
+#define RF_HOPPER 1 /* its units as C */
 #endif
 
 #if defined(RF_AMD) || defined(RF_NVIDIA)
@@ -204,10 +206,14 @@ RF_DEVICE uint32_t rf_bits_of(float f) { return __builtin_bit_cast(uint32_t, f);
 
 #else /* the host: a test device provides the thread that runs */
 typedef struct rf_host_thread {
-    uint32_t tid, bid[3];
+    uint32_t tid, bid[3], grid_x;
+    uint32_t
+        ring_changes; /* of a block whose threads wait for each other by ring.h, and may end before others */
 } rf_host_thread;
 extern _Thread_local rf_host_thread rf_host_now;
-void rf_host_sync(void);                      /* until all threads of the block are here */
+void rf_host_sync(void);      /* until all threads of the block are here */
+void rf_host_warp_sync(void); /* all 32 of this one's */
+void rf_host_idle(void);      /* the others' turn: this one waits for what they do */
 extern _Thread_local uint32_t rf_host_word[]; /* of each thread of the block */
 #define RF_KERNEL(name, args_type) \
     void rf_##name(args_type a);   \
@@ -298,7 +304,7 @@ RF_DEVICE void rf_warp_sync(void) {
     __builtin_amdgcn_wave_barrier();
     __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "wavefront");
 #else
-    rf_host_sync();
+    rf_host_warp_sync();
 #endif
 }
 RF_DEVICE int rf_warp_may_skip(void) {
@@ -347,6 +353,9 @@ RF_DEVICE void rf_copy_end(void) {}
 RF_DEVICE void rf_copy_wait_but(uint32_t n) { (void)n; }
 #if !defined(RF_AMD)
 extern _Thread_local uint8_t rf_dynamic_shared[];
+RF_DEVICE uint32_t rf_shared_at(const void *p) {
+    return (uint32_t)((const uint8_t *)p - rf_dynamic_shared);
+}
 #endif
 #endif
 

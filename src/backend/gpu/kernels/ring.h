@@ -1,5 +1,5 @@
 /* ring.h - barriers in shared memory, by which some warps of a block bring what others work on (NVIDIA
- * from sm_80 on). */
+ * from sm_80 on, and the host). */
 #pragma once
 #include "backend/gpu/kernels/port.h"
 
@@ -36,4 +36,42 @@ RF_DEVICE void ring_await(uint64_t *b, uint32_t parity) {
 }
 /* Waits for the first n threads of the block. */
 RF_DEVICE void ring_sync_some(uint32_t n) { asm volatile("bar.sync 1, %0;" ::"r"(n) : "memory"); }
+#elif !defined(RF_AMD)
+/* A barrier's word: arrivals of a phase, those still to come, bytes still to come, the phase's parity. */
+typedef struct ring_word {
+    uint16_t n, left;
+    uint32_t bytes_and_parity;
+} ring_word;
+RF_DEVICE ring_word ring_get(const uint64_t *b) {
+    ring_word w;
+    memcpy(&w, b, sizeof w);
+    return w;
+}
+/* Complete: the next phase. */
+RF_DEVICE void ring_put(uint64_t *b, ring_word w) {
+    if (w.left == 0 && w.bytes_and_parity >> 1 == 0) {
+        w.left = w.n;
+        w.bytes_and_parity ^= 1;
+    }
+    memcpy(b, &w, sizeof w);
+}
+RF_DEVICE void ring_init(uint64_t *b, uint32_t n) {
+    const ring_word w = {(uint16_t)n, (uint16_t)n, 0};
+    rf_host_now.ring_changes++;
+    memcpy(b, &w, sizeof w);
+}
+/* Less bytes to come, or with more of them, and n arrivals less. */
+RF_DEVICE void ring_change(uint64_t *b, uint32_t n, uint32_t more, uint32_t less) {
+    ring_word w = ring_get(b);
+    rf_host_now.ring_changes++;
+    w.left = (uint16_t)(w.left - n);
+    w.bytes_and_parity += 2 * more - 2 * less;
+    ring_put(b, w);
+}
+RF_DEVICE void ring_arrive(uint64_t *b) { ring_change(b, 1, 0, 0); }
+RF_DEVICE void ring_arrive_after_copies(uint64_t *b) { ring_arrive(b); }
+RF_DEVICE void ring_await(const uint64_t *b, uint32_t parity) {
+    while ((ring_get(b).bytes_and_parity & 1) == parity)
+        rf_host_idle();
+}
 #endif

@@ -135,7 +135,8 @@ typedef struct rf_walk_sum {
 
 /* How the lane's block of the segment is folded onto those before it: one of the first lanes of each warp's. */
 RF_DEVICE void rf_walk_make_fold(rf_walk_blocks *b, const rf_walk *w, uint32_t h) {
-    float before = -__builtin_inff(), own = before;
+    const float own = ((const float *)b->m[h])[w->lane];
+    float before = -__builtin_inff();
     RF_UNROLL
     for (uint32_t i = 0; i < RF_GPU_SEGMENT_BLOCKS / 4; i++) {
         const rf_f4 four = b->m[h][i];
@@ -143,7 +144,6 @@ RF_DEVICE void rf_walk_make_fold(rf_walk_blocks *b, const rf_walk *w, uint32_t h
         for (uint32_t j = 0; j < 4; j++) {
             const float m = four.v[j];
             before = 4 * i + j < w->lane && m > before ? m : before;
-            own = 4 * i + j == w->lane ? m : own;
         }
     }
     const rf_fold f = b->bits[w->lane] ? rf_fold_of(before, own) : rf_no_fold(before);
