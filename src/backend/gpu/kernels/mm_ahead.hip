@@ -40,15 +40,6 @@ RF_DEVICE void ahead_arrived(wide_raw *r) {
 #endif
 }
 
-RF_DEVICE wide_factors ahead_load_factors(const wide_source *from, wide_kind k, uint32_t g) {
-    wide_factors f = {{{{0}}}, {{0}}, 0, 0};
-    f.d = *(const uint16_t *)(const void *)(from->d + g * 64ull);
-    if (!k.with_m) return f;
-    f.m = *(const uint16_t *)(const void *)(from->m + g * 64ull);
-    f.min = *(const rf_u2 *)(const void *)(from->min + g * 256ull);
-    return f;
-}
-
 /* One half of a group of a weight row per thread. */
 RF_DEVICE void ahead_make_w(uint8_t *made, const rf_gpu_matmul_args *a, wide_kind k, uint32_t tile,
                             uint32_t g) {
@@ -60,7 +51,7 @@ RF_DEVICE void ahead_make_w(uint8_t *made, const rf_gpu_matmul_args *a, wide_kin
     for (uint32_t c = 0; c < WIDE_CHUNKS; c++)
         wide_load(&raw, &from, k, c, 2 * g + half);
     rf_u4 scales = wide_load_scales(&from, k, g);
-    const wide_factors factors = ahead_load_factors(&from, k, g);
+    const wide_factors factors = wide_row_factors(&from, k, g);
     ahead_arrived(&raw);
     RF_UNROLL
     for (uint32_t i = 0; i < k.n_scales / 8; i++)

@@ -181,13 +181,19 @@ typedef struct wide_factors {
     uint16_t d, m;
 } wide_factors;
 
-RF_DEVICE wide_factors wide_load_factors(const wide_source *s, const rf_gpu_quant *x,
-                                         const wide_rows *rows, wide_kind k, uint32_t g) {
-    wide_factors f;
+RF_DEVICE wide_factors wide_row_factors(const wide_source *s, wide_kind k, uint32_t g) {
+    wide_factors f = {{{{0}}}, {{0}}, 0, 0};
     f.d = *(const uint16_t *)(const void *)(s->d + g * 64ull);
     if (!k.with_m) return f;
     f.m = *(const uint16_t *)(const void *)(s->m + g * 64ull);
     f.min = *(const rf_u2 *)(const void *)(s->min + g * 256ull);
+    return f;
+}
+
+RF_DEVICE wide_factors wide_load_factors(const wide_source *s, const rf_gpu_quant *x,
+                                         const wide_rows *rows, wide_kind k, uint32_t g) {
+    wide_factors f = wide_row_factors(s, k, g);
+    if (!k.with_m) return f;
     RF_UNROLL
     for (uint32_t i = 0; i < 4; i++)
         f.sum[i] = ((const rf_u4 *)(const void *)(x->sum + rows->own))[4 * g + i];
@@ -322,30 +328,23 @@ RF_DEVICE void wide_add(float v[64], const float i[64], const uint8_t *stage, ui
  * have been. */
 RF_DEVICE void wide_end(float v[64], int32_t upper[64], int32_t lower[64], const uint8_t *stage,
                         const wide_place *at, wide_kind k) {
-    float i[64];
+    float exact[64], of_mins[64];
     wide_total(upper, lower, k);
-    if (k.with_m) {
-        float c[64];
-        RF_UNROLL
-        for (uint32_t n = 0; n < 64; n++)
-            c[n] = rf_float_of((uint32_t)upper[n]);
-        wide_begin_mins(c, stage, at, k);
-        RF_UNROLL
-        for (uint32_t n = 0; n < 64; n++)
-            i[n] = (float)lower[n];
-        wide_add(v, i, stage, k.at.d, at, k);
-        hopper_wait_but(0);
-        hopper_hold_halves(c, RF_WIDE_COLS);
-        wide_add(v, c, stage, k.at.m, at, k);
-        RF_UNROLL
-        for (uint32_t n = 0; n < 64; n++)
-            upper[n] = (int32_t)rf_bits_of(c[n]);
-    } else {
-        RF_UNROLL
-        for (uint32_t n = 0; n < 64; n++)
-            i[n] = (float)lower[n];
-        wide_add(v, i, stage, k.at.d, at, k);
-    }
+    RF_UNROLL
+    for (uint32_t i = 0; i < 64; i++)
+        of_mins[i] = rf_float_of((uint32_t)upper[i]);
+    if (k.with_m) wide_begin_mins(of_mins, stage, at, k);
+    RF_UNROLL
+    for (uint32_t i = 0; i < 64; i++)
+        exact[i] = (float)lower[i];
+    wide_add(v, exact, stage, k.at.d, at, k);
+    if (!k.with_m) return;
+    hopper_wait_but(0);
+    hopper_hold_halves(of_mins, RF_WIDE_COLS);
+    wide_add(v, of_mins, stage, k.at.m, at, k);
+    RF_UNROLL
+    for (uint32_t i = 0; i < 64; i++)
+        upper[i] = (int32_t)rf_bits_of(of_mins[i]); /* the same registers */
 }
 
 /* The sums of a tile, which has so many output rows. */
