@@ -1,4 +1,6 @@
 /* The server over the demo model, through sockets: routes, answers, streams, refusals, counts. */
+#include <inttypes.h>
+
 #include "server/harness.h"
 
 static const char story[] =
@@ -532,6 +534,15 @@ static double metric(const char *text, const char *name) {
     return strtod(p + strlen(line), NULL);
 }
 
+/* Waits, at most five minutes, until so many answers are counted: a client may have one before it is. */
+static void wait_until_answered(const under_test *t, uint64_t n) {
+    for (int i = 0; i < 300000; i++) {
+        if (rf_metrics_get(&t->server->metrics, RF_M_HTTP_REQUESTS) >= n) return;
+        usleep(1000);
+    }
+    fail_msg("fewer than %" PRIu64 " answers are counted", n);
+}
+
 /* What is scraped is what was done: requests, tokens, one observation of each kind per request. */
 static void test_metrics(void **state) {
     (void)state;
@@ -545,6 +556,7 @@ static void test_metrics(void **state) {
                  200));
     rf_json_free(post(&t, "/generate", "{}", 400));
     wait_until_idle(&t);
+    wait_until_answered(&t, 4);
     rf_test_reply a = rf_test_ask(t.url, "GET", "/metrics", "", NULL);
     const char *m = a.body.p;
     assert_true(metric(m, "requests_started_total") == 3);
