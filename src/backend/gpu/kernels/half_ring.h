@@ -86,8 +86,7 @@ RF_DEVICE hr_rows hr_rows_of(const hr_work *k, uint32_t i) {
     const mm_share s = hr_share(k, i);
     const uint32_t own = hr_tid() / 8, piece = hr_tid() % 8;
     const rf_gpu_weight *w = k->a->is_glu && own >= 8 ? &k->a->part[1].w : &s.p.w;
-    hr_rows r;
-    r.lo = (const uint8_t *)w->lo;
+    hr_rows r = {(const uint8_t *)w->lo, {0}};
     RF_UNROLL
     for (uint32_t j = 0; j < k->rows / 16; j++) {
         const uint32_t row = k->a->is_glu ? s.tile * (k->rows / 2) + 8 * j + own % 8
