@@ -187,12 +187,10 @@ static bool wants_compiling(void) {
 }
 
 rf_status rf_gpu_code_load(rf_gpu_queue *q, rf_error *e) {
-    static const rf_gpu_code host = {"host", NULL, NULL}, /* a driver that brings its own kernels */
-        as_hopper = {AS_HOPPER, NULL, NULL};              /* those of Hopper's as C, too */
-    bool is_host = strcmp(q->info.arch, host.target) == 0,
-         is_as_hopper = strcmp(q->info.arch, AS_HOPPER) == 0;
-    const rf_gpu_code *code = is_host             ? &host
-                              : is_as_hopper      ? &as_hopper
+    const char *arch = q->info.arch;
+    const rf_gpu_code own = {arch, NULL, NULL}; /* a driver brings them: as C, Hopper's, too */
+    bool is_host = strcmp(arch, "host") == 0 || strcmp(arch, AS_HOPPER) == 0;
+    const rf_gpu_code *code = is_host             ? &own
                               : wants_compiling() ? NULL
                                                   : rf_gpu_code_for(q->info.arch, NULL);
     RF_TRY(code ? load_best(q, code, e) : load_compiled(q, e));

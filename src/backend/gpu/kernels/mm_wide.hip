@@ -274,7 +274,7 @@ RF_DEVICE void wide_make(uint8_t *stages, wide_shared *sh, const rf_gpu_matmul_a
 
 /* A thread's place: rows row and row + 8 of the tile, word t of four. */
 typedef struct wide_place {
-    uint32_t team, row, g, t;
+    uint32_t team, row, t;
 } wide_place;
 
 /* Begins the products of half of a stage; is_more: onto what is there. */
@@ -405,8 +405,7 @@ RF_DEVICE wide_place wide_place_of(void) {
     const uint32_t tid = rf_tid();
     wide_place at;
     at.team = tid / WIDE_TEAM;
-    at.g = tid % 32 / 4;
-    at.row = tid / 32 * 16 + at.g;
+    at.row = tid / 32 * 16 + tid % 32 / 4;
     at.t = tid % 4;
     return at;
 }
