@@ -464,13 +464,14 @@ static void test_wide_products(void **state) {
     queue.info.n_units = n_units;
 }
 
-/* So many that the digits of weights are made ahead: all at once, and in room for two tiles of them. */
+/* So many that the digits or integers of weights are made ahead: all at once, and in room for two tiles of them. */
 static void test_ahead_products(void **state) {
     (void)state;
-    static const rf_dtype types[] = {RF_DT_Q4_K, RF_DT_Q5_K, RF_DT_Q6_K};
-    static const rf_gpu_kernel kernels[] = {RF_GPU_digits_256_40, RF_GPU_digits_256_41,
-                                            RF_GPU_digits_256_42, RF_GPU_ahead_256_40,
-                                            RF_GPU_ahead_256_41,  RF_GPU_ahead_256_42};
+    static const rf_dtype types[] = {RF_DT_Q4_K, RF_DT_Q5_K, RF_DT_Q6_K, RF_DT_Q8_0, RF_DT_Q4_0};
+    static const rf_gpu_kernel kernels[] = {
+        RF_GPU_digits_256_40, RF_GPU_digits_256_41, RF_GPU_digits_256_42,
+        RF_GPU_ahead_256_40,  RF_GPU_ahead_256_41,  RF_GPU_ahead_256_42,
+        RF_GPU_digits_32_40,  RF_GPU_digits_32_80,  RF_GPU_ahead_32};
     memset(queue.launched, 0, sizeof queue.launched);
     uint32_t n_units = queue.info.n_units;
     queue.info.n_units = 2; /* blocks go from tile to tile */
@@ -480,7 +481,7 @@ static void test_ahead_products(void **state) {
         check_product(&c);
         c = (product_case){.type = types[i], .rows = 300, .cols = 1280, .T = 1050, .n_parts = 1};
         c.bias = c.add = true;
-        c.ahead = ((size_t)9 * 5 * 37 + (size_t)2 * 5 * 66) << 10;
+        c.ahead = ((size_t)9 * 5 * 37 + (size_t)2 * 5 * (i < 3 ? 66 : 36)) << 10;
         check_product(&c);
         c = (product_case){.type = types[i], .rows = 170, .cols = 1024, .T = 1024, .n_parts = 2};
         c.glu = true;

@@ -414,8 +414,8 @@ static const matrix_kernels matrix_layouts[] = {
                    RF_GPU_digits_256_41, RF_GPU_ahead_256_41),
     MATRIX_KERNELS(256, 4, 2, 16, 0, RF_GPU_batch_256_42_small_8, RF_GPU_wide_256_42,
                    RF_GPU_digits_256_42, RF_GPU_ahead_256_42),
-    MATRIX_KERNELS(32, 4, 0, 0, 0, NO_KERNEL, NO_KERNEL, NO_KERNEL, NO_KERNEL),
-    MATRIX_KERNELS(32, 8, 0, 0, 0, NO_KERNEL, NO_KERNEL, NO_KERNEL, NO_KERNEL),
+    MATRIX_KERNELS(32, 4, 0, 0, 0, NO_KERNEL, NO_KERNEL, RF_GPU_digits_32_40, RF_GPU_ahead_32),
+    MATRIX_KERNELS(32, 8, 0, 0, 0, NO_KERNEL, NO_KERNEL, RF_GPU_digits_32_80, RF_GPU_ahead_32),
 };
 
 #define INT_KERNELS(view, lo, hi, few)                                                      \
@@ -811,31 +811,46 @@ static uint32_t rows_of_expert(const rf_gpu_queue *q, const rf_gpu_matmul_args *
 
 /* Digits made ahead -------------------------------------------------------------------------------*/
 
-/* Bytes of what mm_ahead.hip makes of all activation rows, and of each tile of weight rows. */
+/* Bytes of what mm_ahead.hip or mm_ahead_32.hip makes of all activation rows, and of each tile of weight rows; the
+ * shared memory that makes it, how many blocks for each tile, and that multiplies. */
 typedef struct ahead_need {
     uint64_t of_rows, of_tile;
-    uint32_t n_tiles, n_groups, n_stretches;
+    uint32_t n_tiles, n_stretches, n_makers, making, multiplying;
 } ahead_need;
 
-static ahead_need ahead_need_of(const rf_gpu_matmul_args *a, uint32_t n_rows, uint32_t with_m) {
-    uint32_t n_groups = a->part[0].w.cols / 256, n_stretches = div_up(n_rows, RF_WIDE_COLS);
-    return (ahead_need){.of_rows = (uint64_t)n_stretches * n_groups * rf_ahead_x_bytes(with_m),
-                        .of_tile = (uint64_t)n_groups * rf_ahead_w_bytes(with_m),
-                        .n_tiles = tiles_of(a, a->is_glu ? RF_WIDE_ROWS / 2 : RF_WIDE_ROWS),
-                        .n_groups = n_groups,
-                        .n_stretches = n_stretches};
+static ahead_need ahead_need_of(const rf_gpu_matmul_args *a, uint32_t n_rows,
+                                const matrix_kernels *k) {
+    ahead_need need = {.n_tiles = tiles_of(a, a->is_glu ? RF_WIDE_ROWS / 2 : RF_WIDE_ROWS),
+                       .n_stretches = div_up(n_rows, RF_WIDE_COLS)};
+    if (k->view == 32) {
+        uint32_t n_stages = a->part[0].w.cols / RF_GROUPS_COLS;
+        need.of_tile = (uint64_t)n_stages * RF_GROUPS_SIDE;
+        need.of_rows = need.n_stretches * need.of_tile;
+        need.n_makers = n_stages / 2; /* columns are a multiple of 256 (matrix_kernels_of) */
+        need.making = 2 * RF_GROUPS_SIDE;
+        need.multiplying = RF_GROUPS_SHARED;
+        return need;
+    }
+    need.n_makers = a->part[0].w.cols / 256;
+    need.of_tile = (uint64_t)need.n_makers * rf_ahead_w_bytes(k->with_m);
+    need.of_rows = (uint64_t)need.n_stretches * need.n_makers * rf_ahead_x_bytes(k->with_m);
+    need.making = rf_ahead_w_bytes(k->with_m);
+    need.multiplying = rf_wide_shared_bytes(k->with_m);
+    return need;
 }
 
 size_t rf_gpu_ahead_bytes(const rf_gpu_matmul_args *a, uint32_t max_rows) {
-    const matrix_kernels *k = NULL;
-    for (uint32_t i = 0; i < a->n_parts && !(k && k->with_m); i++) {
-        const matrix_kernels *of_part = matrix_kernels_of(&a->part[i].w);
-        if (of_part && of_part->ahead != NO_KERNEL) k = of_part;
+    uint64_t most = (uint64_t)AHEAD_MOST_MB << 20, bytes = 0;
+    if (a->mode != RF_GPU_MM_PLAIN || max_rows < AHEAD_MIN_ROWS) return 0;
+    for (uint32_t i = 0; i < a->n_parts; i++) {
+        const matrix_kernels *k = matrix_kernels_of(&a->part[i].w);
+        if (!k) continue;
+        ahead_need need = ahead_need_of(a, max_rows, k);
+        uint64_t of_tiles = need.n_tiles * need.of_tile;
+        uint64_t all = need.of_rows + (of_tiles < most ? of_tiles : most);
+        if (all > bytes) bytes = all;
     }
-    if (!k || a->mode != RF_GPU_MM_PLAIN || max_rows < AHEAD_MIN_ROWS) return 0;
-    ahead_need need = ahead_need_of(a, max_rows, k->with_m);
-    uint64_t of_tiles = need.n_tiles * need.of_tile, most = (uint64_t)AHEAD_MOST_MB << 20;
-    return (size_t)(need.of_rows + (of_tiles < most ? of_tiles : most));
+    return (size_t)bytes;
 }
 
 /* As many weight rows at a time as there is room for.  False: mm_wide.hip is better. */
@@ -843,7 +858,7 @@ static bool launch_ahead(rf_gpu_queue *q, rf_gpu_matmul_args *a) {
     const matrix_kernels *k = matrix_kernels_of(&a->part[0].w);
     if (!k || a->mode != RF_GPU_MM_PLAIN || !a->ahead || a->n_rows < AHEAD_MIN_ROWS) return false;
     if (!can_run(q, k->digits) || !can_run(q, k->ahead)) return false;
-    ahead_need need = ahead_need_of(a, a->n_rows, k->with_m);
+    ahead_need need = ahead_need_of(a, a->n_rows, k);
     if (a->ahead_bytes < need.of_rows + need.of_tile) return false;
     uint64_t room = (a->ahead_bytes - need.of_rows) / need.of_tile;
     uint32_t most = room < need.n_tiles ? (uint32_t)room : need.n_tiles,
@@ -854,10 +869,9 @@ static bool launch_ahead(rf_gpu_queue *q, rf_gpu_matmul_args *a) {
         a->ahead_tiles = min_u32(step, need.n_tiles - a->ahead_first);
         uint32_t n_made = a->ahead_tiles + (a->ahead_first == 0 ? need.n_stretches : 0);
         uint32_t n_blocks = min_u32(a->ahead_tiles * need.n_stretches, q->info.n_units);
-        put_shared(q, k->digits, (rf_gpu_grid){need.n_groups, n_made, 1},
-                   rf_ahead_w_bytes(k->with_m), a, sizeof *a);
-        put_shared(q, k->ahead, (rf_gpu_grid){n_blocks, 1, 1}, rf_wide_shared_bytes(k->with_m), a,
+        put_shared(q, k->digits, (rf_gpu_grid){need.n_makers, n_made, 1}, need.making, a,
                    sizeof *a);
+        put_shared(q, k->ahead, (rf_gpu_grid){n_blocks, 1, 1}, need.multiplying, a, sizeof *a);
     }
     return true;
 }

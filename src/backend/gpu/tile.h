@@ -136,6 +136,16 @@ RF_TILE_FN uint32_t rf_ahead_x_bytes(uint32_t with_m) {
     return (uint32_t)RF_WIDE_COLS * 256 + rf_ahead_x_factors(with_m);
 }
 
+/* The same in groups of 32 (mm_ahead_32.hip): columns of a stage, groups of them, and bytes of either side of it. */
+enum {
+    RF_GROUPS_COLS = 128,
+    RF_GROUPS_MANY = 4,
+    RF_GROUPS_SIDE = RF_WIDE_ROWS * (RF_GROUPS_COLS + RF_GROUPS_MANY * 4),
+    RF_GROUPS_STAGES = 5,
+    RF_GROUPS_SHARED =
+        RF_WIDE_HEAD + RF_GROUPS_STAGES * 2 * RF_GROUPS_SIDE + RF_WIDE_WARPS * RF_WIDE_OUT_BYTES,
+};
+
 /* The products with 2 to 64 activation rows on NVIDIA (mm_batch.hip): nt eights of activation rows;
  * wm warps lie along the weight rows, wn along the activation rows, wk share the columns. */
 enum {

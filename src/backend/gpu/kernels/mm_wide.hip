@@ -58,23 +58,40 @@ typedef struct wide_source {
     uint32_t row;
 } wide_source;
 
-/* With is_glu sixteen rows of the tile are eight of either matrix. */
+/* Row number tid of a tile's 128: whose it is, its tile over planes and its row there, and its number for the
+ * matrix units: with is_glu sixteen of these are eight of either matrix. */
+typedef struct wide_row {
+    const rf_gpu_weight *w;
+    uint64_t tile;
+    uint32_t row, number;
+} wide_row;
+
+RF_DEVICE wide_row wide_row_of(const rf_gpu_matmul_args *a, const mm_share *share, uint32_t tid) {
+    const uint32_t i = a->is_glu ? tid % 64 : tid, part = a->is_glu ? tid / 64 : 0;
+    wide_row r;
+    r.w = part ? &a->part[1].w : &share->p.w;
+    const uint32_t n_tiles = rf_div_up(r.w->rows, RF_GPU_TILE_ROWS);
+    const uint32_t per_block = (a->is_glu ? 64 : 128) / RF_GPU_TILE_ROWS;
+    r.tile = (uint64_t)share->plane * n_tiles +
+             rf_min_u32(share->tile * per_block + i / 32, n_tiles - 1);
+    r.row = i % 32;
+    r.number = a->is_glu ? i / 8 * 16 + part * 8 + i % 8 : tid;
+    return r;
+}
+
 RF_DEVICE wide_source wide_source_of(const rf_gpu_matmul_args *a, const mm_share *share,
                                      wide_kind k, uint32_t tid) {
-    const uint32_t i = a->is_glu ? tid % 64 : tid, part = a->is_glu ? tid / 64 : 0;
-    const rf_gpu_weight *w = part ? &a->part[1].w : &share->p.w;
-    const uint32_t n_tiles = rf_div_up(w->rows, RF_GPU_TILE_ROWS);
-    const uint32_t per_block = (a->is_glu ? 64 : 128) / RF_GPU_TILE_ROWS;
-    const uint32_t tile = rf_min_u32(share->tile * per_block + i / 32, n_tiles - 1), row = i % 32;
-    const uint64_t first = ((uint64_t)share->plane * n_tiles + tile) * (w->cols / 256);
+    const wide_row r = wide_row_of(a, share, tid);
+    const rf_gpu_weight *w = r.w;
+    const uint64_t first = r.tile * (w->cols / 256);
     wide_source s;
-    s.lo = (const uint8_t *)w->lo + first * 4096 + row * 16;
-    s.hi = (const uint8_t *)w->hi + (first * 1024 + row * 4) * (uint32_t)k.hi_bits;
-    s.d = (const uint8_t *)w->d + first * 64 + row * 2;
-    s.m = (const uint8_t *)w->m + first * 64 + row * 2;
-    s.scale = (const uint8_t *)w->scale + (first * 32 + row) * k.n_scales;
-    s.min = (const uint8_t *)w->min + (first * 32 + row) * k.n_scales;
-    s.row = a->is_glu ? i / 8 * 16 + part * 8 + i % 8 : tid;
+    s.lo = (const uint8_t *)w->lo + first * 4096 + r.row * 16;
+    s.hi = (const uint8_t *)w->hi + (first * 1024 + r.row * 4) * (uint32_t)k.hi_bits;
+    s.d = (const uint8_t *)w->d + first * 64 + r.row * 2;
+    s.m = (const uint8_t *)w->m + first * 64 + r.row * 2;
+    s.scale = (const uint8_t *)w->scale + (first * 32 + r.row) * k.n_scales;
+    s.min = (const uint8_t *)w->min + (first * 32 + r.row) * k.n_scales;
+    s.row = r.number;
     return s;
 }
 
