@@ -381,19 +381,19 @@ size_t rf_gpu_lists_bytes(uint32_t max_rows, uint32_t n_used, uint32_t n_experts
 
 /* The kernels of one layout of integers: for 1, 2, 4 and 8 activation rows, for one row and not many
  * tiles, for one and few long weight rows, for one that is yet to be normed, for its experts' mix, for
- * experts that blocks choose, and tiles by size. */
+ * experts that blocks choose, tiles by size, and what makes digits ahead on Hopper. */
 typedef struct int_kernels {
     uint32_t view, lo_bits, hi_bits;
-    rf_gpu_kernel vec[4], one, few, normed, mix, choose, tile[RF_TILE_SIZES];
+    rf_gpu_kernel vec[4], one, few, normed, mix, choose, tile[RF_TILE_SIZES], digits;
 } int_kernels;
 
 /* NVIDIA's kernels for formats of one layout and so many scales, with minima or without: for some
- * activation rows, by how many weight rows a block has, and on Hopper for very many. */
+ * activation rows, by how many weight rows a block has, and on Hopper for many. */
 typedef struct matrix_kernels {
     uint32_t view, lo_bits, hi_bits, n_scales, with_m;
     rf_gpu_kernel low[RF_BATCH_WIDTHS], middle[RF_BATCH_WIDTHS], tall[RF_BATCH_WIDTHS];
     rf_gpu_kernel small; /* of experts, up to 8 rows */
-    rf_gpu_kernel wide, digits, ahead;
+    rf_gpu_kernel wide;
 } matrix_kernels;
 
 #define BATCH_KERNELS(layout, height)                                                    \
@@ -401,21 +401,18 @@ typedef struct matrix_kernels {
         RF_GPU_batch_##layout##_##height##_8, RF_GPU_batch_##layout##_##height##_16,     \
             RF_GPU_batch_##layout##_##height##_32, RF_GPU_batch_##layout##_##height##_64 \
     }
-#define MATRIX_KERNELS(view, lo, hi, n_scales, with_m, small, wide, digits, ahead)               \
+#define MATRIX_KERNELS(view, lo, hi, n_scales, with_m, small, wide)                              \
     {                                                                                            \
         view, lo, hi, n_scales, with_m, BATCH_KERNELS(view##_##lo##hi, low),                     \
             BATCH_KERNELS(view##_##lo##hi, middle), BATCH_KERNELS(view##_##lo##hi, tall), small, \
-            wide, digits, ahead,                                                                 \
+            wide,                                                                                \
     }
 static const matrix_kernels matrix_layouts[] = {
-    MATRIX_KERNELS(256, 4, 0, 8, 1, RF_GPU_batch_256_40_small_8, RF_GPU_wide_256_40,
-                   RF_GPU_digits_256_40, RF_GPU_ahead_256_40),
-    MATRIX_KERNELS(256, 4, 1, 8, 1, RF_GPU_batch_256_41_small_8, RF_GPU_wide_256_41,
-                   RF_GPU_digits_256_41, RF_GPU_ahead_256_41),
-    MATRIX_KERNELS(256, 4, 2, 16, 0, RF_GPU_batch_256_42_small_8, RF_GPU_wide_256_42,
-                   RF_GPU_digits_256_42, RF_GPU_ahead_256_42),
-    MATRIX_KERNELS(32, 4, 0, 0, 0, NO_KERNEL, NO_KERNEL, RF_GPU_digits_32_40, RF_GPU_ahead_32),
-    MATRIX_KERNELS(32, 8, 0, 0, 0, NO_KERNEL, NO_KERNEL, RF_GPU_digits_32_80, RF_GPU_ahead_32),
+    MATRIX_KERNELS(256, 4, 0, 8, 1, RF_GPU_batch_256_40_small_8, RF_GPU_wide_256_40),
+    MATRIX_KERNELS(256, 4, 1, 8, 1, RF_GPU_batch_256_41_small_8, RF_GPU_wide_256_41),
+    MATRIX_KERNELS(256, 4, 2, 16, 0, RF_GPU_batch_256_42_small_8, RF_GPU_wide_256_42),
+    MATRIX_KERNELS(32, 4, 0, 0, 0, NO_KERNEL, NO_KERNEL),
+    MATRIX_KERNELS(32, 8, 0, 0, 0, NO_KERNEL, NO_KERNEL),
 };
 
 #define INT_KERNELS(view, lo, hi, few)                                                      \
@@ -427,6 +424,7 @@ static const matrix_kernels matrix_layouts[] = {
             RF_GPU_mix_##view##_##lo##hi, RF_GPU_choose_##view##_##lo##hi,                  \
             {RF_GPU_tile_##view##_##lo##hi##_large, RF_GPU_tile_##view##_##lo##hi##_middle, \
              RF_GPU_tile_##view##_##lo##hi##_small},                                        \
+            RF_GPU_digits_##view##_##lo##hi,                                                \
     }
 static const int_kernels layouts[] = {
     INT_KERNELS(32, 4, 0, RF_GPU_few_32_40),   INT_KERNELS(32, 4, 1, RF_GPU_few_32_41),
@@ -541,7 +539,7 @@ static bool wide_shape(const rf_gpu_queue *q, const rf_gpu_matmul_args *a, uint3
     const matrix_kernels *k = matrix_kernels_of(&a->part[0].w);
     if (!k || k->wide == NO_KERNEL || n_rows < WIDE_MIN_ROWS) return false;
     *out = (shape){k->wide, a->is_glu ? RF_WIDE_ROWS / 2 : RF_WIDE_ROWS, RF_WIDE_COLS,
-                   rf_wide_shared_bytes(k->with_m), true};
+                   rf_wide_shared_bytes(k->with_m ? RF_WIDE_SCALES : RF_WIDE_PRODUCTS), true};
     uint32_t n_tiles = tiles_of(a, out->rows);
     uint64_t n_blocks = (uint64_t)n_tiles * div_up(n_rows, out->cols) * y;
     return can_run(q, k->wide) && 4 * n_blocks >= q->info.n_units &&
@@ -811,67 +809,85 @@ static uint32_t rows_of_expert(const rf_gpu_queue *q, const rf_gpu_matmul_args *
 
 /* Digits made ahead -------------------------------------------------------------------------------*/
 
-/* Bytes of what mm_ahead.hip or mm_ahead_32.hip makes of all activation rows, and of each tile of weight rows; the
- * shared memory that makes it, how many blocks for each tile, and that multiplies. */
-typedef struct ahead_need {
+/* How a product is done with digits, or in groups of 32 integers, made ahead (mm_ahead.hip, mm_ahead_32.hip): the
+ * kernels, the bytes of what is made of all activation rows and of each tile of weight rows, how many blocks make
+ * a tile, and their shared memory. */
+typedef struct ahead_way {
+    rf_gpu_kernel make, multiply;
     uint64_t of_rows, of_tile;
     uint32_t n_tiles, n_stretches, n_makers, making, multiplying;
-} ahead_need;
+} ahead_way;
 
-static ahead_need ahead_need_of(const rf_gpu_matmul_args *a, uint32_t n_rows,
-                                const matrix_kernels *k) {
-    ahead_need need = {.n_tiles = tiles_of(a, a->is_glu ? RF_WIDE_ROWS / 2 : RF_WIDE_ROWS),
-                       .n_stretches = div_up(n_rows, RF_WIDE_COLS)};
-    if (k->view == 32) {
-        uint32_t n_stages = a->part[0].w.cols / RF_GROUPS_COLS;
-        need.of_tile = (uint64_t)n_stages * RF_GROUPS_SIDE;
-        need.of_rows = need.n_stretches * need.of_tile;
-        need.n_makers = n_stages / 2; /* columns are a multiple of 256 (matrix_kernels_of) */
-        need.making = 2 * RF_GROUPS_SIDE;
-        need.multiplying = RF_GROUPS_SHARED;
-        return need;
-    }
-    need.n_makers = a->part[0].w.cols / 256;
-    need.of_tile = (uint64_t)need.n_makers * rf_ahead_w_bytes(k->with_m);
-    need.of_rows = (uint64_t)need.n_stretches * need.n_makers * rf_ahead_x_bytes(k->with_m);
-    need.making = rf_ahead_w_bytes(k->with_m);
-    need.multiplying = rf_wide_shared_bytes(k->with_m);
-    return need;
+static void ahead_in_256(ahead_way *way, const rf_gpu_weight *w) {
+    static const rf_gpu_kernel kernels[] = {[RF_WIDE_PRODUCTS] = RF_GPU_ahead_products,
+                                            [RF_WIDE_SCALES] = RF_GPU_ahead_scales,
+                                            [RF_WIDE_MINIMA] = RF_GPU_ahead_minima};
+    rf_wide_digits digits = !w->m            ? RF_WIDE_PRODUCTS
+                            : w->lo_bits > 2 ? RF_WIDE_SCALES
+                                             : RF_WIDE_MINIMA;
+    way->multiply = kernels[digits];
+    way->n_makers = w->cols / 256;
+    way->of_tile = (uint64_t)way->n_makers * rf_ahead_w_bytes(digits);
+    way->of_rows = (uint64_t)way->n_stretches * way->n_makers * rf_ahead_x_bytes(digits);
+    way->making = rf_ahead_w_bytes(digits);
+    way->multiplying = rf_wide_shared_bytes(digits);
+}
+
+static void ahead_in_32(ahead_way *way, const rf_gpu_weight *w) {
+    uint32_t n_stages = div_up(w->cols, RF_GROUPS_COLS), with_m = w->m != NULL;
+    way->multiply = with_m ? RF_GPU_ahead_32_minima : RF_GPU_ahead_32;
+    way->n_makers = div_up(n_stages, 2);
+    way->of_tile = (uint64_t)n_stages * rf_groups_side(with_m);
+    way->of_rows = way->n_stretches * way->of_tile;
+    way->making = 2 * rf_groups_side(with_m);
+    way->multiplying = rf_groups_shared_bytes(with_m);
+}
+
+static ahead_way ahead_way_of(const rf_gpu_matmul_args *a, const rf_gpu_weight *w,
+                              uint32_t n_rows) {
+    ahead_way way = {.make = int_kernels_of(w)->digits,
+                     .n_tiles = tiles_of(a, a->is_glu ? RF_WIDE_ROWS / 2 : RF_WIDE_ROWS),
+                     .n_stretches = div_up(n_rows, RF_WIDE_COLS)};
+    if (w->form == RF_GPU_INT_256)
+        ahead_in_256(&way, w);
+    else
+        ahead_in_32(&way, w);
+    return way;
 }
 
 size_t rf_gpu_ahead_bytes(const rf_gpu_matmul_args *a, uint32_t max_rows) {
     uint64_t most = (uint64_t)AHEAD_MOST_MB << 20, bytes = 0;
     if (a->mode != RF_GPU_MM_PLAIN || max_rows < AHEAD_MIN_ROWS) return 0;
     for (uint32_t i = 0; i < a->n_parts; i++) {
-        const matrix_kernels *k = matrix_kernels_of(&a->part[i].w);
-        if (!k) continue;
-        ahead_need need = ahead_need_of(a, max_rows, k);
-        uint64_t of_tiles = need.n_tiles * need.of_tile;
-        uint64_t all = need.of_rows + (of_tiles < most ? of_tiles : most);
+        if (a->part[i].w.form < RF_GPU_INT_32) continue;
+        ahead_way way = ahead_way_of(a, &a->part[i].w, max_rows);
+        uint64_t of_tiles = way.n_tiles * way.of_tile;
+        uint64_t all = way.of_rows + (of_tiles < most ? of_tiles : most);
         if (all > bytes) bytes = all;
     }
     return (size_t)bytes;
 }
 
-/* As many weight rows at a time as there is room for.  False: mm_wide.hip is better. */
+/* As many weight rows at a time as there is room for.  False: blocks that unpack weights themselves are better. */
 static bool launch_ahead(rf_gpu_queue *q, rf_gpu_matmul_args *a) {
-    const matrix_kernels *k = matrix_kernels_of(&a->part[0].w);
-    if (!k || a->mode != RF_GPU_MM_PLAIN || !a->ahead || a->n_rows < AHEAD_MIN_ROWS) return false;
-    if (!can_run(q, k->digits) || !can_run(q, k->ahead)) return false;
-    ahead_need need = ahead_need_of(a, a->n_rows, k);
-    if (a->ahead_bytes < need.of_rows + need.of_tile) return false;
-    uint64_t room = (a->ahead_bytes - need.of_rows) / need.of_tile;
-    uint32_t most = room < need.n_tiles ? (uint32_t)room : need.n_tiles,
-             step = div_up(need.n_tiles, div_up(need.n_tiles, most));
-    if (2 * (uint64_t)step * need.n_stretches < q->info.n_units) return false;
+    const rf_gpu_weight *w = &a->part[0].w;
+    if (w->form < RF_GPU_INT_32 || a->mode != RF_GPU_MM_PLAIN || !a->ahead ||
+        a->n_rows < AHEAD_MIN_ROWS)
+        return false;
+    ahead_way way = ahead_way_of(a, w, a->n_rows);
+    if (!can_run(q, way.make) || !can_run(q, way.multiply)) return false;
+    if (a->ahead_bytes < way.of_rows + way.of_tile) return false;
+    uint64_t room = (a->ahead_bytes - way.of_rows) / way.of_tile;
+    uint32_t most = room < way.n_tiles ? (uint32_t)room : way.n_tiles,
+             step = div_up(way.n_tiles, div_up(way.n_tiles, most));
+    if (2 * (uint64_t)step * way.n_stretches < q->info.n_units) return false;
     if (a->x) quantise_rows(q, a);
-    for (a->ahead_first = 0; a->ahead_first < need.n_tiles; a->ahead_first += step) {
-        a->ahead_tiles = min_u32(step, need.n_tiles - a->ahead_first);
-        uint32_t n_made = a->ahead_tiles + (a->ahead_first == 0 ? need.n_stretches : 0);
-        uint32_t n_blocks = min_u32(a->ahead_tiles * need.n_stretches, q->info.n_units);
-        put_shared(q, k->digits, (rf_gpu_grid){need.n_makers, n_made, 1}, need.making, a,
-                   sizeof *a);
-        put_shared(q, k->ahead, (rf_gpu_grid){n_blocks, 1, 1}, need.multiplying, a, sizeof *a);
+    for (a->ahead_first = 0; a->ahead_first < way.n_tiles; a->ahead_first += step) {
+        a->ahead_tiles = min_u32(step, way.n_tiles - a->ahead_first);
+        uint32_t n_made = a->ahead_tiles + (a->ahead_first == 0 ? way.n_stretches : 0);
+        uint32_t n_blocks = min_u32(a->ahead_tiles * way.n_stretches, q->info.n_units);
+        put_shared(q, way.make, (rf_gpu_grid){way.n_makers, n_made, 1}, way.making, a, sizeof *a);
+        put_shared(q, way.multiply, (rf_gpu_grid){n_blocks, 1, 1}, way.multiplying, a, sizeof *a);
     }
     return true;
 }
@@ -1093,11 +1109,14 @@ static bool layout_goes_on(const rf_gpu_queue *q, rf_gpu_kernel k) {
 
 /* Kernels of all GPUs do the work of one that NVIDIA's have besides. */
 static bool is_besides(rf_gpu_kernel k) {
+    for (size_t i = 0; i < RF_COUNT(layouts); i++)
+        if (k == layouts[i].digits) return true;
+    if (k >= RF_GPU_ahead_products && k <= RF_GPU_ahead_32_minima) return true;
     for (size_t i = 0; i < RF_COUNT(matrix_layouts); i++) {
         const matrix_kernels *l = &matrix_layouts[i];
         for (size_t j = 0; j < RF_BATCH_WIDTHS; j++)
             if (k == l->low[j] || k == l->middle[j] || k == l->tall[j]) return true;
-        if (k == l->small || k == l->wide || k == l->digits || k == l->ahead) return true;
+        if (k == l->small || k == l->wide) return true;
     }
     return false;
 }

@@ -88,63 +88,86 @@ enum {
     RF_WIDE_OUT_BYTES = 32 * RF_WIDE_OUT_STRIDE * 4
 };
 
+/* What the two digits are that a weight of a group of 256 has there (kernels/digits.h). */
+typedef enum rf_wide_digits {
+    RF_WIDE_PRODUCTS, /* of weight times scale; no minima */
+    RF_WIDE_SCALES,   /* of the scale, each times the weight; minima and sums besides */
+    RF_WIDE_MINIMA    /* the minimum, and weight times scale, which is small */
+} rf_wide_digits;
+
 /* Where the parts of a stage are, in bytes: within each half (hopper.h has the order there) and behind
- * the two halves. */
+ * the two halves.  What is one per activation row is in the order of rf_wide_col. */
 typedef struct rf_wide_parts {
     uint32_t upper, lower; /* digits, [rows][128] */
     uint32_t q;            /* [cols][128] */
     uint32_t half;         /* bytes of one */
     uint32_t sum;          /* [cols / 8][high, low parts][8][8] f16 */
     uint32_t xd;           /* [cols] */
-    uint32_t d, m;         /* [rows] f16 */
+    uint32_t d, m;         /* [rows], f16 with digits of scales, else f32 */
     uint32_t min;          /* [rows][8] f16 */
     uint32_t bytes;
 } rf_wide_parts;
 
-RF_TILE_FN rf_wide_parts rf_wide_parts_of(uint32_t with_m) {
-    const uint32_t rows = RF_WIDE_ROWS, cols = RF_WIDE_COLS;
+RF_TILE_FN rf_wide_parts rf_wide_parts_of(rf_wide_digits digits) {
+    const uint32_t rows = RF_WIDE_ROWS, cols = RF_WIDE_COLS, with_sums = digits == RF_WIDE_SCALES,
+                   with_m = digits != RF_WIDE_PRODUCTS, d_bytes = with_sums ? 2 : 4;
     rf_wide_parts p = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0};
     p.lower = p.upper + rows * 128;
     p.q = p.lower + rows * 128;
     p.half = p.q + cols * 128;
     p.sum = 2 * p.half;
-    p.xd = p.sum + with_m * cols * 32;
+    p.xd = p.sum + with_sums * cols * 32;
     p.d = p.xd + cols * 4;
-    p.m = p.d + rows * 2;
-    p.min = p.m + with_m * rows * 2;
-    p.bytes = p.min + with_m * rows * 16;
+    p.m = p.d + rows * d_bytes;
+    p.min = p.m + with_m * rows * d_bytes;
+    p.bytes = p.min + with_sums * rows * 16;
     p.bytes = (p.bytes + RF_WIDE_ALIGN - 1) / RF_WIDE_ALIGN * RF_WIDE_ALIGN;
     return p;
 }
-RF_TILE_FN uint32_t rf_wide_shared_bytes(uint32_t with_m) {
-    return RF_WIDE_HEAD + RF_WIDE_STAGES * rf_wide_parts_of(with_m).bytes +
+RF_TILE_FN uint32_t rf_wide_shared_bytes(rf_wide_digits digits) {
+    return RF_WIDE_HEAD + RF_WIDE_STAGES * rf_wide_parts_of(digits).bytes +
            RF_WIDE_WARPS * RF_WIDE_OUT_BYTES;
+}
+
+/* Where what activation row col has one of lies among those of all: a thread's four of sixteen rows side by side,
+ * 2t, 2t + 1, 2t + 8 and 2t + 9. */
+RF_TILE_FN uint32_t rf_wide_col(uint32_t col) {
+    return col / 16 * 16 + col % 8 / 2 * 4 + col % 16 / 8 * 2 + col % 2;
 }
 
 /* What is made ahead of them (mm_ahead.hip) of a tile's weight rows and 256 columns, and of 128
  * activation rows: the parts of a stage, those of either half first. */
-RF_TILE_FN uint32_t rf_ahead_w_factors(uint32_t with_m) {
-    return (uint32_t)RF_WIDE_ROWS * (2 + with_m * (2 + 16));
+RF_TILE_FN uint32_t rf_ahead_w_factors(rf_wide_digits digits) {
+    return digits == RF_WIDE_SCALES ? (uint32_t)RF_WIDE_ROWS * (2 + 2 + 16)
+                                    : (uint32_t)RF_WIDE_ROWS * (digits == RF_WIDE_MINIMA ? 8 : 4);
 }
-RF_TILE_FN uint32_t rf_ahead_x_factors(uint32_t with_m) {
-    return (uint32_t)RF_WIDE_COLS * (4 + with_m * 32);
+RF_TILE_FN uint32_t rf_ahead_x_factors(rf_wide_digits digits) {
+    return (uint32_t)RF_WIDE_COLS * (digits == RF_WIDE_SCALES ? 4 + 32 : 4);
 }
-RF_TILE_FN uint32_t rf_ahead_w_bytes(uint32_t with_m) {
-    return (uint32_t)RF_WIDE_ROWS * 512 + rf_ahead_w_factors(with_m);
+RF_TILE_FN uint32_t rf_ahead_w_bytes(rf_wide_digits digits) {
+    return (uint32_t)RF_WIDE_ROWS * 512 + rf_ahead_w_factors(digits);
 }
-RF_TILE_FN uint32_t rf_ahead_x_bytes(uint32_t with_m) {
-    return (uint32_t)RF_WIDE_COLS * 256 + rf_ahead_x_factors(with_m);
+RF_TILE_FN uint32_t rf_ahead_x_bytes(rf_wide_digits digits) {
+    return (uint32_t)RF_WIDE_COLS * 256 + rf_ahead_x_factors(digits);
 }
 
-/* The same in groups of 32 (mm_ahead_32.hip): columns of a stage, groups of them, and bytes of either side of it. */
+/* The same in groups of 32 (mm_ahead_32.hip): columns of a stage, groups of them, and bytes of either side of it:
+ * of weight rows integers, d [rows][4] and m [rows][4] f32, of activation rows integers, d [4][cols] and sums
+ * [4][cols] f32. */
 enum {
     RF_GROUPS_COLS = 128,
     RF_GROUPS_MANY = 4,
-    RF_GROUPS_SIDE = RF_WIDE_ROWS * (RF_GROUPS_COLS + RF_GROUPS_MANY * 4),
+    RF_GROUPS_INTS = RF_WIDE_ROWS * RF_GROUPS_COLS,
+    RF_GROUPS_FACTORS = RF_WIDE_ROWS * RF_GROUPS_MANY * 4, /* d, or with minima m or sums */
     RF_GROUPS_STAGES = 5,
-    RF_GROUPS_SHARED =
-        RF_WIDE_HEAD + RF_GROUPS_STAGES * 2 * RF_GROUPS_SIDE + RF_WIDE_WARPS * RF_WIDE_OUT_BYTES,
 };
+RF_TILE_FN uint32_t rf_groups_side(uint32_t with_m) {
+    return RF_GROUPS_INTS + (1 + with_m) * RF_GROUPS_FACTORS;
+}
+RF_TILE_FN uint32_t rf_groups_shared_bytes(uint32_t with_m) {
+    return RF_WIDE_HEAD + RF_GROUPS_STAGES * 2 * rf_groups_side(with_m) +
+           RF_WIDE_WARPS * RF_WIDE_OUT_BYTES;
+}
 
 /* The products with 2 to 64 activation rows on NVIDIA (mm_batch.hip): nt eights of activation rows;
  * wm warps lie along the weight rows, wn along the activation rows, wk share the columns. */

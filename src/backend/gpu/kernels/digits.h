@@ -1,12 +1,14 @@
-/* digits.h - K formats' weights times their scales as two digits of eight bits, so that matrix units
- * sum all 256 columns of a group exactly with no scale in between.
+/* digits.h - weights in groups of 256 times their scales as two digits of eight bits, so that matrix units
+ * sum all columns of a group exactly with no scale in between (rf_wide_digits).
  *
- * Unsigned weights of up to 5 bits with scales of 6 bits: the digits are those of the scale, three bits
- * each, times the weight.  Weights of 6 bits less 32 with signed scales: those of the product, the upper
- * one signed, the lower one of seven bits and twice itself.  A minimum times a sum is a whole number
- * below 2^24, which f16 products summed in f32 give exactly. */
+ * Unsigned weights of 4 and 5 bits with minima and scales of 6 bits: the digits are those of the scale, three
+ * bits each, times the weight; a minimum times a sum is a whole number below 2^24, which f16 products summed in
+ * f32 give exactly.  Weights of 2 bits with minima: their product with a scale of 4 bits is one digit, their
+ * minimum takes the place of the other, for a sum of its own.  Weights without minima: those of the product with
+ * the signed scale, the upper one signed, the lower one of seven bits and twice itself. */
 #pragma once
 #include "backend/gpu/kernels/mm.h"
+#include "backend/gpu/tile.h"
 
 #if !defined(RF_AMD)
 /* Four weights of each of a chunk's halves, one per byte; lo, hi: where the row's chunk lies; t: which
@@ -32,13 +34,13 @@ RF_DEVICE rf_u2 digit_high_bits(const void *hi, int hi_bits, uint64_t n) {
     return h;
 }
 
-/* Four weights times two of their scale, less 32 before, in lanes of sixteen bits with 2^15 added, so
+/* Four unsigned weights less off, times two of their scale, in lanes of sixteen bits with 2^15 added, so
  * that none borrows from the next. */
 typedef struct digit_lanes {
     uint32_t even, odd;
 } digit_lanes;
-RF_DEVICE digit_lanes digit_products(uint32_t w, int32_t scale) {
-    const uint32_t twice = 2 * (uint32_t)scale, start = 0x80008000u - 0x00200020u * twice;
+RF_DEVICE digit_lanes digit_products(uint32_t w, int32_t scale, uint32_t off) {
+    const uint32_t twice = 2 * (uint32_t)scale, start = 0x80008000u - off * 0x00010001u * twice;
     const digit_lanes l = {(w & 0x00ff00ffu) * twice + start,
                            (w >> 8 & 0x00ff00ffu) * twice + start};
     return l;
@@ -48,27 +50,41 @@ RF_DEVICE uint32_t digit_upper(digit_lanes l) {
 }
 RF_DEVICE uint32_t digit_lower(digit_lanes l) { return rf_four_bytes(l.even, l.odd, 0x6240); }
 
-/* Digits of the product where weights have 6 bits, else of the scale. */
-#define DIGIT_OF_PRODUCT(hi_bits) ((hi_bits) == 2)
-
-/* One digit of four weights w with their scale's byte. */
-RF_DEVICE uint32_t digit_of(uint32_t w, uint32_t scale, int hi_bits, int is_upper) {
-    if (DIGIT_OF_PRODUCT(hi_bits)) {
-        const digit_lanes l = digit_products(w, (int8_t)scale);
-        return is_upper ? digit_upper(l) : digit_lower(l);
+/* Of four unsigned weights, from which off is to be taken, the upper digits and the lower ones; scale, min: bytes. */
+RF_DEVICE rf_u2 digits_of(uint32_t w, rf_wide_digits digits, uint32_t off, uint32_t scale,
+                          uint32_t min) {
+    rf_u2 out;
+    if (digits == RF_WIDE_SCALES) {
+        out.v[0] = w * (scale >> 3 & 7);
+        out.v[1] = w * (scale & 7);
+    } else if (digits == RF_WIDE_MINIMA) {
+        out.v[0] = min * 0x01010101u;
+        out.v[1] = w * scale;
+    } else {
+        const digit_lanes l = digit_products(w, (int8_t)scale, off);
+        out.v[0] = digit_upper(l);
+        out.v[1] = digit_lower(l);
     }
-    return w * ((is_upper ? scale >> 3 : scale) & 7);
+    return out;
 }
 
 /* The group's integer from the sums of either digit. */
-RF_DEVICE int32_t digit_total(int32_t upper, int32_t lower, int hi_bits) {
-    if (DIGIT_OF_PRODUCT(hi_bits)) return (int32_t)(((uint32_t)upper << 8) + (uint32_t)lower) >> 1;
-    return (int32_t)(((uint32_t)upper << 3) + (uint32_t)lower);
+RF_DEVICE int32_t digit_total(int32_t upper, int32_t lower, rf_wide_digits digits) {
+    if (digits == RF_WIDE_MINIMA) return lower;
+    if (digits == RF_WIDE_SCALES) return (int32_t)(((uint32_t)upper << 3) + (uint32_t)lower);
+    return (int32_t)(((uint32_t)upper << 8) + (uint32_t)lower) >> 1;
 }
 
 /* Number number of the scales, which are one per 32 columns (8 bytes) or per 16. */
 RF_DEVICE uint32_t digit_byte(const rf_u4 *s, uint32_t number) {
     return s->v[number / 4] >> 8 * (number % 4) & 0xffu;
+}
+/* The scales of the second half of the columns, or the first, in front. */
+RF_DEVICE rf_u4 digit_half(rf_u4 s, uint32_t n_scales, uint32_t half) {
+    RF_UNROLL
+    for (uint32_t i = 0; i < n_scales / 8; i++)
+        if (half) s.v[i] = s.v[n_scales / 8 + i];
+    return s;
 }
 
 /* Minima and sums -------------------------------------------------------------------------------*/

@@ -1,9 +1,10 @@
-/* mm_ahead.hip - products of K formats' weights with so many activation rows on Hopper's matrix units
- * that the digits of the weights are made ahead, once for all of them.
+/* mm_ahead.hip - products of weights in groups of 256 with so many activation rows on Hopper's matrix units that
+ * the digits of the weights are made ahead, once for all of them.
  *
- * First `digits` makes stages as mm_wide.hip has them: the weights' parts of each tile and 256 columns
- * and those of each 128 activation rows, in global memory.  Then `ahead` multiplies: one thread brings
- * stages whole, and teams are those of mm_wide.hip, behind which this file is included. */
+ * First `digits`, one for each layout of integers, makes stages as mm_wide.hip has them: the weights' parts of each
+ * tile and 256 columns and those of each 128 activation rows, in global memory.  Then `ahead`, one for each kind of
+ * digits, multiplies: one thread brings stages whole, and teams are those of mm_wide.hip, behind which this file is
+ * included. */
 
 #if defined(RF_HOPPER)
 enum {
@@ -18,53 +19,73 @@ RF_DEVICE uint32_t ahead_tile_rows(const rf_gpu_matmul_args *a) {
 /* Where what is made ahead lies: of activation rows [stretches][groups], of weights behind it
  * [tiles][groups]. */
 RF_DEVICE uint8_t *ahead_x_at(const rf_gpu_matmul_args *a, wide_kind k, uint32_t stretch) {
-    return a->ahead + (uint64_t)stretch * (a->part[0].w.cols / 256) * rf_ahead_x_bytes(k.with_m);
+    return a->ahead + (uint64_t)stretch * (a->part[0].w.cols / 256) * rf_ahead_x_bytes(k.digits);
 }
 RF_DEVICE uint8_t *ahead_w_at(const rf_gpu_matmul_args *a, wide_kind k, uint32_t tile) {
     return ahead_x_at(a, k, rf_div_up(a->n_rows, RF_WIDE_COLS)) +
-           (uint64_t)tile * (a->part[0].w.cols / 256) * rf_ahead_w_bytes(k.with_m);
+           (uint64_t)tile * (a->part[0].w.cols / 256) * rf_ahead_w_bytes(k.digits);
 }
 
 /* Making ----------------------------------------------------------------------------------------*/
 
-/* All of it is on its way before the first is used. */
-RF_DEVICE void ahead_arrived(wide_raw *r) {
-    rf_u4 *lo = r->lo;
-    (void)lo;
-#if defined(RF_NVIDIA)
-    asm volatile(""
-                 : "+r"(lo[0].v[0]), "+r"(lo[0].v[1]), "+r"(lo[0].v[2]), "+r"(lo[0].v[3]),
-                   "+r"(lo[1].v[0]), "+r"(lo[1].v[1]), "+r"(lo[1].v[2]), "+r"(lo[1].v[3]),
-                   "+r"(lo[2].v[0]), "+r"(lo[2].v[1]), "+r"(lo[2].v[2]), "+r"(lo[2].v[3]),
-                   "+r"(lo[3].v[0]), "+r"(lo[3].v[1]), "+r"(lo[3].v[2]), "+r"(lo[3].v[3]));
-#endif
+/* What digits of a row of weights are made of. */
+typedef struct ahead_row {
+    mm_raw raw[WIDE_CHUNKS];
+    rf_u4 scales, mins;
+    float d, m;
+} ahead_row;
+
+/* One half of a group. */
+RF_DEVICE void ahead_load(ahead_row *to, const wide_row *r, wide_kind k, int lo_bits, uint32_t g,
+                          uint32_t half) {
+    const uint64_t group = r->tile * (r->w->cols / 256) + g, row = group * 32 + r->row;
+    const mm_facts f = facts_of(256, lo_bits, k.hi_bits);
+    const uint32_t n_scales = f.n_scales == MM_ANY ? r->w->n_scales : f.n_scales,
+                   d_f32 = f.d_f32 == MM_ANY ? r->w->d_f32 : f.d_f32;
+    RF_UNROLL
+    for (uint32_t c = 0; c < WIDE_CHUNKS; c++)
+        to->raw[c] =
+            load_chunk(r->w, lo_bits, k.hi_bits, group * 8 + half * WIDE_CHUNKS + c, r->row);
+    to->scales = load_scales(r->w->scale, n_scales, row);
+    to->d = scale_at(r->w->d, row, d_f32);
+    if (k.digits == RF_WIDE_PRODUCTS) return;
+    to->mins = load_scale_bytes(r->w->min, n_scales, row);
+    to->m = scale_at(r->w->m, row, d_f32);
+}
+
+/* d, and from there as in a stage. */
+RF_DEVICE void ahead_put_factors(uint8_t *behind, const ahead_row *from, wide_kind k,
+                                 uint32_t row) {
+    const uint32_t m_at = k.at.m - k.at.d;
+    if (k.digits == RF_WIDE_SCALES) {
+        const rf_u2 mins = {{from->mins.v[0], from->mins.v[1]}};
+        ((uint16_t *)(void *)behind)[row] = (uint16_t)rf_f16_of(from->d);
+        ((uint16_t *)(void *)(behind + m_at))[row] = (uint16_t)rf_f16_of(from->m);
+        wide_put_mins(behind + (k.at.min - k.at.d), row, mins);
+        return;
+    }
+    ((float *)(void *)behind)[row] = from->d;
+    if (k.digits == RF_WIDE_MINIMA) ((float *)(void *)(behind + m_at))[row] = from->m;
 }
 
 /* One half of a group of a weight row per thread. */
-RF_DEVICE void ahead_make_w(uint8_t *made, const rf_gpu_matmul_args *a, wide_kind k, uint32_t tile,
-                            uint32_t g) {
+RF_DEVICE void ahead_make_w(uint8_t *made, const rf_gpu_matmul_args *a, wide_kind k, int lo_bits,
+                            uint32_t tile, uint32_t g) {
     const uint32_t half = rf_tid() / RF_WIDE_ROWS;
     const mm_share share = share_at(a, ahead_tile_rows(a), RF_WIDE_COLS, tile, 0);
-    const wide_source from = wide_source_of(a, &share, k, rf_tid() % RF_WIDE_ROWS);
-    wide_raw raw;
+    const wide_row r = wide_row_of(a, &share, rf_tid() % RF_WIDE_ROWS);
+    ahead_row from;
+    ahead_load(&from, &r, k, lo_bits, g, half);
+    const wide_digits to = {made + half * AHEAD_HALF_W,
+                            r.number,
+                            lo_bits == 8 ? 128u : (uint32_t)r.w->off,
+                            1,
+                            digit_half(from.scales, 16, half),
+                            digit_half(from.mins, 16, half)};
     RF_UNROLL
     for (uint32_t c = 0; c < WIDE_CHUNKS; c++)
-        wide_load(&raw, &from, k, c, 2 * g + half);
-    rf_u4 scales = wide_load_scales(&from, k, g);
-    const wide_factors factors = wide_row_factors(&from, k, g);
-    ahead_arrived(&raw);
-    RF_UNROLL
-    for (uint32_t i = 0; i < k.n_scales / 8; i++)
-        if (half) scales.v[i] = scales.v[k.n_scales / 8 + i];
-    RF_UNROLL
-    for (uint32_t c = 0; c < WIDE_CHUNKS; c++)
-        wide_put_digits(made + half * AHEAD_HALF_W, &raw, &scales, k, from.row, 0, c);
-    if (half) return;
-    uint8_t *behind = made + 2 * AHEAD_HALF_W; /* d, and from there as in a stage */
-    ((uint16_t *)(void *)behind)[from.row] = factors.d;
-    if (!k.with_m) return;
-    ((uint16_t *)(void *)(behind + (k.at.m - k.at.d)))[from.row] = factors.m;
-    wide_put_mins(behind + (k.at.min - k.at.d), from.row, factors.min);
+        wide_put_digits(&to, &from.raw[c], k, lo_bits, c);
+    if (half == 0) ahead_put_factors(made + 2 * AHEAD_HALF_W, &from, k, r.number);
 }
 
 /* Rows beyond the last are the last. */
@@ -82,8 +103,8 @@ RF_DEVICE void ahead_make_x(uint8_t *made, const rf_gpu_matmul_args *a, wide_kin
     if (tid < RF_WIDE_COLS) {
         const uint64_t at =
             (uint64_t)rf_min_u32(stretch * RF_WIDE_COLS + tid, a->n_rows - 1) * (cols / 256) + g;
-        ((float *)(void *)(behind + (k.at.xd - k.at.sum)))[tid] = a->xq.d[at];
-        if (k.with_m) {
+        ((float *)(void *)(behind + (k.at.xd - k.at.sum)))[rf_wide_col(tid)] = a->xq.d[at];
+        if (k.digits == RF_WIDE_SCALES) {
             rf_u4 sum[4];
             RF_UNROLL
             for (uint32_t i = 0; i < 4; i++)
@@ -96,17 +117,19 @@ RF_DEVICE void ahead_make_x(uint8_t *made, const rf_gpu_matmul_args *a, wide_kin
 
 /* Grid x: groups; y: tiles, and with the first of these the stretches of activation rows.  Weights are there before
  * the kernel in front has ended. */
-RF_DEVICE void ahead_make(const rf_gpu_matmul_args *a, wide_kind k) {
+RF_DEVICE void ahead_make(const rf_gpu_matmul_args *a, int lo_bits, int hi_bits,
+                          rf_wide_digits digits) {
+    const wide_kind k = {digits, hi_bits, rf_wide_parts_of(digits)};
     uint8_t *made = hopper_shared, *to;
     const uint32_t g = rf_bid_x(), y = rf_bid_y();
     const uint32_t is_x = y >= a->ahead_tiles,
-                   bytes = is_x ? rf_ahead_x_bytes(k.with_m) : rf_ahead_w_bytes(k.with_m);
+                   bytes = is_x ? rf_ahead_x_bytes(k.digits) : rf_ahead_w_bytes(k.digits);
     if (is_x) {
         rf_await_before();
         ahead_make_x(made, a, k, y - a->ahead_tiles, g);
         to = ahead_x_at(a, k, y - a->ahead_tiles);
     } else {
-        ahead_make_w(made, a, k, a->ahead_first + y, g);
+        ahead_make_w(made, a, k, lo_bits, a->ahead_first + y, g);
         rf_await_before();
         to = ahead_w_at(a, k, y);
     }
@@ -126,8 +149,8 @@ RF_DEVICE uint32_t ahead_stretches(const rf_gpu_matmul_args *a) {
 RF_DEVICE void ahead_bring(uint8_t *stages, wide_shared *sh, const rf_gpu_matmul_args *a,
                            wide_kind k) {
     const uint32_t n_groups = a->part[0].w.cols / 256, n_stretches = ahead_stretches(a),
-                   w_factors = rf_ahead_w_factors(k.with_m),
-                   x_factors = rf_ahead_x_factors(k.with_m);
+                   w_factors = rf_ahead_w_factors(k.digits),
+                   x_factors = rf_ahead_x_factors(k.digits);
     uint32_t now = 0, parity = 1;
     RF_NO_UNROLL
     for (uint32_t i = rf_bid_x(); i < a->ahead_tiles * n_stretches; i += hopper_grid_x()) {
@@ -149,8 +172,8 @@ RF_DEVICE void ahead_bring(uint8_t *stages, wide_shared *sh, const rf_gpu_matmul
                 hopper_bring(stage + k.at.d, w + 2 * AHEAD_HALF_W, w_factors, full);
                 hopper_bring(stage + k.at.sum, x + 2 * AHEAD_HALF_X, x_factors, full);
             }
-            w += rf_ahead_w_bytes(k.with_m);
-            x += rf_ahead_x_bytes(k.with_m);
+            w += rf_ahead_w_bytes(k.digits);
+            x += rf_ahead_x_bytes(k.digits);
             if (++now == RF_WIDE_STAGES) {
                 now = 0;
                 parity ^= 1;
@@ -193,16 +216,27 @@ RF_DEVICE void ahead_run(const rf_gpu_matmul_args *a, wide_kind k) {
     ahead_multiply(stages, sh, a, k);
 }
 
-#define AHEAD_KERNELS(hi_bits, n_scales, with_m)                                      \
-    RF_KERNEL_EARLY(digits_256_4##hi_bits, rf_gpu_matmul_args, 3) {                   \
-        const wide_kind kind = {hi_bits, n_scales, with_m, rf_wide_parts_of(with_m)}; \
-        ahead_make(&a, kind);                                                         \
-    }                                                                                 \
-    RF_KERNEL_ALONE(ahead_256_4##hi_bits, rf_gpu_matmul_args) {                       \
-        const wide_kind kind = {hi_bits, n_scales, with_m, rf_wide_parts_of(with_m)}; \
-        ahead_run(&a, kind);                                                          \
+#define AHEAD_KERNEL(name, digits)                                    \
+    RF_KERNEL_ALONE(name, rf_gpu_matmul_args) {                       \
+        const wide_kind kind = {digits, 0, rf_wide_parts_of(digits)}; \
+        ahead_run(&a, kind);                                          \
     }
-AHEAD_KERNELS(0, 8, 1)
-AHEAD_KERNELS(1, 8, 1)
-AHEAD_KERNELS(2, 16, 0)
+AHEAD_KERNEL(ahead_products, RF_WIDE_PRODUCTS)
+AHEAD_KERNEL(ahead_scales, RF_WIDE_SCALES)
+AHEAD_KERNEL(ahead_minima, RF_WIDE_MINIMA)
+
+/* with_m: what the digits are of formats of the layout that have minima. */
+#define DIGITS_KERNEL(lo_bits, hi_bits, with_m)                             \
+    RF_KERNEL_EARLY(digits_256_##lo_bits##hi_bits, rf_gpu_matmul_args, 3) { \
+        if (a.part[0].w.m)                                                  \
+            ahead_make(&a, lo_bits, hi_bits, with_m);                       \
+        else                                                                \
+            ahead_make(&a, lo_bits, hi_bits, RF_WIDE_PRODUCTS);             \
+    }
+DIGITS_KERNEL(2, 0, RF_WIDE_MINIMA)
+DIGITS_KERNEL(2, 1, RF_WIDE_PRODUCTS)
+DIGITS_KERNEL(4, 0, RF_WIDE_SCALES)
+DIGITS_KERNEL(4, 1, RF_WIDE_SCALES)
+DIGITS_KERNEL(4, 2, RF_WIDE_PRODUCTS)
+DIGITS_KERNEL(8, 0, RF_WIDE_PRODUCTS)
 #endif

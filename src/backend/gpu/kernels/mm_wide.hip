@@ -20,10 +20,12 @@ enum {
 
 /* What is constant in a kernel. */
 typedef struct wide_kind {
-    int hi_bits;
-    uint32_t n_scales, with_m;
+    rf_wide_digits digits;
+    int hi_bits; /* of four more, where a block makes the digits itself */
     rf_wide_parts at;
 } wide_kind;
+
+RF_DEVICE uint32_t wide_n_scales(wide_kind k) { return k.digits == RF_WIDE_SCALES ? 8 : 16; }
 
 typedef struct wide_shared {
     uint64_t full[RF_WIDE_STAGES][2], empty[RF_WIDE_STAGES][2]; /* halves of stages */
@@ -89,56 +91,62 @@ RF_DEVICE wide_source wide_source_of(const rf_gpu_matmul_args *a, const mm_share
     s.hi = (const uint8_t *)w->hi + (first * 1024 + r.row * 4) * (uint32_t)k.hi_bits;
     s.d = (const uint8_t *)w->d + first * 64 + r.row * 2;
     s.m = (const uint8_t *)w->m + first * 64 + r.row * 2;
-    s.scale = (const uint8_t *)w->scale + (first * 32 + r.row) * k.n_scales;
-    s.min = (const uint8_t *)w->min + (first * 32 + r.row) * k.n_scales;
+    s.scale = (const uint8_t *)w->scale + (first * 32 + r.row) * wide_n_scales(k);
+    s.min = (const uint8_t *)w->min + (first * 32 + r.row) * wide_n_scales(k);
     s.row = r.number;
     return s;
 }
 
-/* The row's integers in half of a group. */
-typedef struct wide_raw {
-    rf_u4 lo[WIDE_CHUNKS];
-    rf_u2 hi[WIDE_CHUNKS];
-} wide_raw;
-
-/* Chunk c of half number h of all. */
-RF_DEVICE void wide_load(wide_raw *r, const wide_source *s, wide_kind k, uint32_t c, uint64_t h) {
-    const uint64_t n = h * WIDE_CHUNKS + c;
-    r->lo[c] = rf_stream_16((const rf_u4 *)(const void *)(s->lo + n * 512));
-    if (k.hi_bits == 2) r->hi[c] = rf_stream_8((const rf_u2 *)(const void *)(s->hi + n * 256));
-    if (k.hi_bits == 1) r->hi[c].v[0] = *(const uint32_t *)(const void *)(s->hi + n * 128);
+/* Chunk number n of the row, as load_chunk, but from where it lies. */
+RF_DEVICE void wide_load(mm_raw *r, const wide_source *s, wide_kind k, uint64_t n) {
+    const rf_u4 lo = rf_stream_16((const rf_u4 *)(const void *)(s->lo + n * 512));
+    RF_UNROLL
+    for (uint32_t i = 0; i < 4; i++)
+        r->lo[i] = lo.v[i];
+    if (k.hi_bits == 2) {
+        const rf_u2 hi = rf_stream_8((const rf_u2 *)(const void *)(s->hi + n * 256));
+        r->hi[0] = hi.v[0];
+        r->hi[1] = hi.v[1];
+    }
+    if (k.hi_bits == 1) r->hi[0] = *(const uint32_t *)(const void *)(s->hi + n * 128);
 }
 
 RF_DEVICE rf_u4 wide_load_scales(const wide_source *s, wide_kind k, uint64_t g) {
     rf_u4 out = {{0, 0, 0, 0}};
-    if (k.n_scales == 16) return *(const rf_u4 *)(const void *)(s->scale + g * 32 * 16);
+    if (wide_n_scales(k) == 16) return *(const rf_u4 *)(const void *)(s->scale + g * 32 * 16);
     const rf_u2 v = *(const rf_u2 *)(const void *)(s->scale + g * 32 * 8);
     out.v[0] = v.v[0];
     out.v[1] = v.v[1];
     return out;
 }
 
-/* Digits of chunk c of a half: two pieces of sixteen bytes of either. */
-RF_DEVICE void wide_put_digits(uint8_t *at, const wide_raw *raw, const rf_u4 *scales, wide_kind k,
-                               uint32_t row, uint32_t half, uint32_t c) {
-    const uint32_t chunk = half * WIDE_CHUNKS + c, twice = k.n_scales == 16;
-    const uint32_t first_scale = digit_byte(scales, twice ? 2 * chunk : chunk),
-                   second_scale = digit_byte(scales, twice ? 2 * chunk + 1 : chunk);
-    rf_u4 upper[2], lower[2];
-    RF_UNROLL
-    for (uint32_t j = 0; j < 4; j++) {
-        uint32_t first, second;
-        digit_words(raw->lo[c].v[j], raw->hi[c], k.hi_bits, j, &first, &second);
-        upper[0].v[j] = digit_of(first, first_scale, k.hi_bits, 1);
-        lower[0].v[j] = digit_of(first, first_scale, k.hi_bits, 0);
-        upper[1].v[j] = digit_of(second, second_scale, k.hi_bits, 1);
-        lower[1].v[j] = digit_of(second, second_scale, k.hi_bits, 0);
-    }
+/* Where digits of half of a group of a weight row go, and what they are made with: a scale, and a minimum, for
+ * each 32 columns, or twice as many. */
+typedef struct wide_digits {
+    uint8_t *at; /* half of a stage */
+    uint32_t row, off, twice;
+    rf_u4 scales, mins;
+} wide_digits;
+
+/* Digits of chunk c of the half: two pieces of sixteen bytes of either. */
+RF_DEVICE void wide_put_digits(const wide_digits *to, const mm_raw *raw, wide_kind k, int lo_bits,
+                               uint32_t c) {
     RF_UNROLL
     for (uint32_t i = 0; i < 2; i++) {
-        const uint32_t piece = row * 128 + ((2 * c + i) ^ row % 8) * 16;
-        *(rf_u4 *)(void *)(at + k.at.upper + piece) = upper[i];
-        *(rf_u4 *)(void *)(at + k.at.lower + piece) = lower[i];
+        const uint32_t number = to->twice ? 2 * c + i : c, scale = digit_byte(&to->scales, number),
+                       min = digit_byte(&to->mins, number);
+        const uint32_t piece = to->row * 128 + ((2 * c + i) ^ to->row % 8) * 16;
+        rf_u4 upper, lower;
+        RF_UNROLL
+        for (uint32_t j = 0; j < 4; j++) {
+            uint32_t w = word_of(raw, lo_bits, k.hi_bits, (int)(4 * i + j));
+            if (lo_bits == 8) w ^= 0x80808080u; /* signed: 128 more */
+            const rf_u2 both = digits_of(w, k.digits, to->off, scale, min);
+            upper.v[j] = both.v[0];
+            lower.v[j] = both.v[1];
+        }
+        *(rf_u4 *)(void *)(to->at + k.at.upper + piece) = upper;
+        *(rf_u4 *)(void *)(to->at + k.at.lower + piece) = lower;
     }
 }
 
@@ -201,7 +209,7 @@ typedef struct wide_factors {
 RF_DEVICE wide_factors wide_row_factors(const wide_source *s, wide_kind k, uint32_t g) {
     wide_factors f = {{{{0}}}, {{0}}, 0, 0};
     f.d = *(const uint16_t *)(const void *)(s->d + g * 64ull);
-    if (!k.with_m) return f;
+    if (k.digits != RF_WIDE_SCALES) return f;
     f.m = *(const uint16_t *)(const void *)(s->m + g * 64ull);
     f.min = *(const rf_u2 *)(const void *)(s->min + g * 256ull);
     return f;
@@ -210,7 +218,7 @@ RF_DEVICE wide_factors wide_row_factors(const wide_source *s, wide_kind k, uint3
 RF_DEVICE wide_factors wide_load_factors(const wide_source *s, const rf_gpu_quant *x,
                                          const wide_rows *rows, wide_kind k, uint32_t g) {
     wide_factors f = wide_row_factors(s, k, g);
-    if (!k.with_m) return f;
+    if (k.digits != RF_WIDE_SCALES) return f;
     RF_UNROLL
     for (uint32_t i = 0; i < 4; i++)
         f.sum[i] = ((const rf_u4 *)(const void *)(x->sum + rows->own))[4 * g + i];
@@ -219,8 +227,11 @@ RF_DEVICE wide_factors wide_load_factors(const wide_source *s, const rf_gpu_quan
 
 RF_DEVICE void wide_put_factors(uint8_t *stage, const wide_factors *f, wide_kind k, uint32_t row,
                                 uint32_t tid) {
+    if (k.digits != RF_WIDE_SCALES) {
+        ((float *)(void *)(stage + k.at.d))[row] = rf_f16_at(f->d);
+        return;
+    }
     ((uint16_t *)(void *)(stage + k.at.d))[row] = f->d;
-    if (!k.with_m) return;
     ((uint16_t *)(void *)(stage + k.at.m))[row] = f->m;
     wide_put_mins(stage + k.at.min, row, f->min);
     wide_put_sums(stage + k.at.sum, tid, f->sum);
@@ -230,7 +241,7 @@ RF_DEVICE void wide_put_factors(uint8_t *stage, const wide_factors *f, wide_kind
 typedef struct wide_maker {
     wide_source from;
     wide_rows rows;
-    wide_raw raw;
+    mm_raw raw[WIDE_CHUNKS];
     rf_u4 scales;
     uint32_t tid, n_groups;
 } wide_maker;
@@ -245,12 +256,16 @@ RF_DEVICE void wide_make_half(wide_maker *t, uint8_t *stage, wide_shared *sh,
     if (half) factors = wide_load_factors(&t->from, &a->xq, &t->rows, k, g);
     ring_await(&sh->empty[now][half], parity);
     wide_bring_rows(at, &a->xq, &t->rows, k, t->tid, h);
-    if (half) rf_copy_4(stage + k.at.xd + t->tid * 4, a->xq.d + (t->rows.own / 16 + g));
+    if (half)
+        rf_copy_4(stage + k.at.xd + rf_wide_col(t->tid) * 4, a->xq.d + (t->rows.own / 16 + g));
     ring_arrive_after_copies(&sh->full[now][half]);
+    const wide_digits to = {at, t->from.row, 32, wide_n_scales(k) == 16,
+                            digit_half(t->scales, wide_n_scales(k), half), {{0, 0, 0, 0}}};
     RF_UNROLL
     for (uint32_t c = 0; c < WIDE_CHUNKS; c++) {
-        wide_put_digits(at, &t->raw, &t->scales, k, t->from.row, half, c);
-        if (h + 1 < 2 * t->n_groups) wide_load(&t->raw, &t->from, k, c, h + 1);
+        wide_put_digits(&to, &t->raw[c], k, 4, c);
+        if (h + 1 < 2 * t->n_groups)
+            wide_load(&t->raw[c], &t->from, k, (h + 1) * WIDE_CHUNKS + c);
     }
     if (half) wide_put_factors(stage, &factors, k, t->from.row, t->tid);
     ring_arrive(&sh->full[now][half]);
@@ -269,7 +284,7 @@ RF_DEVICE void wide_make(uint8_t *stages, wide_shared *sh, const rf_gpu_matmul_a
         t.n_groups = share.p.w.cols / 256;
         RF_UNROLL
         for (uint32_t c = 0; c < WIDE_CHUNKS; c++)
-            wide_load(&t.raw, &t.from, k, c, 0);
+            wide_load(&t.raw[c], &t.from, k, c);
         t.scales = wide_load_scales(&t.from, k, 0);
         RF_NO_UNROLL
         for (uint32_t g = 0; g < t.n_groups; g++) {
@@ -301,7 +316,7 @@ RF_DEVICE void wide_begin(int32_t upper[64], int32_t lower[64], const uint8_t *h
     RF_UNROLL
     for (uint32_t c = 0; c < WIDE_CHUNKS; c++) {
         const hopper_side x = hopper_chunk(first + k.at.q, c);
-        hopper_multiply(upper, hopper_chunk(w + k.at.upper, c), x, !DIGIT_OF_PRODUCT(k.hi_bits),
+        hopper_multiply(upper, hopper_chunk(w + k.at.upper, c), x, k.digits != RF_WIDE_PRODUCTS,
                         is_more || c);
         hopper_multiply(lower, hopper_chunk(w + k.at.lower, c), x, 1, is_more || c);
     }
@@ -312,7 +327,7 @@ RF_DEVICE void wide_begin(int32_t upper[64], int32_t lower[64], const uint8_t *h
 RF_DEVICE void wide_total(const int32_t upper[64], int32_t lower[64], wide_kind k) {
     RF_UNROLL
     for (uint32_t i = 0; i < 64; i++)
-        lower[i] = digit_total(upper[i], lower[i], k.hi_bits);
+        lower[i] = digit_total(upper[i], lower[i], k.digits);
 }
 
 /* Begins the group's minima times its sums. */
@@ -327,38 +342,54 @@ RF_DEVICE void wide_begin_mins(float c[64], const uint8_t *stage, const wide_pla
     hopper_end();
 }
 
-/* A group's terms onto the sums: i times the factors d of its rows, at scales, and of the activation rows. */
-RF_DEVICE void wide_add(float v[64], const float i[64], const uint8_t *stage, uint32_t scales,
-                        const wide_place *at, wide_kind k) {
-    const uint16_t *of_rows = (const uint16_t *)(const void *)(stage + scales);
-    const float d[2] = {rf_f16_at(of_rows[at->row]), rf_f16_at(of_rows[at->row + 8])};
+/* The factor at, d or m, of weight row number row of a stage. */
+RF_DEVICE float wide_factor(const uint8_t *stage, uint32_t at, wide_kind k, uint32_t row) {
+    const void *p = stage + at;
+    return k.digits == RF_WIDE_SCALES ? rf_f16_at(((const uint16_t *)p)[row])
+                                      : ((const float *)p)[row];
+}
+
+/* A group's terms onto the sums: i times the factors of its rows, which are at factors, and of the activation rows,
+ * which are at xd (rf_wide_col). */
+RF_DEVICE void wide_add(float v[64], const float i[64], const float factors[2], const float *xd,
+                        const wide_place *at) {
     RF_UNROLL
-    for (uint32_t n = 0; n < RF_WIDE_COLS / 8; n++) {
-        const rf_f2 xd = ((const rf_f2 *)(const void *)(stage + k.at.xd))[4 * n + at->t];
+    for (uint32_t n = 0; n < RF_WIDE_COLS / 16; n++) {
+        const rf_f4 four = ((const rf_f4 *)(const void *)xd)[4 * n + at->t];
         RF_UNROLL
-        for (uint32_t j = 0; j < 4; j++)
-            v[4 * n + j] = rf_fma(i[4 * n + j], d[j / 2] * xd.v[j % 2], v[4 * n + j]);
+        for (uint32_t j = 0; j < 8; j++)
+            v[8 * n + j] = rf_fma(i[8 * n + j],
+                                  factors[j % 4 / 2] * four.v[j / 4 * 2 + j % 2], v[8 * n + j]);
     }
 }
 
+RF_DEVICE void wide_add_group(float v[64], const float i[64], const uint8_t *stage,
+                              uint32_t factors, const wide_place *at, wide_kind k) {
+    const float of_rows[2] = {wide_factor(stage, factors, k, at->row),
+                              wide_factor(stage, factors, k, at->row + 8)};
+    wide_add(v, i, of_rows, (const float *)(const void *)(stage + k.at.xd), at);
+}
+
 /* What a group makes of the sums of its digits, onto the sums of all; minima are multiplied where the upper digits
- * have been. */
+ * have been, unless they are these. */
 RF_DEVICE void wide_end(float v[64], int32_t upper[64], int32_t lower[64], const uint8_t *stage,
                         const wide_place *at, wide_kind k) {
     float exact[64], of_mins[64];
     wide_total(upper, lower, k);
     RF_UNROLL
     for (uint32_t i = 0; i < 64; i++)
-        of_mins[i] = rf_float_of((uint32_t)upper[i]);
-    if (k.with_m) wide_begin_mins(of_mins, stage, at, k);
+        of_mins[i] = k.digits == RF_WIDE_MINIMA ? (float)upper[i] : rf_float_of((uint32_t)upper[i]);
+    if (k.digits == RF_WIDE_SCALES) wide_begin_mins(of_mins, stage, at, k);
     RF_UNROLL
     for (uint32_t i = 0; i < 64; i++)
         exact[i] = (float)lower[i];
-    wide_add(v, exact, stage, k.at.d, at, k);
-    if (!k.with_m) return;
-    hopper_wait_but(0);
-    hopper_hold_halves(of_mins, RF_WIDE_COLS);
-    wide_add(v, of_mins, stage, k.at.m, at, k);
+    wide_add_group(v, exact, stage, k.at.d, at, k);
+    if (k.digits == RF_WIDE_PRODUCTS) return;
+    if (k.digits == RF_WIDE_SCALES) {
+        hopper_wait_but(0);
+        hopper_hold_halves(of_mins, RF_WIDE_COLS);
+    }
+    wide_add_group(v, of_mins, stage, k.at.m, at, k);
     RF_UNROLL
     for (uint32_t i = 0; i < 64; i++)
         upper[i] = (int32_t)rf_bits_of(of_mins[i]); /* the same registers */
@@ -474,12 +505,12 @@ RF_DEVICE void wide_run(const rf_gpu_matmul_args *a, wide_kind k) {
     wide_multiply(stages, sh, a, &list, k);
 }
 
-#define WIDE_KERNEL(hi_bits, n_scales, with_m)                                        \
-    RF_KERNEL_ALONE(wide_256_4##hi_bits, rf_gpu_matmul_args) {                        \
-        const wide_kind kind = {hi_bits, n_scales, with_m, rf_wide_parts_of(with_m)}; \
-        wide_run(&a, kind);                                                           \
+#define WIDE_KERNEL(hi_bits, digits)                                          \
+    RF_KERNEL_ALONE(wide_256_4##hi_bits, rf_gpu_matmul_args) {                \
+        const wide_kind kind = {digits, hi_bits, rf_wide_parts_of(digits)}; \
+        wide_run(&a, kind);                                                   \
     }
-WIDE_KERNEL(0, 8, 1)
-WIDE_KERNEL(1, 8, 1)
-WIDE_KERNEL(2, 16, 0)
+WIDE_KERNEL(0, RF_WIDE_SCALES)
+WIDE_KERNEL(1, RF_WIDE_SCALES)
+WIDE_KERNEL(2, RF_WIDE_PRODUCTS)
 #endif
