@@ -880,7 +880,7 @@ static bool launch_ahead(rf_gpu_queue *q, rf_gpu_matmul_args *a) {
     uint64_t room = (a->ahead_bytes - way.of_rows) / way.of_tile;
     uint32_t most = room < way.n_tiles ? (uint32_t)room : way.n_tiles,
              step = div_up(way.n_tiles, div_up(way.n_tiles, most));
-    if (2 * (uint64_t)step * way.n_stretches < q->info.n_units) return false;
+    if (3 * (uint64_t)step * way.n_stretches < q->info.n_units) return false;
     if (a->x) quantise_rows(q, a);
     for (a->ahead_first = 0; a->ahead_first < way.n_tiles; a->ahead_first += step) {
         a->ahead_tiles = min_u32(step, way.n_tiles - a->ahead_first);

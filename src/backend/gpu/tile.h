@@ -96,7 +96,7 @@ typedef enum rf_wide_digits {
 } rf_wide_digits;
 
 /* Where the parts of a stage are, in bytes: within each half (hopper.h has the order there) and behind
- * the two halves.  What is one per activation row is in the order of rf_wide_col. */
+ * the two halves. */
 typedef struct rf_wide_parts {
     uint32_t upper, lower; /* digits, [rows][128] */
     uint32_t q;            /* [cols][128] */
@@ -127,12 +127,6 @@ RF_TILE_FN rf_wide_parts rf_wide_parts_of(rf_wide_digits digits) {
 RF_TILE_FN uint32_t rf_wide_shared_bytes(rf_wide_digits digits) {
     return RF_WIDE_HEAD + RF_WIDE_STAGES * rf_wide_parts_of(digits).bytes +
            RF_WIDE_WARPS * RF_WIDE_OUT_BYTES;
-}
-
-/* Where what activation row col has one of lies among those of all: a thread's four of sixteen rows side by side,
- * 2t, 2t + 1, 2t + 8 and 2t + 9. */
-RF_TILE_FN uint32_t rf_wide_col(uint32_t col) {
-    return col / 16 * 16 + col % 8 / 2 * 4 + col % 16 / 8 * 2 + col % 2;
 }
 
 /* What is made ahead of them (mm_ahead.hip) of a tile's weight rows and 256 columns, and of 128

@@ -46,7 +46,8 @@ RF_DEVICE void ahead_load(ahead_row *to, const wide_row *r, wide_kind k, int lo_
     for (uint32_t c = 0; c < WIDE_CHUNKS; c++)
         to->raw[c] =
             load_chunk(r->w, lo_bits, k.hi_bits, group * 8 + half * WIDE_CHUNKS + c, r->row);
-    to->scales = load_scales(r->w->scale, n_scales, row);
+    to->scales = k.digits == RF_WIDE_SCALES ? load_scale_bytes(r->w->scale, 8, row)
+                                            : load_scales(r->w->scale, n_scales, row);
     to->d = scale_at(r->w->d, row, d_f32);
     if (k.digits == RF_WIDE_PRODUCTS) return;
     to->mins = load_scale_bytes(r->w->min, n_scales, row);
@@ -76,12 +77,13 @@ RF_DEVICE void ahead_make_w(uint8_t *made, const rf_gpu_matmul_args *a, wide_kin
     const wide_row r = wide_row_of(a, &share, rf_tid() % RF_WIDE_ROWS);
     ahead_row from;
     ahead_load(&from, &r, k, lo_bits, g, half);
+    const uint32_t n_scales = wide_n_scales(k);
     const wide_digits to = {made + half * AHEAD_HALF_W,
                             r.number,
                             lo_bits == 8 ? 128u : (uint32_t)r.w->off,
-                            1,
-                            digit_half(from.scales, 16, half),
-                            digit_half(from.mins, 16, half)};
+                            n_scales == 16,
+                            digit_half(from.scales, n_scales, half),
+                            digit_half(from.mins, n_scales, half)};
     RF_UNROLL
     for (uint32_t c = 0; c < WIDE_CHUNKS; c++)
         wide_put_digits(&to, &from.raw[c], k, lo_bits, c);
@@ -103,7 +105,7 @@ RF_DEVICE void ahead_make_x(uint8_t *made, const rf_gpu_matmul_args *a, wide_kin
     if (tid < RF_WIDE_COLS) {
         const uint64_t at =
             (uint64_t)rf_min_u32(stretch * RF_WIDE_COLS + tid, a->n_rows - 1) * (cols / 256) + g;
-        ((float *)(void *)(behind + (k.at.xd - k.at.sum)))[rf_wide_col(tid)] = a->xq.d[at];
+        ((float *)(void *)(behind + (k.at.xd - k.at.sum)))[tid] = a->xq.d[at];
         if (k.digits == RF_WIDE_SCALES) {
             rf_u4 sum[4];
             RF_UNROLL

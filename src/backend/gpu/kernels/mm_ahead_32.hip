@@ -2,8 +2,8 @@
  * the weights' integers are laid out ahead, once for all of them.
  *
  * As mm_ahead.hip, behind which this file is included, but a group has one product, whose integers are added as soon
- * as they are there.  Adding takes longer than multiplying: a team, with 64 weight rows, has the next group's product
- * on its way while it adds one.  A stage is four groups: integers of weights and their factors, then activations and
+ * as they are there, two groups at a time.  Adding takes longer than multiplying, so that the two teams, each with 64
+ * weight rows, take no turns.  A stage is four groups: integers of weights and their factors, then activations and
  * theirs (rf_groups_side). */
 
 #if defined(RF_HOPPER)
@@ -80,7 +80,7 @@ RF_DEVICE void groups_make_x(uint8_t *side, const rf_gpu_matmul_args *a, uint32_
     RF_UNROLL
     for (uint32_t c = 0; c < RF_GROUPS_MANY; c++) {
         const uint32_t g = stage * RF_GROUPS_MANY + c, is_there = g < n_groups,
-                       at = c * RF_WIDE_COLS + rf_wide_col(own);
+                       at = c * RF_WIDE_COLS + own;
         const uint64_t group = (uint64_t)row * n_groups + rf_min_u32(g, n_groups - 1);
         const rf_u4 first = q[2 * group], second = q[2 * group + 1];
         const uint32_t words[8] = {first.v[0],  first.v[1],  first.v[2],  first.v[3],
@@ -149,7 +149,6 @@ RF_DEVICE void groups_bring(uint8_t *stages, groups_shared *sh, const rf_gpu_mat
 RF_DEVICE void groups_begin(int32_t sums[64], const uint8_t *stage, uint32_t c, uint32_t with_m,
                             const wide_place *at) {
     const uint32_t w = rf_shared_at(stage);
-    hopper_begin();
     hopper_multiply(sums, hopper_chunk(w + at->team * 64 * RF_GROUPS_COLS, c),
                     hopper_chunk(w + rf_groups_side(with_m), c), 0, 0);
     hopper_end();
@@ -158,41 +157,30 @@ RF_DEVICE void groups_begin(int32_t sums[64], const uint8_t *stage, uint32_t c, 
 /* Group c of a stage onto the sums. */
 RF_DEVICE void groups_add(float v[64], const int32_t exact[64], uint8_t *stage, uint32_t c,
                           uint32_t with_m, const wide_place *at) {
+    const uint32_t row = at->row * RF_GROUPS_MANY + c, other = row + 8 * RF_GROUPS_MANY,
+                   cols = c * RF_WIDE_COLS / 2 + at->t;
     uint8_t *x_side = stage + rf_groups_side(with_m);
-    const float *d = groups_factors(stage, 0) + at->row * RF_GROUPS_MANY + c,
-                *m = groups_factors(stage, 1) + at->row * RF_GROUPS_MANY + c;
-    const rf_f4 *xd = (const rf_f4 *)(void *)groups_factors(x_side, 0) + c * (RF_WIDE_COLS / 4),
-                *sum = (const rf_f4 *)(void *)groups_factors(x_side, 1) + c * (RF_WIDE_COLS / 4);
-    const float of_rows[2] = {d[0], d[8 * RF_GROUPS_MANY]};
+    const float *d = groups_factors(stage, 0), *m = groups_factors(stage, 1);
+    const rf_f2 *xd = (const rf_f2 *)(void *)groups_factors(x_side, 0) + cols,
+                *sum = (const rf_f2 *)(void *)groups_factors(x_side, 1) + cols;
+    const float of_rows[2] = {d[row], d[other]};
     float mins[2] = {0.0f, 0.0f};
     if (with_m) {
-        mins[0] = m[0];
-        mins[1] = m[8 * RF_GROUPS_MANY];
+        mins[0] = m[row];
+        mins[1] = m[other];
     }
     RF_UNROLL
-    for (uint32_t n = 0; n < RF_WIDE_COLS / 16; n++) {
-        const rf_f4 four = xd[4 * n + at->t];
-        rf_f4 sums = four;
-        if (with_m) sums = sum[4 * n + at->t];
+    for (uint32_t n = 0; n < RF_WIDE_COLS / 8; n++) {
+        const rf_f2 two = xd[4 * n];
+        rf_f2 sums = two;
+        if (with_m) sums = sum[4 * n];
         RF_UNROLL
-        for (uint32_t j = 0; j < 8; j++) {
-            const uint32_t row = j % 4 / 2, col = j / 4 * 2 + j % 2;
-            float *to = &v[8 * n + j];
-            *to = rf_fma((float)exact[8 * n + j], of_rows[row] * four.v[col], *to);
-            if (with_m) *to = rf_fma(sums.v[col], mins[row] * four.v[col], *to);
+        for (uint32_t j = 0; j < 4; j++) {
+            float *to = &v[4 * n + j];
+            *to = rf_fma((float)exact[4 * n + j], of_rows[j / 2] * two.v[j % 2], *to);
+            if (with_m) *to = rf_fma(sums.v[j % 2], mins[j / 2] * two.v[j % 2], *to);
         }
     }
-}
-
-/* Group c of a stage, whose product is on its way to now, as the next one's is to next, if there is one.  Across
- * stages ptxas would let nothing be on its way. */
-RF_DEVICE void groups_step(float v[64], int32_t now[64], int32_t next[64], uint8_t *stage,
-                           uint32_t c, uint32_t with_m, const wide_place *at) {
-    const int is_last = c + 1 == RF_GROUPS_MANY;
-    if (!is_last) groups_begin(next, stage, c + 1, with_m, at);
-    hopper_wait_but(!is_last);
-    hopper_hold(now);
-    groups_add(v, now, stage, c, with_m, at);
 }
 
 /* One tile's sums. */
@@ -208,13 +196,20 @@ RF_DEVICE void groups_work(float v[64], groups_place *p, uint8_t *stages, groups
     for (uint32_t g = 0; g < n_stages; g++) {
         uint8_t *stage = stages + p->now * 2 * rf_groups_side(with_m);
         ring_await(&sh->full[p->now], p->parity);
-        hopper_hold(even);
-        hopper_hold(odd);
-        groups_begin(even, stage, 0, with_m, at);
-        groups_step(v, even, odd, stage, 0, with_m, at);
-        groups_step(v, odd, even, stage, 1, with_m, at);
-        groups_step(v, even, odd, stage, 2, with_m, at);
-        groups_step(v, odd, even, stage, 3, with_m, at);
+        RF_UNROLL
+        for (uint32_t c = 0; c < RF_GROUPS_MANY; c += 2) {
+            hopper_hold(even);
+            hopper_hold(odd);
+            hopper_begin();
+            groups_begin(even, stage, c, with_m, at);
+            groups_begin(odd, stage, c + 1, with_m, at);
+            hopper_wait_but(1);
+            hopper_hold(even);
+            groups_add(v, even, stage, c, with_m, at);
+            hopper_wait_but(0);
+            hopper_hold(odd);
+            groups_add(v, odd, stage, c + 1, with_m, at);
+        }
         rf_warp_sync();
         if (rf_tid() % 32 == 0) ring_arrive(&sh->empty[p->now]);
         groups_turn(p);

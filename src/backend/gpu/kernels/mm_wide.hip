@@ -256,8 +256,7 @@ RF_DEVICE void wide_make_half(wide_maker *t, uint8_t *stage, wide_shared *sh,
     if (half) factors = wide_load_factors(&t->from, &a->xq, &t->rows, k, g);
     ring_await(&sh->empty[now][half], parity);
     wide_bring_rows(at, &a->xq, &t->rows, k, t->tid, h);
-    if (half)
-        rf_copy_4(stage + k.at.xd + rf_wide_col(t->tid) * 4, a->xq.d + (t->rows.own / 16 + g));
+    if (half) rf_copy_4(stage + k.at.xd + t->tid * 4, a->xq.d + (t->rows.own / 16 + g));
     ring_arrive_after_copies(&sh->full[now][half]);
     const wide_digits to = {at, t->from.row, 32, wide_n_scales(k) == 16,
                             digit_half(t->scales, wide_n_scales(k), half), {{0, 0, 0, 0}}};
@@ -349,17 +348,15 @@ RF_DEVICE float wide_factor(const uint8_t *stage, uint32_t at, wide_kind k, uint
                                       : ((const float *)p)[row];
 }
 
-/* A group's terms onto the sums: i times the factors of its rows, which are at factors, and of the activation rows,
- * which are at xd (rf_wide_col). */
+/* A group's terms onto the sums: i times the factors of its rows, and of the activation rows, which are at xd. */
 RF_DEVICE void wide_add(float v[64], const float i[64], const float factors[2], const float *xd,
                         const wide_place *at) {
     RF_UNROLL
-    for (uint32_t n = 0; n < RF_WIDE_COLS / 16; n++) {
-        const rf_f4 four = ((const rf_f4 *)(const void *)xd)[4 * n + at->t];
+    for (uint32_t n = 0; n < RF_WIDE_COLS / 8; n++) {
+        const rf_f2 two = ((const rf_f2 *)(const void *)xd)[4 * n + at->t];
         RF_UNROLL
-        for (uint32_t j = 0; j < 8; j++)
-            v[8 * n + j] = rf_fma(i[8 * n + j],
-                                  factors[j % 4 / 2] * four.v[j / 4 * 2 + j % 2], v[8 * n + j]);
+        for (uint32_t j = 0; j < 4; j++)
+            v[4 * n + j] = rf_fma(i[4 * n + j], factors[j / 2] * two.v[j % 2], v[4 * n + j]);
     }
 }
 
