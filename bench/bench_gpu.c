@@ -182,16 +182,23 @@ static void bench_product(const product *p, rf_dtype type, uint32_t T) {
     fflush(stdout);
 }
 
+/* Of the format named, or of some. */
+static bool is_wanted(rf_dtype t, const char *only) {
+    static const rf_dtype some[] = {RF_DT_Q4_K, RF_DT_Q6_K, RF_DT_Q8_0, RF_DT_Q4_0, RF_DT_BF16};
+    if (*only) return !strcmp(only, rf_dtype_get(t)->name);
+    for (size_t i = 0; i < RF_COUNT(some); i++)
+        if (t == some[i]) return true;
+    return false;
+}
+
 static void bench_products(const char *only) {
-    static const rf_dtype types[] = {RF_DT_Q4_K, RF_DT_Q6_K, RF_DT_Q8_0, RF_DT_Q4_0, RF_DT_BF16};
     static const uint32_t Ts[] = {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 2048};
-    for (size_t t = 0; t < RF_COUNT(types); t++)
-        for (size_t i = 0; i < RF_COUNT(Ts); i++)
+    for (rf_dtype t = 0; t < RF_DT_COUNT; t++)
+        for (size_t i = 0; is_wanted(t, only) && i < RF_COUNT(Ts); i++)
             for (size_t p = 0; p < RF_COUNT(products); p++) {
-                bool large = Ts[i] > 64 && (products[p].rows[0] == model->n_vocab ||
-                                            (t > 3 && Ts[i] > 512 && !queue.fast_floats));
-                bool wanted = !*only || !strcmp(only, rf_dtype_get(types[t])->name);
-                if (wanted && !large) bench_product(&products[p], types[t], Ts[i]);
+                bool slow = !rf_dtype_get(t)->is_block && Ts[i] > 512 && !queue.fast_floats;
+                bool large = Ts[i] > 64 && (products[p].rows[0] == model->n_vocab || slow);
+                if (!large) bench_product(&products[p], t, Ts[i]);
             }
 }
 

@@ -470,7 +470,8 @@ static void check_ahead(rf_dtype type) {
     product_case c = {.type = type, .rows = 150, .cols = cols_of(type, 1), .T = 257, .n_parts = 3};
     c.ahead = (size_t)2 << 20;
     check_product(&c);
-    c = (product_case){.type = type, .rows = 300, .cols = cols_of(type, 40), .T = 258, .n_parts = 1};
+    c = (product_case){
+        .type = type, .rows = 300, .cols = cols_of(type, 40), .T = 258, .n_parts = 1};
     if (is_256) c.cols = 1280;
     c.bias = c.add = true;
     c.ahead = (size_t)(3 + 2) * (c.cols / 128) * (is_256 ? 37 : 20) << 10;
@@ -481,7 +482,8 @@ static void check_ahead(rf_dtype type) {
     c.ahead = (size_t)8 << 20;
     check_product(&c);
     if (is_256) return;
-    c = (product_case){.type = type, .rows = 128, .cols = cols_of(type, 29), .T = 256, .n_parts = 1};
+    c = (product_case){
+        .type = type, .rows = 128, .cols = cols_of(type, 29), .T = 256, .n_parts = 1};
     c.ahead = (size_t)8 << 20;
     check_product(&c);
 }
