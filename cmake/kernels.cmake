@@ -4,7 +4,8 @@
 # code is embedded compressed.  The source itself is always embedded, for compilers at run time.
 #
 # Exact AMD targets are code objects of version 5 (ROCm 5.7 and later load them); the generic ones of
-# a family exist from version 6 (ROCm 6.3).  NVIDIA targets are PTX, which the driver translates.
+# a family exist from version 6 (ROCm 6.3).  NVIDIA targets are PTX, which the driver translates, and where a ptxas is
+# found that knows the target also what it makes of that.
 set(RF_GPU_ALL_AMD gfx906 gfx908 gfx90a gfx942 gfx950 gfx1030 gfx1031 gfx1032 gfx1033 gfx1034 gfx1035
     gfx1036 gfx1100 gfx1101 gfx1102 gfx1103 gfx1150 gfx1151 gfx1152 gfx1153 gfx1200 gfx1201)
 set(RF_GPU_ALL_GENERIC gfx9-generic gfx9-4-generic gfx10-1-generic gfx10-3-generic gfx11-generic
@@ -14,6 +15,10 @@ set(RF_GPU_PTX_sm_80 ptx74) # the oldest version of PTX that has what is used, f
 set(RF_GPU_PTX_sm_90 ptx78)
 set(RF_GPU_PTX_sm_90a ptx84)
 set(RF_GPU_PTX_sm_120 ptx87)
+set(RF_GPU_PTXAS_sm_80 11.4) # the oldest ptxas that reads it
+set(RF_GPU_PTXAS_sm_90 11.8)
+set(RF_GPU_PTXAS_sm_90a 12.4)
+set(RF_GPU_PTXAS_sm_120 12.8)
 set(RF_GPU_TARGETS "gfx1030;gfx1100;gfx1201;gfx90a;gfx942;sm_80;sm_90;sm_90a" CACHE STRING
     "GPU targets to build kernels for: a list, 'all', or empty for none")
 
@@ -32,6 +37,19 @@ else()
     message(STATUS "GPU kernels: ${RF_GPU_LIST} by ${RF_GPU_CLANG}")
 endif()
 enable_language(ASM) # for .incbin
+
+find_program(RF_GPU_PTXAS ptxas PATHS /usr/local/cuda/bin /opt/cuda/bin
+    DOC "NVIDIA's assembler, which saves the driver the translation of PTX")
+set(RF_GPU_PTXAS_VERSION 0)
+if(RF_GPU_LIST MATCHES "sm_" AND RF_GPU_PTXAS)
+    execute_process(COMMAND ${RF_GPU_PTXAS} --version OUTPUT_VARIABLE said)
+    if(said MATCHES "release ([0-9.]+)")
+        set(RF_GPU_PTXAS_VERSION ${CMAKE_MATCH_1})
+    endif()
+    message(STATUS "GPU kernels: machine code for NVIDIA by ${RF_GPU_PTXAS} ${RF_GPU_PTXAS_VERSION}")
+elseif(RF_GPU_LIST MATCHES "sm_")
+    message(STATUS "GPU kernels: for NVIDIA as PTX only (no ptxas found)")
+endif()
 
 set(RF_GPU_PACKED 0)
 find_program(RF_ZSTD zstd DOC "the program of the zstd package, which compresses the GPU kernels")
@@ -69,8 +87,27 @@ set(RF_GPU_OBJECTS "")
 set(RF_GPU_ASSEMBLY "    .section .note.GNU-stack,\"\",@progbits\n    .section .rodata\n")
 set(RF_GPU_EXTERNS "")
 set(RF_GPU_ROWS "")
+
+# A built object of a target into the program, compressed where that can be done, and into the table of codes.
+macro(rf_gpu_embed target object is_binary)
+    string(MAKE_C_IDENTIFIER "rf_gpu_code_${target}_${is_binary}" symbol)
+    set(embedded ${object})
+    if(RF_GPU_PACKED)
+        string(APPEND embedded .zst)
+        add_custom_command(OUTPUT ${embedded}
+            COMMAND ${RF_ZSTD} -q -f -19 --check ${object} -o ${embedded} DEPENDS ${object} VERBATIM)
+    endif()
+    list(APPEND RF_GPU_OBJECTS ${embedded})
+    string(APPEND RF_GPU_ASSEMBLY
+        "    .balign 4096\n    .globl ${symbol}\n    .hidden ${symbol}\n${symbol}:\n"
+        "    .incbin \"${embedded}\"\n"
+        "    .globl ${symbol}_end\n    .hidden ${symbol}_end\n${symbol}_end:\n    .byte 0\n")
+    string(APPEND RF_GPU_EXTERNS
+        "extern const unsigned char ${symbol}[], ${symbol}_end[];\n")
+    string(APPEND RF_GPU_ROWS "    {\"${target}\", ${symbol}, ${symbol}_end, ${is_binary}},\n")
+endmacro()
+
 foreach(target ${RF_GPU_LIST})
-    string(REPLACE "-" "_" symbol "rf_gpu_code_${target}")
     if(target MATCHES "^sm_")
         set(object ${RF_GPU_DIR}/${target}.ptx)
         set(flags -x cuda --cuda-device-only -nocudainc -nocudalib --cuda-gpu-arch=${target} -S
@@ -88,21 +125,15 @@ foreach(target ${RF_GPU_LIST})
         COMMAND ${RF_GPU_CLANG} ${flags} ${RF_GPU_FLAGS} ${RF_GPU_KERNELS} -o ${object}
         DEPENDS ${RF_GPU_INPUTS}
         COMMENT "GPU kernels for ${target}" VERBATIM)
-    if(RF_GPU_PACKED)
-        add_custom_command(OUTPUT ${object}.zst
-            COMMAND ${RF_ZSTD} -q -f -19 --check ${object} -o ${object}.zst DEPENDS ${object} VERBATIM)
-        string(APPEND object .zst)
+    if(target MATCHES "^sm_" AND NOT RF_GPU_PTXAS_VERSION VERSION_LESS RF_GPU_PTXAS_${target})
+        set(binary ${RF_GPU_DIR}/${target}.cubin)
+        add_custom_command(OUTPUT ${binary}
+            COMMAND ${RF_GPU_PTXAS} -arch=${target} ${object} -o ${binary} DEPENDS ${object}
+            COMMENT "GPU kernels for ${target}, machine code" VERBATIM)
+        rf_gpu_embed(${target} ${binary} true)
     endif()
-    list(APPEND RF_GPU_OBJECTS ${object})
-    string(APPEND RF_GPU_ASSEMBLY
-        "    .balign 4096\n    .globl ${symbol}\n    .hidden ${symbol}\n${symbol}:\n"
-        "    .incbin \"${object}\"\n"
-        "    .globl ${symbol}_end\n    .hidden ${symbol}_end\n${symbol}_end:\n    .byte 0\n")
-    string(APPEND RF_GPU_EXTERNS
-        "extern const unsigned char ${symbol}[], ${symbol}_end[];\n")
-    string(APPEND RF_GPU_ROWS "    {\"${target}\", ${symbol}, ${symbol}_end},\n")
+    rf_gpu_embed(${target} ${object} false)
 endforeach()
-
 
 set(n_sources 0)
 set(RF_GPU_TEXTS "")
@@ -126,7 +157,7 @@ file(CONFIGURE OUTPUT ${RF_GPU_DIR}/codes.c CONTENT
 #include \"backend/gpu/compile.h\"
 @RF_GPU_EXTERNS@extern const rf_gpu_code rf_gpu_codes[];
 const rf_gpu_code rf_gpu_codes[] = {
-@RF_GPU_ROWS@    {NULL, NULL, NULL},
+@RF_GPU_ROWS@    {NULL, NULL, NULL, false},
 };
 extern const rf_gpu_source rf_gpu_sources[];
 const rf_gpu_source rf_gpu_sources[] = {

@@ -24,7 +24,7 @@ static void test_libraries(void **state) {
 }
 
 static const char *choice(const char *arch, const char *const *have) {
-    rf_gpu_code codes[8] = {{NULL, NULL, NULL}};
+    rf_gpu_code codes[8] = {{NULL, NULL, NULL, false}};
     for (size_t i = 0; have[i]; i++)
         codes[i].target = have[i];
     const rf_gpu_code *c = rf_gpu_code_for(arch, codes);

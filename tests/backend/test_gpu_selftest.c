@@ -69,7 +69,8 @@ static void test_sound(void **state) {
 /* A full test meets every kernel that such a device's code has, whatever it computes. */
 static void check_all_met(const char *arch, const char *target, uint32_t n_units) {
     static const char code[] = "none";
-    const rf_gpu_code codes[] = {{target, code, code + sizeof code}, {NULL, NULL, NULL}};
+    const rf_gpu_code codes[] = {{target, code, code + sizeof code, false},
+                                 {NULL, NULL, NULL, false}};
     const rf_selftest_opts o = {.seed = 9};
     rf_selftest *t = NULL;
     rf_error e = {0};

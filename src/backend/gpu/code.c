@@ -16,8 +16,11 @@ static const rf_gpu_code *codes = rf_gpu_codes;
 void rf_gpu_codes_set(const rf_gpu_code *all) { codes = all ? all : rf_gpu_codes; }
 
 const char *rf_gpu_code_target(size_t i) {
-    for (size_t k = 0; codes[k].target; k++)
-        if (k == i) return codes[k].target;
+    for (size_t k = 0; codes[k].target; k++) {
+        bool is_known =
+            k > 0 && strcmp(codes[k].target, codes[k - 1].target) == 0; /* as PTX, too */
+        if (!is_known && i-- == 0) return codes[k].target;
+    }
     return NULL;
 }
 
@@ -42,8 +45,8 @@ static long version_of(const char *target) {
     return strncmp(target, "sm_", 3) == 0 ? strtol(target + 3, NULL, 10) : 0;
 }
 
-/* How well a target's code suits an architecture; 0: it does not run there. */
-static long rank_of(const char *arch, const char *target) {
+/* How well a target suits an architecture; 0: its code does not run there. */
+static long target_rank(const char *arch, const char *target) {
     enum { FAMILY = 1, OWN = 10000, SPECIAL };
     const char *family = family_of(arch);
     if (strcmp(arch, "sm_90") == 0 && strcmp(target, HOPPER) == 0) return SPECIAL;
@@ -53,13 +56,19 @@ static long rank_of(const char *arch, const char *target) {
     return is_special || version_of(target) > version_of(arch) ? 0 : version_of(target);
 }
 
+/* Likewise a code: machine code comes before PTX of the same target, which newer generations run, too. */
+static long rank_of(const char *arch, const rf_gpu_code *c) {
+    if (c->is_binary && version_of(arch) / 10 != version_of(c->target) / 10) return 0;
+    return 2 * target_rank(arch, c->target) + c->is_binary;
+}
+
 /* The best of those that rank below. */
 static const rf_gpu_code *best_below(const rf_gpu_code *all, const char *arch, long below) {
     const rf_gpu_code *best = NULL;
     for (; all->target; all++) {
-        long rank = rank_of(arch, all->target);
+        long rank = rank_of(arch, all);
         if (rank == 0 || rank >= below) continue;
-        if (!best || rank > rank_of(arch, best->target)) best = all;
+        if (!best || rank > rank_of(arch, best)) best = all;
     }
     return best;
 }
@@ -148,7 +157,7 @@ static rf_status load_embedded(rf_gpu_queue *q, const rf_gpu_code *code, rf_erro
 /* A driver may be too old for the best code, but not for the next: the error is of the first. */
 static rf_status load_best(rf_gpu_queue *q, const rf_gpu_code *code, rf_error *e) {
     rf_error first = {.status = RF_OK};
-    for (; code; code = best_below(codes, q->info.arch, rank_of(q->info.arch, code->target))) {
+    for (; code; code = best_below(codes, q->info.arch, rank_of(q->info.arch, code))) {
         snprintf(q->target, sizeof q->target, "%.31s", code->target);
         if (load_embedded(q, code, &first) == RF_OK) return RF_OK;
     }
@@ -188,7 +197,8 @@ static bool wants_compiling(void) {
 
 rf_status rf_gpu_code_load(rf_gpu_queue *q, rf_error *e) {
     const char *arch = q->info.arch;
-    const rf_gpu_code own = {arch, NULL, NULL}; /* a driver brings them: as C, Hopper's, too */
+    const rf_gpu_code own = {arch, NULL, NULL,
+                             false}; /* a driver brings them: as C, Hopper's, too */
     bool is_host = strcmp(arch, "host") == 0 || strcmp(arch, AS_HOPPER) == 0;
     const rf_gpu_code *code = is_host             ? &own
                               : wants_compiling() ? NULL

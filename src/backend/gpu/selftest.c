@@ -529,6 +529,8 @@ static void leave_met_out(tester *t) {
     if (t->is_near) /* without these none of them runs */
         q->left_out[RF_GPU_half_rows] = q->left_out[RF_GPU_half_8] =
             q->left_out[RF_GPU_half_wave_16] = q->left_out[RF_GPU_attend_halves] = false;
+    for (int k = RF_GPU_ahead_products; k <= RF_GPU_ahead_32_minima; k++)
+        q->left_out[k] = false; /* nor without these what makes digits for them */
 }
 
 /* In the second round as often as that brings kernels that were not met. */
