@@ -17,9 +17,8 @@ void rf_gpu_codes_set(const rf_gpu_code *all) { codes = all ? all : rf_gpu_codes
 
 const char *rf_gpu_code_target(size_t i) {
     for (size_t k = 0; codes[k].target; k++) {
-        bool is_known =
-            k > 0 && strcmp(codes[k].target, codes[k - 1].target) == 0; /* as PTX, too */
-        if (!is_known && i-- == 0) return codes[k].target;
+        bool is_again = k > 0 && strcmp(codes[k].target, codes[k - 1].target) == 0;
+        if (!is_again && i-- == 0) return codes[k].target;
     }
     return NULL;
 }
@@ -197,8 +196,8 @@ static bool wants_compiling(void) {
 
 rf_status rf_gpu_code_load(rf_gpu_queue *q, rf_error *e) {
     const char *arch = q->info.arch;
-    const rf_gpu_code own = {arch, NULL, NULL,
-                             false}; /* a driver brings them: as C, Hopper's, too */
+    /* A driver brings its own, as C, Hopper's, too. */
+    const rf_gpu_code own = {arch, NULL, NULL, false};
     bool is_host = strcmp(arch, "host") == 0 || strcmp(arch, AS_HOPPER) == 0;
     const rf_gpu_code *code = is_host             ? &own
                               : wants_compiling() ? NULL

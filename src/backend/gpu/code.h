@@ -20,8 +20,8 @@ typedef struct rf_gpu_code {
 /* The ith target of this build, each once, NULL past the last. */
 const char *rf_gpu_code_target(size_t i);
 /* The code for an architecture: its own (sm_90: sm_90a first), else its family's, else (NVIDIA) that of the newest
- * older one, but none with an "a", and machine code only of the same generation; NULL: none.  targets: ends with a row of NULL; NULL: those
- * of this build. */
+ * older one, but none with an "a", and machine code only of the same generation; NULL: none.  targets: ends with a
+ * row of NULL; NULL: those of this build. */
 const rf_gpu_code *rf_gpu_code_for(const char *arch, const rf_gpu_code *targets);
 /* Is a target one of AMD's with matrix units? */
 bool rf_gpu_code_has_matrix(const char *target);
