@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "backend/cpu/exec.h"
+#include "backend/gpu/tile.h"
 #include "backend/weights_on_gpu.h"
 
 /* Rows in integers --------------------------------------------------------------------------------*/
@@ -464,18 +465,20 @@ static void test_wide_products(void **state) {
     queue.info.n_units = n_units;
 }
 
-/* So many that the digits or integers of weights are made ahead: all at once, and in room for two tiles of them. */
+/* So many that the digits or integers of weights are made ahead: all at once, and in room for two tiles of them;
+ * groups of 32 also in columns that are no whole stages. */
 static void check_ahead(rf_dtype type) {
     bool is_256 = rf_dtype_get(type)->view == RF_INT_256;
     product_case c = {.type = type, .rows = 150, .cols = cols_of(type, 1), .T = 257, .n_parts = 3};
     c.ahead = (size_t)2 << 20;
     check_product(&c);
-    c = (product_case){
-        .type = type, .rows = 300, .cols = cols_of(type, 40), .T = 258, .n_parts = 1};
-    if (is_256) c.cols = 1280;
+    size_t of_rows = is_256 ? rf_ahead_x_bytes(RF_WIDE_SCALES) : rf_groups_side(1),
+           of_tile = is_256 ? rf_ahead_w_bytes(RF_WIDE_SCALES) : rf_groups_side(1);
+    uint32_t cols = cols_of(type, is_256 ? 5 : 40),
+             n_stages = cols / (is_256 ? 256 : RF_GROUPS_COLS);
+    c = (product_case){.type = type, .rows = 300, .cols = cols, .T = 258, .n_parts = 1};
     c.bias = c.add = true;
-    c.ahead = (size_t)(3 + 2) * (c.cols / 128) * (is_256 ? 37 : 20) << 10;
-    if (is_256) c.ahead = ((size_t)3 * 5 * 37 + (size_t)2 * 5 * 67) << 10;
+    c.ahead = n_stages * (3 * of_rows + 2 * of_tile);
     check_product(&c);
     c = (product_case){.type = type, .rows = 170, .cols = cols_of(type, 4), .T = 256, .n_parts = 2};
     c.glu = true;
