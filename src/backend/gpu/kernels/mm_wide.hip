@@ -348,23 +348,18 @@ RF_DEVICE float wide_factor(const uint8_t *stage, uint32_t at, wide_kind k, uint
                                       : ((const float *)p)[row];
 }
 
-/* A group's terms onto the sums: i times the factors of its rows, and of the activation rows, which are at xd. */
-RF_DEVICE void wide_add(float v[64], const float i[64], const float factors[2], const float *xd,
-                        const wide_place *at) {
-    RF_UNROLL
-    for (uint32_t n = 0; n < RF_WIDE_COLS / 8; n++) {
-        const rf_f2 two = ((const rf_f2 *)(const void *)xd)[4 * n + at->t];
-        RF_UNROLL
-        for (uint32_t j = 0; j < 4; j++)
-            v[4 * n + j] = rf_fma(i[4 * n + j], factors[j / 2] * two.v[j % 2], v[4 * n + j]);
-    }
-}
-
-RF_DEVICE void wide_add_group(float v[64], const float i[64], const uint8_t *stage,
-                              uint32_t factors, const wide_place *at, wide_kind k) {
+/* A group's terms onto the sums: i times the factors of its rows, which are at factors, and of the activation rows. */
+RF_DEVICE void wide_add(float v[64], const float i[64], const uint8_t *stage, uint32_t factors,
+                        const wide_place *at, wide_kind k) {
     const float of_rows[2] = {wide_factor(stage, factors, k, at->row),
                               wide_factor(stage, factors, k, at->row + 8)};
-    wide_add(v, i, of_rows, (const float *)(const void *)(stage + k.at.xd), at);
+    RF_UNROLL
+    for (uint32_t n = 0; n < RF_WIDE_COLS / 8; n++) {
+        const rf_f2 xd = ((const rf_f2 *)(const void *)(stage + k.at.xd))[4 * n + at->t];
+        RF_UNROLL
+        for (uint32_t j = 0; j < 4; j++)
+            v[4 * n + j] = rf_fma(i[4 * n + j], of_rows[j / 2] * xd.v[j % 2], v[4 * n + j]);
+    }
 }
 
 /* What a group makes of the sums of its digits, onto the sums of all; minima are multiplied where the upper digits
@@ -380,13 +375,13 @@ RF_DEVICE void wide_end(float v[64], int32_t upper[64], int32_t lower[64], const
     RF_UNROLL
     for (uint32_t i = 0; i < 64; i++)
         exact[i] = (float)lower[i];
-    wide_add_group(v, exact, stage, k.at.d, at, k);
+    wide_add(v, exact, stage, k.at.d, at, k);
     if (k.digits == RF_WIDE_PRODUCTS) return;
     if (k.digits == RF_WIDE_SCALES) {
         hopper_wait_but(0);
         hopper_hold_halves(of_mins, RF_WIDE_COLS);
     }
-    wide_add_group(v, of_mins, stage, k.at.m, at, k);
+    wide_add(v, of_mins, stage, k.at.m, at, k);
     RF_UNROLL
     for (uint32_t i = 0; i < 64; i++)
         upper[i] = (int32_t)rf_bits_of(of_mins[i]); /* the same registers */
