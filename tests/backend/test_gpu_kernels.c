@@ -506,7 +506,9 @@ static void test_ahead_products(void **state) {
 /* Some activation rows, over more groups of columns than are on their way together. */
 static void test_batch_products(void **state) {
     (void)state;
-    static const rf_dtype types[] = {RF_DT_Q4_K, RF_DT_Q5_K, RF_DT_Q6_K, RF_DT_Q4_0, RF_DT_Q8_0};
+    static const rf_dtype types[] = {
+        RF_DT_Q4_K,   RF_DT_Q5_K,    RF_DT_Q6_K, RF_DT_Q2_K, RF_DT_Q3_K,  RF_DT_IQ3_S, RF_DT_IQ1_S,
+        RF_DT_IQ4_XS, RF_DT_IQ3_XXS, RF_DT_Q4_0, RF_DT_Q5_0, RF_DT_MXFP4, RF_DT_Q8_0};
     static const uint32_t Ts[] = {2, 6, 12, 24, 50};
     uint32_t n_units = queue.info.n_units;
     for (size_t i = 0; i < RF_COUNT(types) * RF_COUNT(Ts); i++) {
@@ -533,6 +535,33 @@ static void test_batch_products(void **state) {
         c.glu = false;
         check_product(&c);
     }
+}
+
+/* Each of those kernels, whatever the device would rather take. */
+static void test_each_batch_kernel(void **state) {
+    (void)state;
+    static const rf_dtype types[] = {RF_DT_Q4_K,  RF_DT_Q5_K,   RF_DT_Q6_K, RF_DT_Q2_K, RF_DT_Q3_K,
+                                     RF_DT_IQ3_S, RF_DT_IQ4_XS, RF_DT_Q4_0, RF_DT_Q5_0, RF_DT_Q8_0};
+    static const uint32_t Ts[RF_BATCH_WIDTHS] = {6, 12, 24, 50};
+    enum { FIRST = RF_GPU_batch_256_40_low_8, LAST = RF_GPU_batch_32_80_tall_64, EACH = 12 };
+    assert_int_equal(LAST - FIRST + 1, EACH * RF_COUNT(types));
+    for (uint32_t k = FIRST; k <= LAST; k++) {
+        if (!queue.function[k]) continue;
+        for (uint32_t other = FIRST; other <= LAST; other++)
+            queue.left_out[other] = other != k;
+        queue.launched[k] = false;
+        const product_case c = {.type = types[(k - FIRST) / EACH],
+                                .T = Ts[(k - FIRST) % RF_BATCH_WIDTHS],
+                                .rows = 250,
+                                .cols = 1280,
+                                .n_parts = 1,
+                                .bias = true,
+                                .add = true};
+        check_product(&c);
+        assert_true(queue.launched[k]);
+    }
+    for (uint32_t k = FIRST; k <= LAST; k++)
+        queue.left_out[k] = false;
 }
 
 /* Floats in rows of whole vectors, over more columns than are on their way together. */
@@ -632,8 +661,9 @@ static void check_mixed(rf_gpu_matmul_args *args, const float *x, const float *r
     rf_free(want);
 }
 
-static void check_experts(rf_dtype type, uint32_t T, bool per_used, bool with_lists, bool glu) {
-    uint32_t n_experts = 7, n_used = T == 3 ? 5 : 2, rows = 41, cols = cols_of(type, 3);
+static void check_experts(rf_dtype type, uint32_t cols, uint32_t T, bool per_used, bool with_lists,
+                          bool glu) {
+    uint32_t n_experts = 7, n_used = T == 3 ? 5 : 2, rows = 41;
     size_t n_items = (size_t)T * n_used, n = n_items * rows;
     float *x = random_floats((per_used ? n_items : T) * cols, 1);
     float *route = random_route(T, n_experts, n_used);
@@ -689,7 +719,7 @@ static void test_wide_experts(void **state) {
     queue.info.n_units = 1; /* few blocks are enough */
     for (size_t i = 0; i < RF_COUNT(types); i++)
         for (int k = 0; k < 4; k++)
-            check_experts(types[i], 300 + 150 * (uint32_t)i, k & 1, true, k & 2);
+            check_experts(types[i], 768, 300 + 150 * (uint32_t)i, k & 1, true, k & 2);
     queue.info.n_units = n_units;
 }
 
@@ -700,7 +730,20 @@ static void test_experts(void **state) {
     for (size_t i = 0; i < RF_COUNT(types); i++)
         for (size_t t = 0; t < RF_COUNT(Ts); t++)
             for (int k = 0; k < 8; k++)
-                check_experts(types[i], Ts[t], k & 1, k & 2, k & 4);
+                check_experts(types[i], cols_of(types[i], 3), Ts[t], k & 1, k & 2, k & 4);
+}
+
+/* So few rows of each expert that NVIDIA's small blocks have them. */
+static void test_small_experts(void **state) {
+    (void)state;
+    static const rf_dtype types[] = {RF_DT_Q4_K, RF_DT_Q5_K,  RF_DT_Q6_K,   RF_DT_Q2_K,
+                                     RF_DT_Q3_K, RF_DT_IQ3_S, RF_DT_IQ4_XS, RF_DT_Q4_0,
+                                     RF_DT_Q5_0, RF_DT_Q8_0,  RF_DT_MXFP4,  RF_DT_IQ3_XXS};
+    for (size_t i = 0; i < RF_COUNT(types); i++)
+        for (int k = 0; k < 4; k++)
+            check_experts(types[i], 768, 12, k & 1, true, k & 2);
+    for (uint32_t k = RF_GPU_batch_256_40_small_8; k <= RF_GPU_batch_32_80_small_8; k++)
+        assert_int_equal(queue.launched[k], queue.function[k] != NULL);
 }
 
 /* Scores of kinds that are hard to put in order. */
@@ -1359,9 +1402,11 @@ int main(void) {
         cmocka_unit_test(test_ahead_products),
         cmocka_unit_test(test_wide_experts),
         cmocka_unit_test(test_batch_products),
+        cmocka_unit_test(test_each_batch_kernel),
         cmocka_unit_test(test_float_products),
         cmocka_unit_test(test_head_products),
         cmocka_unit_test(test_experts),
+        cmocka_unit_test(test_small_experts),
         cmocka_unit_test(test_choice),
         cmocka_unit_test(test_each),
         cmocka_unit_test(test_copy),

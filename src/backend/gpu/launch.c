@@ -387,10 +387,10 @@ typedef struct int_kernels {
     rf_gpu_kernel vec[4], one, few, normed, mix, choose, tile[RF_TILE_SIZES], digits;
 } int_kernels;
 
-/* NVIDIA's kernels for formats of one layout and so many scales, with minima or without: for some
- * activation rows, by how many weight rows a block has, and on Hopper for many. */
+/* NVIDIA's kernels for formats of one layout and so many scales, with minima or without, and factors that may
+ * be f32: for some activation rows, by how many weight rows a block has, and on Hopper for many. */
 typedef struct matrix_kernels {
-    uint32_t view, lo_bits, hi_bits, n_scales, with_m;
+    uint32_t view, lo_bits, hi_bits, n_scales, with_m, wide_d;
     rf_gpu_kernel low[RF_BATCH_WIDTHS], middle[RF_BATCH_WIDTHS], tall[RF_BATCH_WIDTHS];
     rf_gpu_kernel small; /* of experts, up to 8 rows */
     rf_gpu_kernel wide;
@@ -401,18 +401,23 @@ typedef struct matrix_kernels {
         RF_GPU_batch_##layout##_##height##_8, RF_GPU_batch_##layout##_##height##_16,     \
             RF_GPU_batch_##layout##_##height##_32, RF_GPU_batch_##layout##_##height##_64 \
     }
-#define MATRIX_KERNELS(view, lo, hi, n_scales, with_m, small, wide)                              \
-    {                                                                                            \
-        view, lo, hi, n_scales, with_m, BATCH_KERNELS(view##_##lo##hi, low),                     \
-            BATCH_KERNELS(view##_##lo##hi, middle), BATCH_KERNELS(view##_##lo##hi, tall), small, \
-            wide,                                                                                \
+#define MATRIX_KERNELS(layout, view, lo, hi, n_scales, with_m, wide_d, wide) \
+    {                                                                        \
+        view, lo, hi, n_scales, with_m, wide_d, BATCH_KERNELS(layout, low),  \
+            BATCH_KERNELS(layout, middle), BATCH_KERNELS(layout, tall),      \
+            RF_GPU_batch_##layout##_small_8, wide,                           \
     }
 static const matrix_kernels matrix_layouts[] = {
-    MATRIX_KERNELS(256, 4, 0, 8, 1, RF_GPU_batch_256_40_small_8, RF_GPU_wide_256_40),
-    MATRIX_KERNELS(256, 4, 1, 8, 1, RF_GPU_batch_256_41_small_8, RF_GPU_wide_256_41),
-    MATRIX_KERNELS(256, 4, 2, 16, 0, RF_GPU_batch_256_42_small_8, RF_GPU_wide_256_42),
-    MATRIX_KERNELS(32, 4, 0, 0, 0, NO_KERNEL, NO_KERNEL),
-    MATRIX_KERNELS(32, 8, 0, 0, 0, NO_KERNEL, NO_KERNEL),
+    MATRIX_KERNELS(256_40, 256, 4, 0, 8, 1, 0, RF_GPU_wide_256_40),
+    MATRIX_KERNELS(256_41, 256, 4, 1, 8, 1, 0, RF_GPU_wide_256_41),
+    MATRIX_KERNELS(256_42, 256, 4, 2, 16, 0, 0, RF_GPU_wide_256_42),
+    MATRIX_KERNELS(256_20, 256, 2, 0, 16, 1, 0, NO_KERNEL),
+    MATRIX_KERNELS(256_21, 256, 2, 1, 16, 0, 0, NO_KERNEL),
+    MATRIX_KERNELS(256_41_signed, 256, 4, 1, 8, 0, 1, NO_KERNEL),
+    MATRIX_KERNELS(256_80, 256, 8, 0, 8, 0, 1, NO_KERNEL),
+    MATRIX_KERNELS(32_40, 32, 4, 0, 0, 0, 0, NO_KERNEL),
+    MATRIX_KERNELS(32_41, 32, 4, 1, 0, 0, 1, NO_KERNEL),
+    MATRIX_KERNELS(32_80, 32, 8, 0, 0, 0, 0, NO_KERNEL),
 };
 
 #define INT_KERNELS(view, lo, hi, few)                                                      \
@@ -486,7 +491,7 @@ static const matrix_kernels *matrix_kernels_of(const rf_gpu_weight *w) {
         const matrix_kernels *k = &matrix_layouts[i];
         if (view == k->view && w->lo_bits == k->lo_bits && w->hi_bits == k->hi_bits &&
             (view == 32 || w->n_scales == k->n_scales) && k->with_m == (w->m != NULL) &&
-            !w->d_f32 && w->cols % 256 == 0)
+            (k->wide_d || !w->d_f32) && w->cols % 256 == 0)
             return k;
     }
     return NULL;
@@ -498,9 +503,10 @@ static uint64_t batch_of(const rf_gpu_queue *q, const rf_gpu_matmul_args *a,
                          const matrix_kernels *k, uint32_t height, uint32_t width, uint32_t n_rows,
                          uint32_t y, shape *out) {
     const rf_gpu_kernel kernels[] = {k->low[width], k->middle[width], k->tall[width], k->small};
-    rf_batch_shape s = rf_batch_shape_of(k->view, height, 1u << width);
+    rf_batch_shape s = rf_batch_shape_of(k->view, k->lo_bits, height, 1u << width);
     uint32_t slot =
-        rf_batch_parts_of(s, k->view, k->lo_bits, k->hi_bits, k->n_scales, k->with_m).bytes;
+        rf_batch_parts_of(s, k->view, k->lo_bits, k->hi_bits, k->n_scales, k->with_m, k->wide_d)
+            .bytes;
     uint32_t room = (q->info.lds_bytes + BLOCK_RESERVE) / s.blocks - BLOCK_RESERVE;
     uint32_t n_slots = rf_batch_slots(s, slot, room), rows = 16 * s.wm / (1 + a->is_glu);
     if (!can_run(q, kernels[height]) || n_slots <= s.wk) return UINT64_MAX;
@@ -518,7 +524,7 @@ static bool batch_shape(const rf_gpu_queue *q, const rf_gpu_matmul_args *a, uint
     uint32_t all = n_rows > 32 ? 3 : n_rows > 16 ? 2 : n_rows > 8;
     uint32_t best = RF_BATCH_LOW;
     uint64_t least = UINT64_MAX;
-    if (a->lists && all == 0 && n_rows >= BATCH_MIN_ROWS && k->small != NO_KERNEL &&
+    if (a->lists && all == 0 && n_rows >= BATCH_MIN_ROWS &&
         batch_of(q, a, k, RF_BATCH_SMALL, 0, n_rows, y, out) < UINT64_MAX)
         return true;
     for (uint32_t width = a->lists ? all : 0; width <= all; width++)

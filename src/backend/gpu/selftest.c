@@ -38,6 +38,8 @@ typedef struct tester {
     uint32_t n_blamed;                  /* values of the case that were wrong */
     bool is_again;                      /* the second round */
     bool is_near;                       /* of 16-bit floats on matrix units */
+    float *values;                      /* [n_values] of both backends, for compare_value */
+    size_t n_values;
 } tester;
 
 /* How many tokens each batch adds to the sequences; ends with a row of zeros.  Few and many rows have
@@ -206,7 +208,7 @@ static rf_status pair_open(pair *p, const tester *t, rf_gpu_trial *trial, bool k
 
 /* The first number that is not the same; n: all are.  A NaN is a NaN. */
 static size_t first_difference(const float *a, const float *b, size_t n) {
-    size_t i = 0;
+    size_t i = memcmp(a, b, n * sizeof *a) == 0 ? n : 0;
     while (i < n && (memcmp(a + i, b + i, sizeof *a) == 0 || (isnan(a[i]) && isnan(b[i]))))
         i++;
     return i;
@@ -294,11 +296,20 @@ static rf_status compare_ints(tester *t, const pair *p, rf_val v, rf_int_view vi
     return s;
 }
 
+/* Room for so many floats, what was in it before is gone; NULL on lack of memory. */
+static float *values_of(tester *t, size_t n) {
+    if (n <= t->n_values) return t->values;
+    rf_free(t->values);
+    t->values = rf_alloc(n, sizeof *t->values);
+    t->n_values = t->values ? n : 0;
+    return t->values;
+}
+
 /* One value and its rows in integers; n floats. */
 static rf_status compare_value(tester *t, const pair *p, const rf_step *s, size_t n,
                                uint32_t n_rows, rf_error *e) {
     const rf_gpu_kernels *makers = makers_of(p->gpu, s->dst);
-    float *got = rf_alloc(2 * n, sizeof *got);
+    float *got = values_of(t, 2 * n);
     if (!got) return rf_fail_nomem(e, 2 * n * sizeof *got);
     rf_status status = rf_gpu_ops.peek(p->gpu, s->dst, got, n);
     if (status == RF_OK) status = rf_cpu_ops.peek(p->cpu, s->dst, got + n, n);
@@ -307,7 +318,6 @@ static rf_status compare_value(tester *t, const pair *p, const rf_step *s, size_
                 (!makers || compare(t, makers, rf_op_name(s->op), got, got + n, n, n_rows));
     if (same) status = compare_ints(t, p, s->dst, RF_INT_32, got, n, e);
     if (same && status == RF_OK) status = compare_ints(t, p, s->dst, RF_INT_256, got, n, e);
-    rf_free(got);
     return status;
 }
 
@@ -458,8 +468,9 @@ static rf_status run_batches(tester *t, const pair *p, rf_error *e) {
     const uint32_t(*n)[N_SEQS] = batches_of(t);
     for (; s == RF_OK && (*n)[0]; n++) {
         fill_batch(f, *n, done);
-        /* Fused, the same batch twice: the second time it is recorded as a graph. */
-        int times = p->plan->opts.keep_values || t->o->quick ? 1 : 2;
+        /* Fused, a small batch twice: the second time it is recorded as a graph. */
+        bool is_once = p->plan->opts.keep_values || t->o->quick;
+        int times = is_once || f->b.n_tokens > RF_GPU_GRAPH_ROWS ? 1 : 2;
         for (int i = 0; s == RF_OK && i < times; i++)
             s = run_batch(t, p, &f->b, e);
         for (uint32_t i = 0; i < N_SEQS; i++)
@@ -544,11 +555,11 @@ static rf_status run_case(tester *t, const rf_gpu_trial_case *c, uint64_t seed, 
     return RF_OK;
 }
 
-/* The formats of a quick test: one of each layout, and floats; of experts fewer. */
+/* The formats of a quick test: one of each layout, with minima and without, and floats; of experts fewer. */
 static bool is_quick(rf_dtype type, rf_gpu_trial_kind kind) {
-    static const rf_dtype few[] = {RF_DT_F32,  RF_DT_Q8_0, RF_DT_Q4_K,  RF_DT_F16,  RF_DT_Q4_0,
-                                   RF_DT_Q5_1, RF_DT_Q8_0, RF_DT_Q2_K,  RF_DT_Q3_K, RF_DT_Q4_K,
-                                   RF_DT_Q5_K, RF_DT_Q6_K, RF_DT_IQ4_XS};
+    static const rf_dtype few[] = {RF_DT_F32,  RF_DT_Q8_0,  RF_DT_Q4_K, RF_DT_F16,  RF_DT_Q4_0,
+                                   RF_DT_Q5_0, RF_DT_Q5_1,  RF_DT_Q8_0, RF_DT_Q2_K, RF_DT_Q3_K,
+                                   RF_DT_Q4_K, RF_DT_IQ3_S, RF_DT_Q5_K, RF_DT_Q6_K, RF_DT_IQ4_XS};
     size_t n = kind == RF_GPU_TRIAL_EXPERTS ? 3 : RF_COUNT(few);
     for (size_t i = 0; i < n; i++)
         if (few[i] == type) return true;
@@ -740,6 +751,7 @@ rf_status rf_selftest_run(rf_selftest **out, const rf_selftest_opts *o, rf_error
     r->seconds = (double)(rf_time_us() - begin) * 1e-6;
     rf_gpu_ops.close(t.gpu);
     if (t.cpu) rf_cpu_ops.close(t.cpu);
+    rf_free(t.values);
     if (s != RF_OK) rf_selftest_free(r);
     if (s == RF_OK) *out = r;
     return s;

@@ -187,7 +187,8 @@ typedef struct rf_batch_shape {
 
 /* The tall ones of 224 weight rows, whose 16 warps have 128 registers each, are as many as a large device
  * has multiprocessors where matrices have 14336 rows. */
-RF_TILE_FN rf_batch_shape rf_batch_shape_of(uint32_t view, uint32_t height, uint32_t nt) {
+RF_TILE_FN rf_batch_shape rf_batch_shape_of(uint32_t view, uint32_t lo_bits, uint32_t height,
+                                            uint32_t nt) {
     rf_batch_shape s = {nt, 2u << height, nt == 8 ? 2u : 1u, 8u >> height, 4, 1};
     s.wk /= s.wn;
     if (height == RF_BATCH_TALL) {
@@ -200,9 +201,9 @@ RF_TILE_FN rf_batch_shape rf_batch_shape_of(uint32_t view, uint32_t height, uint
         s.wn = 1;
         s.wk = 1;
         s.fetchers = 2;
-        s.blocks = 6;
+        s.blocks = lo_bits == 8 ? 4 : 6; /* with room for two slots each */
     }
-    if (view == 32 && height != RF_BATCH_TALL) {
+    if (view == 32 && (height == RF_BATCH_LOW || height == RF_BATCH_MIDDLE)) {
         s.wn = nt <= 2 ? 1 : nt / 2; /* so that a warp has registers for two eights */
         s.wk = (nt <= 2 ? 4u : 2u) >> height;
         s.blocks = nt == 1 ? 2 : 1;
@@ -220,8 +221,9 @@ typedef struct rf_batch_parts {
 } rf_batch_parts;
 
 RF_TILE_FN rf_batch_parts rf_batch_parts_of(rf_batch_shape s, uint32_t view, uint32_t lo_bits,
-                                            uint32_t hi_bits, uint32_t n_scales, uint32_t with_m) {
-    const uint32_t cols = 8 * s.nt;
+                                            uint32_t hi_bits, uint32_t n_scales, uint32_t with_m,
+                                            uint32_t wide_d) {
+    const uint32_t cols = 8 * s.nt, d_bytes = wide_d ? 64 : 32;
     rf_batch_parts p = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0};
     p.sum = p.q + cols * RF_BATCH_STRIDE;
     p.xd = p.sum + with_m * cols * RF_BATCH_SUM_STRIDE;
@@ -230,7 +232,7 @@ RF_TILE_FN rf_batch_parts rf_batch_parts_of(rf_batch_shape s, uint32_t view, uin
     p.scale = p.hi + 512 * hi_bits;
     p.min = p.scale + 16 * n_scales;
     p.d = p.min + with_m * 16 * n_scales;
-    p.square = p.d + (view == 32 ? 256 : (1 + with_m) * 32);
+    p.square = p.d + (view == 32 ? 8 * d_bytes : (1 + with_m) * d_bytes);
     p.bytes = p.weights + s.wm * p.square;
     return p;
 }

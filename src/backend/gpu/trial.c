@@ -35,13 +35,19 @@ static void random_scalar(rf_gpu_trial *t, rf_dtype type, uint8_t *p) {
         memcpy(p, &h, sizeof h);
 }
 
+static void random_bytes(rf_gpu_trial *t, uint8_t *p, size_t n) {
+    for (size_t i = 0; i < n; i += sizeof(uint64_t)) {
+        const uint64_t r = rf_gpu_trial_random(&t->state);
+        memcpy(p + i, &r, n - i < sizeof r ? n - i : sizeof r);
+    }
+}
+
 /* Bytes of a block that decode to moderate numbers. */
 static void random_block(rf_gpu_trial *t, const rf_dtype_info *info, uint8_t *p) {
     float w[256];
     bool usable;
     do {
-        for (uint32_t i = 0; i < info->block_bytes; i++)
-            p[i] = (uint8_t)(rf_gpu_trial_random(&t->state) >> 40);
+        random_bytes(t, p, info->block_bytes);
         info->decode(p, w, info->block_elems);
         usable = true;
         for (uint32_t i = 0; i < info->block_elems; i++)
@@ -152,8 +158,12 @@ static rf_val build_products(rf_gpu_trial *t, rf_plan *p, rf_val x) {
 
 static rf_val build_experts(rf_gpu_trial *t, rf_plan *p, rf_val x) {
     const rf_dtype_info *info = rf_dtype_get(t->c.type);
-    uint32_t n = p->vals[x].cols, n_ff = N_ROWS;
-    if (info->is_block) n_ff = info->block_elems > 32 ? info->block_elems : 64;
+    uint32_t n_ff = N_ROWS;
+    if (info->is_block) {
+        x = in_groups(p, x);
+        n_ff = info->block_elems > 32 ? info->block_elems : 64;
+    }
+    const uint32_t n = p->vals[x].cols;
     const rf_router *r = &t->router;
     x = rf_emit_rms_norm(p, x, vector(t, n), 0); /* which the router's scores may be made with */
     rf_val scores = rf_emit_matmul(p, x, tensor(t, RF_DT_F32, 1, N_EXPERTS, n), NULL);

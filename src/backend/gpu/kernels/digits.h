@@ -26,6 +26,17 @@ RF_DEVICE void digit_words(uint32_t lo, rf_u2 hi, int hi_bits, uint32_t t, uint3
     }
 }
 
+/* The same of weights whose low bits are two, which a row's chunk has eight bytes of. */
+RF_DEVICE void digit_words_of_2(rf_u2 lo, rf_u2 hi, int hi_bits, uint32_t t, uint32_t *first,
+                                uint32_t *second) {
+    *first = lo.v[0] >> 2 * t & 0x03030303u;
+    *second = lo.v[1] >> 2 * t & 0x03030303u;
+    if (hi_bits == 1) {
+        *first |= (hi.v[0] >> t & 0x01010101u) << 2;
+        *second |= (hi.v[0] >> (4 + t) & 0x01010101u) << 2;
+    }
+}
+
 /* The high bits of a row's chunk, number n of all. */
 RF_DEVICE rf_u2 digit_high_bits(const void *hi, int hi_bits, uint64_t n) {
     rf_u2 h = {{0, 0}};

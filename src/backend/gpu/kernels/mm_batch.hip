@@ -1,5 +1,5 @@
-/* mm_batch.hip - products of K formats' weights, and of weights of 4 and 8 bits in groups of 32, with 3
- * to 64 activation rows (2, where blocks are tall) on NVIDIA's matrix units.
+/* mm_batch.hip - products of integer weights with 3 to 64 activation rows (2, where blocks are tall) on
+ * NVIDIA's matrix units.
  *
  * A block has 16 weight rows for each of wm warps (tile.h), by all activation rows.  Some more warps
  * bring weights as they are packed, and activations, into a ring of slots of 256 columns, several of
@@ -20,6 +20,7 @@ typedef struct batch_kind {
     uint32_t view;
     int lo_bits, hi_bits;
     uint32_t n_scales, with_m;
+    uint32_t wide_d; /* factors of weights may be f32 */
     rf_batch_shape s;
     rf_batch_parts at;
 } batch_kind;
@@ -37,14 +38,48 @@ typedef struct batch_shared {
 
 /* Fetching --------------------------------------------------------------------------------------*/
 
-/* Sixteen weight rows: a thread's pieces of group 0. */
+/* Sixteen bytes of each group: where those of group 0 lie, and bytes from group to group; 0: none. */
+typedef struct batch_piece {
+    const uint8_t *from;
+    uint32_t step;
+} batch_piece;
+
+/* Sixteen weight rows: a thread's pieces of group 0; rest: where a square has more of scales, minima and
+ * factors than a warp has threads. */
 typedef struct batch_source {
-    const uint8_t *lo, *hi, *meta;
-    uint32_t meta_step; /* bytes from group to group; 0: the thread has none */
+    const uint8_t *lo, *hi;
+    batch_piece own, rest;
 } batch_source;
 
-RF_DEVICE uint32_t batch_meta(batch_kind k) {
-    return k.view == 32 ? 16 : (1 + k.with_m) * (k.n_scales + 2);
+/* Pieces of scales, minima and factors of so many bytes that a square has. */
+RF_DEVICE uint32_t batch_pieces(batch_kind k, uint32_t d_bytes) {
+    return k.view == 32 ? 8 * d_bytes : (1 + k.with_m) * (k.n_scales + d_bytes);
+}
+RF_DEVICE int batch_has_rest(batch_kind k) { return batch_pieces(k, k.wide_d ? 4 : 2) > 32; }
+
+/* Number i of them; first: the tile's group 0, half: of its rows. */
+RF_DEVICE batch_piece batch_piece_of(const rf_gpu_weight *w, batch_kind k, uint64_t first,
+                                     uint32_t half, uint32_t i) {
+    const uint32_t d_bytes = k.wide_d && w->d_f32 ? 4 : 2, n_scales = k.n_scales;
+    const uint8_t *from = (const uint8_t *)w->scale;
+    batch_piece p = {(const uint8_t *)w->d, 0};
+    if (i >= batch_pieces(k, d_bytes)) return p;
+    if (k.view == 32) {
+        p.step = 256 * d_bytes;
+        p.from += first * p.step + (i / d_bytes * 2 * d_bytes + half * d_bytes + i % d_bytes) * 16;
+        return p;
+    }
+    if (i < (1 + k.with_m) * n_scales) {
+        if (k.with_m && i >= n_scales) from = (const uint8_t *)w->min;
+        p.step = 32 * n_scales;
+        p.from = from + first * p.step + (half * n_scales + i % n_scales) * 16;
+        return p;
+    }
+    i -= (1 + k.with_m) * n_scales;
+    if (i >= d_bytes) p.from = (const uint8_t *)w->m;
+    p.step = 32 * d_bytes;
+    p.from += first * p.step + (half * d_bytes + i % d_bytes) * 16;
+    return p;
 }
 
 /* Number i of the block; with is_glu the second half of them is of the second matrix. */
@@ -54,35 +89,17 @@ RF_DEVICE batch_source batch_source_of(const rf_gpu_matmul_args *a, const mm_sha
     const rf_gpu_weight *w = a->is_glu && i >= of_matrix ? &a->part[1].w : &share->p.w;
     const uint32_t n_tiles = rf_div_up(w->rows, RF_GPU_TILE_ROWS);
     const uint32_t n = rf_min_u32(share->tile * of_matrix + i % of_matrix, 2 * n_tiles - 1);
-    const uint32_t half = n % 2, n_scales = k.n_scales;
+    const uint32_t half = n % 2, row = 16 * half + lane % 16;
+    const uint32_t of_two = lane / 8 * 256 + half * 128 + lane % 8 * 16; /* bits of an element */
     const uint64_t first = ((uint64_t)share->plane * n_tiles + n / 2) * (w->cols / 256);
-    const uint32_t row = 16 * half + lane % 16;
     batch_source s;
-    s.lo =
-        (const uint8_t *)w->lo + first * 1024 * (uint32_t)k.lo_bits + (lane / 16 * 32 + row) * 16;
+    s.lo = (const uint8_t *)w->lo + first * 1024 * (uint32_t)k.lo_bits;
+    s.lo += k.lo_bits == 2 ? of_two : (lane / 16 * 32 + row) * 16;
     s.hi = (const uint8_t *)w->hi + first * 1024 * (uint32_t)k.hi_bits;
     if (k.hi_bits == 1) s.hi += lane / 4 * 128 + half * 64 + lane % 4 * 16;
-    if (k.hi_bits == 2) s.hi += lane / 8 * 256 + half * 128 + lane % 8 * 16;
-    const uint8_t *scale = (const uint8_t *)w->scale, *d = (const uint8_t *)w->d;
-    uint32_t piece = lane;
-    if (k.view == 32) {
-        s.meta = d + first * 512 + lane / 2 * 64 + half * 32 + lane % 2 * 16;
-        s.meta_step = lane < batch_meta(k) ? 512 : 0;
-        return s;
-    }
-    s.meta_step = 32 * n_scales;
-    if (k.with_m && piece >= n_scales && piece < 2 * n_scales) {
-        scale = (const uint8_t *)w->min;
-        piece -= n_scales;
-    }
-    s.meta = scale + first * 32 * n_scales + half * 16 * n_scales + piece * 16;
-    if (lane >= (1 + k.with_m) * n_scales) {
-        piece = lane - (1 + k.with_m) * n_scales;
-        if (piece >= 2) d = (const uint8_t *)w->m;
-        s.meta = d + first * 64 + half * 32 + piece % 2 * 16;
-        s.meta_step = 64;
-    }
-    if (lane >= batch_meta(k)) s.meta_step = 0;
+    if (k.hi_bits == 2) s.hi += of_two;
+    s.own = batch_piece_of(w, k, first, half, lane);
+    if (batch_has_rest(k)) s.rest = batch_piece_of(w, k, first, half, 32 + lane);
     return s;
 }
 
@@ -94,7 +111,9 @@ RF_DEVICE void batch_fetch_weights(uint8_t *to, const batch_source *s, batch_kin
     RF_UNROLL
     for (uint32_t i = 0; i < (uint32_t)k.hi_bits; i++)
         rf_copy_16(to + k.at.hi + 512 * i, s->hi + (g * 1024ull * (uint32_t)k.hi_bits + 1024 * i));
-    if (s->meta_step) rf_copy_16(to + k.at.scale, s->meta + (uint64_t)g * s->meta_step);
+    if (s->own.step) rf_copy_16(to + k.at.scale, s->own.from + (uint64_t)g * s->own.step);
+    if (batch_has_rest(k) && s->rest.step)
+        rf_copy_16(to + k.at.scale + 512, s->rest.from + (uint64_t)g * s->rest.step);
 }
 
 /* The thread's pieces of the first n_rows activation rows of group g; nobody looks at what is made of
@@ -181,7 +200,8 @@ RF_DEVICE void batch_fetch(uint8_t *slots, uint32_t n_slots, batch_shared *sh,
 typedef struct batch_place {
     uint32_t square, part, first; /* of wm, of wk; the warp's first eight of activation rows */
     uint32_t lane, g, t;
-    int32_t off; /* of weights of 4 bits in groups of 32 */
+    int32_t off;    /* of weights without minima of less than 8 bits */
+    uint32_t d_f32; /* of factors that may be */
 } batch_place;
 
 /* A group's integers: [eights of activation rows][4]. */
@@ -195,6 +215,35 @@ RF_DEVICE rf_u4 batch_scales(const uint8_t *p, uint32_t n_scales) {
     const rf_u2 v = *(const rf_u2 *)(const void *)p;
     const rf_u4 out = {{v.v[0], v.v[1], 0, 0}};
     return out;
+}
+
+/* Weights of rows g and g + 8 in a chunk's first half, then in its second; with minima as they are stored. */
+RF_DEVICE void batch_words(uint32_t w[4], const uint8_t *square, uint32_t chunk,
+                           const batch_place *at, batch_kind k) {
+    const uint32_t *words = (const uint32_t *)(const void *)square;
+    RF_UNROLL
+    for (uint32_t i = 0; i < 2; i++) {
+        const uint32_t n = chunk * 16 + at->g + 8 * i;
+        if (k.lo_bits == 8) {
+            w[i] = words[(n + chunk * 16) * 4 + at->t];
+            w[2 + i] = words[(n + chunk * 16 + 16) * 4 + at->t];
+            continue;
+        }
+        const rf_u2 hi = digit_high_bits(square + k.at.hi, k.hi_bits, n);
+        if (k.lo_bits == 2)
+            digit_words_of_2(((const rf_u2 *)(const void *)square)[n], hi, k.hi_bits, at->t, &w[i],
+                             &w[2 + i]);
+        else
+            digit_words(words[n * 4 + at->t], hi, k.hi_bits, at->t, &w[i], &w[2 + i]);
+        if (k.with_m) continue;
+        w[i] = less_off(w[i], k.hi_bits == 2 ? 32 : at->off);
+        w[2 + i] = less_off(w[2 + i], k.hi_bits == 2 ? 32 : at->off);
+    }
+}
+
+/* A factor of number i of those at p. */
+RF_DEVICE float batch_d(const uint8_t *p, uint32_t i, const batch_place *at, batch_kind k) {
+    return scale_at(p, i, k.wide_d ? at->d_f32 : 0);
 }
 
 /* A chunk of eights n and n + 1 of the activation rows. */
@@ -227,7 +276,7 @@ RF_DEVICE void batch_chunk(int32_t sum[4], const uint32_t w[4], const uint32_t x
                            const int32_t scale[2][2], batch_kind k) {
     if (k.n_scales == 8) {
         int32_t c[4] = {0, 0, 0, 0};
-        digit_multiply(c, w, x[0], x[1], 1);
+        digit_multiply(c, w, x[0], x[1], k.with_m);
         RF_UNROLL
         for (uint32_t i = 0; i < 4; i++)
             sum[i] += c[i] * scale[0][i / 2];
@@ -256,18 +305,11 @@ RF_DEVICE void batch_group(batch_sums *p, const uint8_t *slot, const uint8_t *sq
     for (uint32_t chunk = 0; chunk < BATCH_CHUNKS; chunk++) {
         uint32_t w[4];
         int32_t scale[2][2];
+        batch_words(w, square, chunk, at, k);
         RF_UNROLL
-        for (uint32_t i = 0; i < 2; i++) {
-            const uint32_t n = chunk * 16 + at->g + 8 * i;
-            const uint32_t lo = ((const uint32_t *)(const void *)square)[n * 4 + at->t];
-            const rf_u2 hi = digit_high_bits(square + k.at.hi, k.hi_bits, n);
-            digit_words(lo, hi, k.hi_bits, at->t, &w[i], &w[2 + i]);
-            RF_UNROLL
-            for (uint32_t j = 0; j < 2; j++) {
-                const uint32_t number = k.n_scales == 16 ? 2 * chunk + j : chunk;
-                scale[j][i] = (int8_t)digit_byte(&scales[i], number);
-                if (k.hi_bits == 2) w[2 * j + i] = (w[2 * j + i] + 0x60606060u) ^ 0x80808080u;
-            }
+        for (uint32_t i = 0; i < 4; i++) {
+            const uint32_t number = k.n_scales == 16 ? 2 * chunk + i / 2 : chunk;
+            scale[i / 2][i % 2] = (int8_t)digit_byte(&scales[i % 2], number);
         }
         RF_UNROLL
         for (uint32_t n = 0; n < batch_eights(k); n += 2) {
@@ -280,10 +322,11 @@ RF_DEVICE void batch_group(batch_sums *p, const uint8_t *slot, const uint8_t *sq
     }
 }
 
-/* Minima of rows g and g + 8 once for each sixteen columns, for digit_multiply_mins_16. */
-RF_DEVICE uint32_t batch_min(const uint8_t *min, uint32_t i) {
-    const float v = (float)(int8_t)min[i];
-    return digit_two_f16(v, v);
+/* Minima number 2i and 2i + 1 of a row's sixteen, for digit_multiply_mins_16; of eight each is there twice. */
+RF_DEVICE uint32_t batch_mins(const uint8_t *min, uint32_t i, batch_kind k) {
+    const uint32_t apart = k.n_scales / 8;
+    const int8_t *p = (const int8_t *)min + apart * i;
+    return digit_two_f16((float)p[0], (float)p[apart - 1]);
 }
 
 /* The warp's sums to and from shared memory. */
@@ -331,11 +374,11 @@ RF_DEVICE batch_rows_d batch_rows_d_of(const uint8_t *square, const batch_place 
     RF_UNROLL
     for (uint32_t i = 0; i < 2; i++) {
         const uint32_t row = at->g + 8 * i;
-        r.d[i] = rf_f16_at(((const uint16_t *)(const void *)(square + k.at.d))[row]);
+        r.d[i] = batch_d(square + k.at.d, row, at, k);
         if (!k.with_m) continue;
-        r.m[i] = rf_f16_at(((const uint16_t *)(const void *)(square + k.at.d))[16 + row]);
-        r.mins[i] = batch_min(square + k.at.min + row * 8, at->t);
-        r.mins[2 + i] = batch_min(square + k.at.min + row * 8, 4 + at->t);
+        r.m[i] = batch_d(square + k.at.d, 16 + row, at, k);
+        r.mins[i] = batch_mins(square + k.at.min + row * k.n_scales, at->t, k);
+        r.mins[2 + i] = batch_mins(square + k.at.min + row * k.n_scales, 4 + at->t, k);
     }
     return r;
 }
@@ -378,30 +421,12 @@ RF_DEVICE void batch_add(float v[BATCH_NT][4], const batch_sums *p, const rf_f4 
 
 /* Groups of 32 --------------------------------------------------------------------------------*/
 
-/* Weights of rows g and g + 8 in a chunk's first half, then in its second. */
-RF_DEVICE void batch_words_32(uint32_t w[4], const uint8_t *square, uint32_t chunk,
-                              const batch_place *at, batch_kind k) {
-    const uint32_t *words = (const uint32_t *)(const void *)square;
-    RF_UNROLL
-    for (uint32_t i = 0; i < 2; i++) {
-        const uint32_t row = at->g + 8 * i;
-        if (k.lo_bits == 8) {
-            w[i] = words[(2 * chunk * 16 + row) * 4 + at->t];
-            w[2 + i] = words[((2 * chunk + 1) * 16 + row) * 4 + at->t];
-        } else {
-            const rf_u2 none = {{0, 0}};
-            digit_words(words[(chunk * 16 + row) * 4 + at->t], none, 0, at->t, &w[i], &w[2 + i]);
-            w[i] = less_off(w[i], at->off);
-            w[2 + i] = less_off(w[2 + i], at->off);
-        }
-    }
-}
-
 /* Factors of rows g and g + 8, and of the thread's two rows of eight n. */
 RF_DEVICE rf_f2 batch_d_32(const uint8_t *square, uint32_t chunk, const batch_place *at,
                            batch_kind k) {
-    const uint16_t *d = (const uint16_t *)(const void *)(square + k.at.scale) + 16 * chunk;
-    const rf_f2 out = {{rf_f16_at(d[at->g]), rf_f16_at(d[at->g + 8])}};
+    const uint32_t row = 16 * chunk + at->g;
+    const rf_f2 out = {{batch_d(square + k.at.scale, row, at, k),
+                        batch_d(square + k.at.scale, row + 8, at, k)}};
     return out;
 }
 RF_DEVICE rf_f2 batch_xd_32(const uint8_t *slot, uint32_t chunk, uint32_t n, const batch_place *at,
@@ -431,7 +456,7 @@ RF_DEVICE void batch_group_32(batch_chunks *p, const uint8_t *slot, const uint8_
     RF_UNROLL
     for (uint32_t chunk = 0; chunk < BATCH_CHUNKS; chunk++) {
         uint32_t w[4], x[4];
-        batch_words_32(w, square, chunk, at, k);
+        batch_words(w, square, chunk, at, k);
         batch_rows(x, slot + k.at.q, at->lane, at->first, chunk, batch_eights(k) == 1);
         RF_UNROLL
         for (uint32_t n = 0; n < batch_eights(k); n++) {
@@ -461,7 +486,7 @@ RF_DEVICE void batch_group_alone_32(float v[BATCH_NT][4], const uint8_t *slot,
     for (uint32_t chunk = 0; chunk < BATCH_CHUNKS; chunk++) {
         uint32_t w[4];
         const rf_f2 d = batch_d_32(square, chunk, at, k);
-        batch_words_32(w, square, chunk, at, k);
+        batch_words(w, square, chunk, at, k);
         RF_UNROLL
         for (uint32_t n = 0; n < batch_eights(k); n += 2) {
             uint32_t x[4];
@@ -566,46 +591,48 @@ RF_DEVICE void batch_run(const rf_gpu_matmul_args *a, batch_kind k) {
     const batch_place at = {
         warp % k.s.wm, warp / side,  warp / k.s.wm % k.s.wn * batch_eights(k),
         tid % 32,      tid % 32 / 4, tid % 4,
-        share.p.w.off};
+        share.p.w.off, share.p.w.d_f32};
     batch_work(slots, n_slots, sh, relay, k, &at, share.p.w.cols / 256);
     rf_await_before();
     ring_sync_some(batch_workers(k));
     batch_put(relay, a, &share, k);
 }
 
-#define BATCH_KERNEL(view, lo_bits, hi_bits, n_scales, with_m, name, height, rows)           \
-    RF_KERNEL_EARLY(batch_##view##_##lo_bits##hi_bits##_##name##_##rows, rf_gpu_matmul_args, \
-                    rf_batch_shape_of(view, height, rows / 8).blocks) {                      \
-        const rf_batch_shape shape = rf_batch_shape_of(view, height, rows / 8);              \
-        const batch_kind kind = {                                                            \
-            view,                                                                            \
-            lo_bits,                                                                         \
-            hi_bits,                                                                         \
-            n_scales,                                                                        \
-            with_m,                                                                          \
-            shape,                                                                           \
-            rf_batch_parts_of(shape, view, lo_bits, hi_bits, n_scales, with_m)};             \
-        batch_run(&a, kind);                                                                 \
+/* layout: as kernels are named. */
+#define BATCH_KERNEL(layout, view, lo_bits, hi_bits, n_scales, with_m, wide_d, name, height, rows) \
+    RF_KERNEL_EARLY(batch_##layout##_##name##_##rows, rf_gpu_matmul_args,                          \
+                    rf_batch_shape_of(view, lo_bits, height, rows / 8).blocks) {                            \
+        const rf_batch_shape shape = rf_batch_shape_of(view, lo_bits, height, rows / 8);                    \
+        const batch_kind kind = {                                                                  \
+            view,                                                                                  \
+            lo_bits,                                                                               \
+            hi_bits,                                                                               \
+            n_scales,                                                                              \
+            with_m,                                                                                \
+            wide_d,                                                                                \
+            shape,                                                                                 \
+            rf_batch_parts_of(shape, view, lo_bits, hi_bits, n_scales, with_m, wide_d)};           \
+        batch_run(&a, kind);                                                                       \
     }
-#define BATCH_KERNELS(view, lo_bits, hi_bits, n_scales, with_m)                         \
-    BATCH_KERNEL(view, lo_bits, hi_bits, n_scales, with_m, low, RF_BATCH_LOW, 8)        \
-    BATCH_KERNEL(view, lo_bits, hi_bits, n_scales, with_m, low, RF_BATCH_LOW, 16)       \
-    BATCH_KERNEL(view, lo_bits, hi_bits, n_scales, with_m, low, RF_BATCH_LOW, 32)       \
-    BATCH_KERNEL(view, lo_bits, hi_bits, n_scales, with_m, low, RF_BATCH_LOW, 64)       \
-    BATCH_KERNEL(view, lo_bits, hi_bits, n_scales, with_m, middle, RF_BATCH_MIDDLE, 8)  \
-    BATCH_KERNEL(view, lo_bits, hi_bits, n_scales, with_m, middle, RF_BATCH_MIDDLE, 16) \
-    BATCH_KERNEL(view, lo_bits, hi_bits, n_scales, with_m, middle, RF_BATCH_MIDDLE, 32) \
-    BATCH_KERNEL(view, lo_bits, hi_bits, n_scales, with_m, middle, RF_BATCH_MIDDLE, 64) \
-    BATCH_KERNEL(view, lo_bits, hi_bits, n_scales, with_m, tall, RF_BATCH_TALL, 8)      \
-    BATCH_KERNEL(view, lo_bits, hi_bits, n_scales, with_m, tall, RF_BATCH_TALL, 16)     \
-    BATCH_KERNEL(view, lo_bits, hi_bits, n_scales, with_m, tall, RF_BATCH_TALL, 32)     \
-    BATCH_KERNEL(view, lo_bits, hi_bits, n_scales, with_m, tall, RF_BATCH_TALL, 64)
-BATCH_KERNELS(256, 4, 0, 8, 1)
-BATCH_KERNELS(256, 4, 1, 8, 1)
-BATCH_KERNELS(256, 4, 2, 16, 0)
-BATCH_KERNELS(32, 4, 0, 0, 0)
-BATCH_KERNELS(32, 8, 0, 0, 0)
-BATCH_KERNEL(256, 4, 0, 8, 1, small, RF_BATCH_SMALL, 8)
-BATCH_KERNEL(256, 4, 1, 8, 1, small, RF_BATCH_SMALL, 8)
-BATCH_KERNEL(256, 4, 2, 16, 0, small, RF_BATCH_SMALL, 8)
+#define BATCH_WIDTHS(layout, view, lo_bits, hi_bits, n_scales, with_m, wide_d, name, height)       \
+    BATCH_KERNEL(layout, view, lo_bits, hi_bits, n_scales, with_m, wide_d, name, height, 8)        \
+    BATCH_KERNEL(layout, view, lo_bits, hi_bits, n_scales, with_m, wide_d, name, height, 16)       \
+    BATCH_KERNEL(layout, view, lo_bits, hi_bits, n_scales, with_m, wide_d, name, height, 32)       \
+    BATCH_KERNEL(layout, view, lo_bits, hi_bits, n_scales, with_m, wide_d, name, height, 64)
+#define BATCH_KERNELS(layout, view, lo_bits, hi_bits, n_scales, with_m, wide_d)                    \
+    BATCH_WIDTHS(layout, view, lo_bits, hi_bits, n_scales, with_m, wide_d, low, RF_BATCH_LOW)      \
+    BATCH_WIDTHS(layout, view, lo_bits, hi_bits, n_scales, with_m, wide_d, middle,                 \
+                 RF_BATCH_MIDDLE)                                                                  \
+    BATCH_WIDTHS(layout, view, lo_bits, hi_bits, n_scales, with_m, wide_d, tall, RF_BATCH_TALL)    \
+    BATCH_KERNEL(layout, view, lo_bits, hi_bits, n_scales, with_m, wide_d, small, RF_BATCH_SMALL, 8)
+BATCH_KERNELS(256_40, 256, 4, 0, 8, 1, 0)
+BATCH_KERNELS(256_41, 256, 4, 1, 8, 1, 0)
+BATCH_KERNELS(256_42, 256, 4, 2, 16, 0, 0)
+BATCH_KERNELS(256_20, 256, 2, 0, 16, 1, 0)
+BATCH_KERNELS(256_21, 256, 2, 1, 16, 0, 0)
+BATCH_KERNELS(256_41_signed, 256, 4, 1, 8, 0, 1)
+BATCH_KERNELS(256_80, 256, 8, 0, 8, 0, 1)
+BATCH_KERNELS(32_40, 32, 4, 0, 0, 0, 0)
+BATCH_KERNELS(32_41, 32, 4, 1, 0, 0, 1)
+BATCH_KERNELS(32_80, 32, 8, 0, 0, 0, 0)
 #endif
