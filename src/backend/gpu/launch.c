@@ -516,7 +516,7 @@ static uint64_t batch_of(const rf_gpu_queue *q, const rf_gpu_matmul_args *a,
     return (n_blocks + q->info.n_units - 1) / q->info.n_units * slot;
 }
 
-/* The blocks that cost least; lists are of blocks for all of the usual rows, small ones where there are. */
+/* The blocks that cost least; lists are of blocks for all of the usual rows, small ones where they fit. */
 static bool batch_shape(const rf_gpu_queue *q, const rf_gpu_matmul_args *a, uint32_t n_rows,
                         uint32_t y, shape *out) {
     const matrix_kernels *k = matrix_kernels_of(&a->part[0].w);

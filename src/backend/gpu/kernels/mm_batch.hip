@@ -601,8 +601,8 @@ RF_DEVICE void batch_run(const rf_gpu_matmul_args *a, batch_kind k) {
 /* layout: as kernels are named. */
 #define BATCH_KERNEL(layout, view, lo_bits, hi_bits, n_scales, with_m, wide_d, name, height, rows) \
     RF_KERNEL_EARLY(batch_##layout##_##name##_##rows, rf_gpu_matmul_args,                          \
-                    rf_batch_shape_of(view, lo_bits, height, rows / 8).blocks) {                            \
-        const rf_batch_shape shape = rf_batch_shape_of(view, lo_bits, height, rows / 8);                    \
+                    rf_batch_shape_of(view, lo_bits, height, rows / 8).blocks) {                   \
+        const rf_batch_shape shape = rf_batch_shape_of(view, lo_bits, height, rows / 8);           \
         const batch_kind kind = {                                                                  \
             view,                                                                                  \
             lo_bits,                                                                               \
