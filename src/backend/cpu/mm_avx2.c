@@ -3,7 +3,8 @@
  *
  * Integer tiles: eight weight rows in the lanes of a vector, two vectors by four activation rows.
  * Products are u8 x s8 in pairs of i16; how many pairs fit into 16 bits before they are widened
- * depends on the format's largest u.  Integers that need all 8 bits use |w| times sign(x, w). */
+ * depends on the format's largest u.  Integers that need all 8 bits use |w| times sign(x, w).  The sixteen
+ * registers are for these sums: those of floats rest in the first-level cache. */
 #include "backend/cpu/mm_avx2.h"
 
 /* ---- quantisation ---- */
@@ -84,14 +85,27 @@ typedef enum tile_mode {
     TILE_1 = 1,      /* u <= 128 */
     TILE_2 = 2,      /* u <= 64 */
     TILE_4 = 4,      /* u <= 32 */
+    TILE_8 = 8,      /* u <= 16; of groups of 256 where 32 elements share a scale */
 } tile_mode;
 
 typedef struct lane_floats {
-    __m256 v[VECS][WIDTH];
+    float v[VECS][WIDTH][LANES] __attribute__((aligned(32)));
 } lane_floats;
 typedef struct lane_ints {
     __m256i v[VECS][WIDTH];
 } lane_ints;
+
+/* Compilers move additions, which may be made in any order, and compute addresses from few others: both
+ * takes registers that are not there.  These are the values at this point. */
+#define STAYS(vector)  __asm__("" : "+x"(vector))
+#define MOVES(pointer) __asm__("" : "+r"(pointer))
+#define RESTS(memory)  __asm__("" : "+m"(memory)) /* and is not also kept elsewhere */
+
+/* Where a tile is in its operands: weights and scales of each vector, each activation row. */
+typedef struct tile_place {
+    const uint8_t *w[VECS], *scale[VECS];
+    const int8_t *x[WIDTH];
+} tile_place;
 
 /* The first n lanes. */
 RF_INLINE __m256i lane_mask(uint32_t n) {
@@ -103,7 +117,8 @@ RF_INLINE void load_acc(const rf_mm_tile *a, int nv, int nt, lane_floats *acc) {
         __m256i mask = lane_mask(a->n_rows - (uint32_t)v * LANES);
         for (int t = 0; t < nt; t++) {
             const float *dst = a->dst + (size_t)t * a->dst_stride + v * LANES;
-            acc->v[v][t] = a->first ? _mm256_setzero_ps() : _mm256_maskload_ps(dst, mask);
+            _mm256_store_ps(acc->v[v][t],
+                            a->first ? _mm256_setzero_ps() : _mm256_maskload_ps(dst, mask));
         }
     }
 }
@@ -112,7 +127,7 @@ RF_INLINE void store_acc(const rf_mm_tile *a, int nv, int nt, const lane_floats 
     for (int v = 0; v < nv; v++) {
         __m256i mask = lane_mask(a->n_rows - (uint32_t)v * LANES);
         for (int t = 0; t < nt; t++) {
-            __m256 out = acc->v[v][t];
+            __m256 out = _mm256_load_ps(acc->v[v][t]);
             if (a->bias) out = _mm256_add_ps(out, _mm256_maskload_ps(a->bias + v * LANES, mask));
             _mm256_maskstore_ps(a->dst + (size_t)t * a->dst_stride + v * LANES, mask, out);
         }
@@ -122,64 +137,95 @@ RF_INLINE void store_acc(const rf_mm_tile *a, int nv, int nt, const lane_floats 
 /* acc[v][t] = fma((float)i[v][t], d[v] * xd[t], acc[v][t]); d: [nv] records apart. */
 RF_INLINE void add_scaled(const rf_mm_tile *a, int nv, int nt, const uint8_t *d, size_t g,
                           const lane_ints *i, lane_floats *acc) {
+    RESTS(*acc);
     RF_UNROLL
     for (int t = 0; t < nt; t++) {
         __m256 xd = _mm256_set1_ps(a->d[(size_t)t * a->group_stride + g]);
         RF_UNROLL
         for (int v = 0; v < nv; v++) {
             __m256 wd = _mm256_load_ps((const float *)(const void *)(d + (size_t)v * a->vec_bytes));
-            acc->v[v][t] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(i->v[v][t]), _mm256_mul_ps(wd, xd),
-                                           acc->v[v][t]);
+            __m256 sum = _mm256_load_ps(acc->v[v][t]);
+            sum = _mm256_fmadd_ps(_mm256_cvtepi32_ps(i->v[v][t]), _mm256_mul_ps(wd, xd), sum);
+            _mm256_store_ps(acc->v[v][t], sum);
         }
     }
 }
 
-/* Adds n_quads (k in fours) of products, times the factors, to i.  q: weights of vector 0, x: of
- * activation row 0. */
-RF_INLINE void add_products(tile_mode mode, int nv, int nt, int n_quads, const rf_mm_tile *a,
-                            const uint8_t *q, const int8_t *x, const __m256i factor[],
-                            lane_ints *i) {
+RF_INLINE __m256i load_lanes(const uint8_t *p) {
+    return _mm256_load_si256((const __m256i *)(const void *)p);
+}
+
+/* Products of four columns of u8 or signed w and s8 x, in pairs. */
+RF_INLINE __m256i pairs_of(tile_mode mode, __m256i w, __m256i x) {
+    if (mode != TILE_SIGNED) return _mm256_maddubs_epi16(w, x);
+    return _mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(x, w));
+}
+
+/* i = or += the products of n_quads columns in fours, times their scales; at goes on behind them. */
+RF_INLINE void add_products(tile_mode mode, bool first, bool scaled, int nv, int nt, int n_quads,
+                            tile_place *at, lane_ints *i) {
     const int run = mode == TILE_SIGNED ? 1 : (int)mode;
     lane_ints s;
+    RF_UNROLL
+    for (int t = 0; t < nt; t++)
+        MOVES(at->x[t]);
+    RF_UNROLL
+    for (int v = 0; v < nv; v++)
+        MOVES(at->w[v]);
     RF_UNROLL
     for (int k = 0; k < n_quads; k++) {
         __m256i w[VECS];
         RF_UNROLL
         for (int v = 0; v < nv; v++)
-            w[v] = _mm256_load_si256(
-                (const __m256i *)(q + (size_t)v * a->vec_bytes + (size_t)k * LANES * 4));
+            w[v] = load_lanes(at->w[v] + k * LANES * 4);
         RF_UNROLL
         for (int t = 0; t < nt; t++) {
-            __m256i b = _mm256_set1_epi32((int)rf_get_u32(x + (size_t)t * a->q_stride + 4 * k));
+            __m256i x = _mm256_set1_epi32((int)rf_get_u32(at->x[t] + 4 * k));
             RF_UNROLL
             for (int v = 0; v < nv; v++) {
-                __m256i p = mode == TILE_SIGNED ? _mm256_maddubs_epi16(_mm256_abs_epi8(w[v]),
-                                                                       _mm256_sign_epi8(b, w[v]))
-                                                : _mm256_maddubs_epi16(w[v], b);
+                __m256i p = pairs_of(mode, w[v], x);
                 s.v[v][t] = k % run == 0 ? p : _mm256_add_epi16(s.v[v][t], p);
-                if (k % run == run - 1)
-                    i->v[v][t] =
-                        _mm256_add_epi32(i->v[v][t], _mm256_madd_epi16(s.v[v][t], factor[v]));
+                STAYS(s.v[v][t]);
+                if (k % run != run - 1) continue;
+                p = _mm256_madd_epi16(s.v[v][t],
+                                      scaled ? load_lanes(at->scale[v]) : _mm256_set1_epi16(1));
+                i->v[v][t] = first && k < run ? p : _mm256_add_epi32(i->v[v][t], p);
+                STAYS(i->v[v][t]);
             }
         }
     }
+    RF_UNROLL
+    for (int t = 0; t < nt; t++)
+        at->x[t] += 4 * n_quads;
+    RF_UNROLL
+    for (int v = 0; v < nv; v++)
+        at->w[v] += n_quads * LANES * 4;
 }
 
 RF_INLINE void tile_32(tile_mode mode, int nv, int nt, const rf_mm_tile *a) {
-    const __m256i ones[VECS] = {_mm256_set1_epi16(1), _mm256_set1_epi16(1)};
     lane_floats acc;
+    tile_place at;
+    rf_mm_ask_for_next(a, nv, nt, LANES);
     load_acc(a, nv, nt, &acc);
+    for (int t = 0; t < nt; t++)
+        at.x[t] = a->q + (size_t)t * a->q_stride;
+    for (int v = 0; v < nv; v++)
+        at.w[v] = a->panel + (size_t)v * a->vec_bytes + RF_MM_AT_Q_32(LANES);
     for (size_t g = 0; g < a->n_groups; g++) {
         rf_mm_look_ahead(a->ahead);
         const uint8_t *record = a->panel + g * RF_MM_RECORD_32(LANES);
         lane_ints i;
+        add_products(mode, true, false, nv, nt, 8, &at, &i);
         RF_UNROLL
-        for (int t = 0; t < nt; t++) {
+        for (int t = 0; t < nt && mode != TILE_SIGNED; t++) {
             __m256i start = _mm256_set1_epi32(a->start[(size_t)t * a->group_stride + g]);
+            RF_UNROLL
             for (int v = 0; v < nv; v++)
-                i.v[v][t] = mode == TILE_SIGNED ? _mm256_setzero_si256() : start;
+                i.v[v][t] = _mm256_add_epi32(i.v[v][t], start);
         }
-        add_products(mode, nv, nt, 8, a, record + RF_MM_AT_Q_32(LANES), a->q + 32 * g, ones, &i);
+        RF_UNROLL
+        for (int v = 0; v < nv; v++)
+            at.w[v] += RF_MM_RECORD_32(LANES) - 8 * LANES * 4;
         add_scaled(a, nv, nt, record, g, &i, &acc);
         if (!a->has_min) continue;
         for (int t = 0; t < nt; t++) {
@@ -220,23 +266,28 @@ RF_INLINE void dot_sums(int nv, int nt, const rf_mm_tile *a, bool any, const uin
 }
 
 RF_INLINE void tile_256(tile_mode mode, int nv, int nt, const rf_mm_tile *a) {
+    const int step = mode == TILE_8 ? 8 : 4; /* quads that share a scale, or half of them */
     lane_floats acc;
+    tile_place at;
+    rf_mm_ask_for_next(a, nv, nt, LANES);
     load_acc(a, nv, nt, &acc);
+    for (int t = 0; t < nt; t++)
+        at.x[t] = a->q + (size_t)t * a->q_stride;
     for (size_t g = 0; g < a->n_groups; g++) {
         rf_mm_look_ahead(a->ahead);
         const uint8_t *record = a->panel + g * RF_MM_RECORD_256(LANES);
-        const uint8_t *q = record + RF_MM_AT_Q_256(LANES);
         lane_ints i;
         dot_sums(nv, nt, a, mode != TILE_SIGNED && a->has_off, record + RF_MM_AT_SCALES(LANES), g,
                  &i);
-        for (size_t j = 0; j < 16; j++) {
-            __m256i scale[VECS];
+        for (int v = 0; v < nv; v++) {
+            at.w[v] = record + (size_t)v * a->vec_bytes + RF_MM_AT_Q_256(LANES);
+            at.scale[v] = record + (size_t)v * a->vec_bytes + RF_MM_AT_SCALE(LANES);
+        }
+        for (int j = 0; j < 64; j += step) {
+            add_products(mode, false, true, nv, nt, step, &at, &i);
+            RF_UNROLL
             for (int v = 0; v < nv; v++)
-                scale[v] =
-                    _mm256_load_si256((const __m256i *)(record + (size_t)v * a->vec_bytes +
-                                                        RF_MM_AT_SCALE(LANES) + j * LANES * 4));
-            add_products(mode, nv, nt, 4, a, q + j * LANES * 16, a->q + 256 * g + 16 * j, scale,
-                         &i);
+                at.scale[v] += step / 4 * LANES * 4;
         }
         add_scaled(a, nv, nt, record, g, &i, &acc);
         if (!a->has_min) continue;
@@ -264,10 +315,12 @@ TILE_SET(32, TILE_SIGNED)
 TILE_SET(32, TILE_1)
 TILE_SET(32, TILE_2)
 TILE_SET(32, TILE_4)
+TILE_SET(32, TILE_8)
 TILE_SET(256, TILE_SIGNED)
 TILE_SET(256, TILE_1)
 TILE_SET(256, TILE_2)
 TILE_SET(256, TILE_4)
+TILE_SET(256, TILE_8)
 
 #define TILES(size, mode)                                                                          \
     {                                                                                              \
@@ -278,10 +331,17 @@ TILE_SET(256, TILE_4)
         .two = {tile_##size##_##mode##_2_1, tile_##size##_##mode##_2_2,                            \
                 tile_##size##_##mode##_2_3, tile_##size##_##mode##_2_4},                           \
     }
-static const rf_mm_tiles tiles_32[4] = {TILES(32, TILE_SIGNED), TILES(32, TILE_1),
-                                        TILES(32, TILE_2), TILES(32, TILE_4)};
-static const rf_mm_tiles tiles_256[4] = {TILES(256, TILE_SIGNED), TILES(256, TILE_1),
-                                         TILES(256, TILE_2), TILES(256, TILE_4)};
+static const rf_mm_tiles tiles_32[] = {TILES(32, TILE_SIGNED), TILES(32, TILE_1), TILES(32, TILE_2),
+                                       TILES(32, TILE_4), TILES(32, TILE_8)};
+static const rf_mm_tiles tiles_256[] = {TILES(256, TILE_SIGNED), TILES(256, TILE_1),
+                                        TILES(256, TILE_2), TILES(256, TILE_4), TILES(256, TILE_8)};
+
+/* The place of a format's tiles among these; 0: those that keep signs. */
+static int tiles_of(rf_dtype type, bool is_32) {
+    const uint8_t u_max = rf_mm_range_of(type).u_max;
+    if (u_max <= 16 && (is_32 || rf_mm_scale_elems(rf_mm_format_of(type)) == 32)) return 4;
+    return u_max <= 32 ? 3 : u_max <= 64 ? 2 : u_max <= 128 ? 1 : 0;
+}
 
 /* ---- panels ---- */
 
@@ -436,12 +496,11 @@ static void matmul(const rf_mm *mm, uint32_t begin, uint32_t end, void *scratch)
         return;
     }
     const bool is_32 = mm->act->view == RF_INT_32;
-    const uint8_t u_max = rf_mm_range_of(mm->w->type).u_max;
-    const int mode = u_max <= 32 ? 3 : u_max <= 64 ? 2 : u_max <= 128 ? 1 : 0;
-    if (mm->act->n_rows < (is_32 && mode == 0 ? TILE_MIN_SIGNED : RF_MM_TILE_MIN))
+    const int at = tiles_of(mm->w->type, is_32);
+    if (mm->act->n_rows < (is_32 && at == 0 ? TILE_MIN_SIGNED : RF_MM_TILE_MIN))
         rf_mm_rows_avx2(mm, begin, end, scratch);
     else
-        rf_mm_panels_avx2(mm, begin, end, scratch, is_32 ? &tiles_32[mode] : &tiles_256[mode]);
+        rf_mm_panels_avx2(mm, begin, end, scratch, is_32 ? &tiles_32[at] : &tiles_256[at]);
 }
 
 void rf_cpu_mm_avx2(rf_cpu_kernels *k) {

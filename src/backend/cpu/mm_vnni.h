@@ -67,20 +67,6 @@ RF_INLINE void store_acc(const rf_mm_tile *a, int nv, int nt, const lane_floats 
     }
 }
 
-/* Asks for what the tile of the next nt activation rows begins and ends with.  Its rows lie far apart, so
- * that nothing in the processor foresees them. */
-RF_INLINE void ask_for_next(const rf_mm_tile *a, int nv, int nt) {
-    RF_UNROLL
-    for (int t = 0; t < nt; t++) {
-        const size_t row = (size_t)(nt + t);
-        RF_UNROLL
-        for (int v = 0; v < nv; v++)
-            __builtin_prefetch(a->dst + row * a->dst_stride + v * VEC_ROWS, 1, 3);
-        __builtin_prefetch(a->d + row * a->group_stride, 0, 3);
-        __builtin_prefetch(a->start + row * a->group_stride, 0, 3);
-    }
-}
-
 /* acc[v][t] = fma((float)i[v][t], d[v] * xd[t], acc[v][t]); d: [nv] records apart. */
 RF_INLINE void add_scaled(const rf_mm_tile *a, int nv, int nt, const uint8_t *d, size_t g,
                           const lane_ints *i, lane_floats *acc) {
@@ -118,7 +104,7 @@ RF_INLINE void add_products(bool flip, int nv, int nt, int n_quads, const rf_mm_
 
 RF_INLINE void tile_32(int nv, int nt, const rf_mm_tile *a) {
     lane_floats acc;
-    ask_for_next(a, nv, nt);
+    rf_mm_ask_for_next(a, nv, nt, VEC_ROWS);
     load_acc(a, nv, nt, &acc);
     for (size_t g = 0; g < a->n_groups; g++) {
         rf_mm_look_ahead(a->ahead);
@@ -224,7 +210,7 @@ RF_INLINE void tile_256(tile_mode mode, int nv, int nt, const rf_mm_tile *a) {
     const size_t n_pairs = has_wide_scales(mode) ? 4 : 8;
     const size_t step = (size_t)quads_of_scale(mode) / 4; /* sixteens */
     lane_floats acc;
-    ask_for_next(a, nv, nt);
+    rf_mm_ask_for_next(a, nv, nt, VEC_ROWS);
     load_acc(a, nv, nt, &acc);
     for (size_t g = 0; g < a->n_groups; g++) {
         rf_mm_look_ahead(a->ahead);
