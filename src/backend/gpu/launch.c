@@ -388,12 +388,11 @@ typedef struct int_kernels {
 } int_kernels;
 
 /* NVIDIA's kernels for formats of one layout and so many scales, with minima or without, and factors that may
- * be f32: for some activation rows, by how many weight rows a block has, and on Hopper for many. */
+ * be f32: for some activation rows, by how many weight rows a block has. */
 typedef struct matrix_kernels {
     uint32_t view, lo_bits, hi_bits, n_scales, with_m, wide_d;
     rf_gpu_kernel low[RF_BATCH_WIDTHS], middle[RF_BATCH_WIDTHS], tall[RF_BATCH_WIDTHS];
     rf_gpu_kernel small; /* of experts, up to 8 rows */
-    rf_gpu_kernel wide;
 } matrix_kernels;
 
 #define BATCH_KERNELS(layout, height)                                                    \
@@ -401,24 +400,27 @@ typedef struct matrix_kernels {
         RF_GPU_batch_##layout##_##height##_8, RF_GPU_batch_##layout##_##height##_16,     \
             RF_GPU_batch_##layout##_##height##_32, RF_GPU_batch_##layout##_##height##_64 \
     }
-#define MATRIX_KERNELS(layout, view, lo, hi, n_scales, with_m, wide_d, wide) \
-    {                                                                        \
-        view, lo, hi, n_scales, with_m, wide_d, BATCH_KERNELS(layout, low),  \
-            BATCH_KERNELS(layout, middle), BATCH_KERNELS(layout, tall),      \
-            RF_GPU_batch_##layout##_small_8, wide,                           \
-    }
 static const matrix_kernels matrix_layouts[] = {
-    MATRIX_KERNELS(256_40, 256, 4, 0, 8, 1, 0, RF_GPU_wide_256_40),
-    MATRIX_KERNELS(256_41, 256, 4, 1, 8, 1, 0, RF_GPU_wide_256_41),
-    MATRIX_KERNELS(256_42, 256, 4, 2, 16, 0, 0, RF_GPU_wide_256_42),
-    MATRIX_KERNELS(256_20, 256, 2, 0, 16, 1, 0, NO_KERNEL),
-    MATRIX_KERNELS(256_21, 256, 2, 1, 16, 0, 0, NO_KERNEL),
-    MATRIX_KERNELS(256_41_signed, 256, 4, 1, 8, 0, 1, NO_KERNEL),
-    MATRIX_KERNELS(256_80, 256, 8, 0, 8, 0, 1, NO_KERNEL),
-    MATRIX_KERNELS(32_40, 32, 4, 0, 0, 0, 0, NO_KERNEL),
-    MATRIX_KERNELS(32_41, 32, 4, 1, 0, 0, 1, NO_KERNEL),
-    MATRIX_KERNELS(32_80, 32, 8, 0, 0, 0, 0, NO_KERNEL),
+#define BATCH_LAYOUT(layout, view, lo_bits, hi_bits, n_scales, with_m, wide_d) \
+    {view,                                                                     \
+     lo_bits,                                                                  \
+     hi_bits,                                                                  \
+     n_scales,                                                                 \
+     with_m,                                                                   \
+     wide_d,                                                                   \
+     BATCH_KERNELS(layout, low),                                               \
+     BATCH_KERNELS(layout, middle),                                            \
+     BATCH_KERNELS(layout, tall),                                              \
+     RF_GPU_batch_##layout##_small_8},
+#include "backend/gpu/batch.def"
 };
+
+/* Hopper's kernel for many rows. */
+static rf_gpu_kernel wide_kernel_of(const matrix_kernels *k) {
+    if (k->small == RF_GPU_batch_256_40_small_8) return RF_GPU_wide_256_40;
+    if (k->small == RF_GPU_batch_256_41_small_8) return RF_GPU_wide_256_41;
+    return k->small == RF_GPU_batch_256_42_small_8 ? RF_GPU_wide_256_42 : NO_KERNEL;
+}
 
 #define INT_KERNELS(view, lo, hi, few)                                                      \
     {                                                                                       \
@@ -543,12 +545,12 @@ static bool batch_shape(const rf_gpu_queue *q, const rf_gpu_matmul_args *a, uint
 static bool wide_shape(const rf_gpu_queue *q, const rf_gpu_matmul_args *a, uint32_t n_rows,
                        uint32_t y, shape *out) {
     const matrix_kernels *k = matrix_kernels_of(&a->part[0].w);
-    if (!k || k->wide == NO_KERNEL || n_rows < WIDE_MIN_ROWS) return false;
-    *out = (shape){k->wide, a->is_glu ? RF_WIDE_ROWS / 2 : RF_WIDE_ROWS, RF_WIDE_COLS,
+    if (!k || n_rows < WIDE_MIN_ROWS) return false;
+    *out = (shape){wide_kernel_of(k), a->is_glu ? RF_WIDE_ROWS / 2 : RF_WIDE_ROWS, RF_WIDE_COLS,
                    rf_wide_shared_bytes(k->with_m ? RF_WIDE_SCALES : RF_WIDE_PRODUCTS), true};
     uint32_t n_tiles = tiles_of(a, out->rows);
     uint64_t n_blocks = (uint64_t)n_tiles * div_up(n_rows, out->cols) * y;
-    return can_run(q, k->wide) && 4 * n_blocks >= q->info.n_units &&
+    return can_run(q, out->kernel) && 4 * n_blocks >= q->info.n_units &&
            out->shared_bytes <= q->info.lds_bytes;
 }
 
@@ -809,7 +811,7 @@ static uint32_t rows_of_expert(const rf_gpu_queue *q, const rf_gpu_matmul_args *
     uint32_t n = div_up(a->n_rows * a->n_used, w->planes);
     const matrix_kernels *k = w->form >= RF_GPU_INT_32 ? matrix_kernels_of(w) : NULL;
     if (!k || !is_nvidia(q) || n > BATCH_MAX_ROWS) return n;
-    if (n >= EXPERT_WIDE_ROWS) return can_run(q, k->wide) ? WIDE_MIN_ROWS : n;
+    if (n >= EXPERT_WIDE_ROWS) return can_run(q, wide_kernel_of(k)) ? WIDE_MIN_ROWS : n;
     return n < BATCH_MIN_ROWS ? BATCH_MIN_ROWS : min_u32(n, EXPERT_ROWS);
 }
 
@@ -1122,7 +1124,7 @@ static bool is_besides(rf_gpu_kernel k) {
         const matrix_kernels *l = &matrix_layouts[i];
         for (size_t j = 0; j < RF_BATCH_WIDTHS; j++)
             if (k == l->low[j] || k == l->middle[j] || k == l->tall[j]) return true;
-        if (k == l->small || k == l->wide) return true;
+        if (k == l->small || k == wide_kernel_of(l)) return true;
     }
     return false;
 }

@@ -598,7 +598,6 @@ RF_DEVICE void batch_run(const rf_gpu_matmul_args *a, batch_kind k) {
     batch_put(relay, a, &share, k);
 }
 
-/* layout: as kernels are named. */
 #define BATCH_KERNEL(layout, view, lo_bits, hi_bits, n_scales, with_m, wide_d, name, height, rows) \
     RF_KERNEL_EARLY(batch_##layout##_##name##_##rows, rf_gpu_matmul_args,                          \
                     rf_batch_shape_of(view, lo_bits, height, rows / 8).blocks) {                   \
@@ -619,20 +618,11 @@ RF_DEVICE void batch_run(const rf_gpu_matmul_args *a, batch_kind k) {
     BATCH_KERNEL(layout, view, lo_bits, hi_bits, n_scales, with_m, wide_d, name, height, 16)       \
     BATCH_KERNEL(layout, view, lo_bits, hi_bits, n_scales, with_m, wide_d, name, height, 32)       \
     BATCH_KERNEL(layout, view, lo_bits, hi_bits, n_scales, with_m, wide_d, name, height, 64)
-#define BATCH_KERNELS(layout, view, lo_bits, hi_bits, n_scales, with_m, wide_d)                    \
+#define BATCH_LAYOUT(layout, view, lo_bits, hi_bits, n_scales, with_m, wide_d)                     \
     BATCH_WIDTHS(layout, view, lo_bits, hi_bits, n_scales, with_m, wide_d, low, RF_BATCH_LOW)      \
     BATCH_WIDTHS(layout, view, lo_bits, hi_bits, n_scales, with_m, wide_d, middle,                 \
                  RF_BATCH_MIDDLE)                                                                  \
     BATCH_WIDTHS(layout, view, lo_bits, hi_bits, n_scales, with_m, wide_d, tall, RF_BATCH_TALL)    \
     BATCH_KERNEL(layout, view, lo_bits, hi_bits, n_scales, with_m, wide_d, small, RF_BATCH_SMALL, 8)
-BATCH_KERNELS(256_40, 256, 4, 0, 8, 1, 0)
-BATCH_KERNELS(256_41, 256, 4, 1, 8, 1, 0)
-BATCH_KERNELS(256_42, 256, 4, 2, 16, 0, 0)
-BATCH_KERNELS(256_20, 256, 2, 0, 16, 1, 0)
-BATCH_KERNELS(256_21, 256, 2, 1, 16, 0, 0)
-BATCH_KERNELS(256_41_signed, 256, 4, 1, 8, 0, 1)
-BATCH_KERNELS(256_80, 256, 8, 0, 8, 0, 1)
-BATCH_KERNELS(32_40, 32, 4, 0, 0, 0, 0)
-BATCH_KERNELS(32_41, 32, 4, 1, 0, 0, 1)
-BATCH_KERNELS(32_80, 32, 8, 0, 0, 0, 0)
+#include "backend/gpu/batch.def"
 #endif
