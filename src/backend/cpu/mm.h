@@ -150,15 +150,15 @@ typedef struct rf_mm_tile {
 } rf_mm_tile;
 typedef void (*rf_mm_tile_fn)(const rf_mm_tile *t);
 
-/* Asks for what the tile of the next nt activation rows begins and ends with; nv vectors of `lanes` weight
+/* Asks for what the tile of the next nt activation rows begins and ends with; nv vectors of n weight
  * rows.  Activation rows lie far apart, so that nothing in the processor foresees them. */
-RF_INLINE void rf_mm_ask_for_next(const rf_mm_tile *a, int nv, int nt, int lanes) {
+RF_INLINE void rf_mm_ask_for_next(const rf_mm_tile *a, int nv, int nt, int n) {
     RF_UNROLL
     for (int t = 0; t < nt; t++) {
         const size_t row = (size_t)(nt + t);
         RF_UNROLL
         for (int v = 0; v < nv; v++)
-            __builtin_prefetch(a->dst + row * a->dst_stride + v * lanes, 1, 3);
+            __builtin_prefetch(a->dst + row * a->dst_stride + v * n, 1, 3);
         __builtin_prefetch(a->d + row * a->group_stride, 0, 3);
         __builtin_prefetch(a->start + row * a->group_stride, 0, 3);
     }
