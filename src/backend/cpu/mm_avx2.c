@@ -76,7 +76,7 @@ enum {
     VECS = 2,
     WIDTH = 4,
     TALL_FROM = 8,
-    TILE_MIN_SIGNED = 9, /* activation rows from which a panel pays for groups of 32 with a sign */
+    TILE_MIN_SIGNED = 7, /* activation rows from which a panel pays for groups of 32 with a sign */
 };
 
 /* Products of k in fours that are added as i16 before they are widened. */
