@@ -151,18 +151,15 @@ RF_INLINE void add_scaled(const rf_mm_tile *a, int nv, int nt, const uint8_t *d,
     }
 }
 
-RF_INLINE __m256i load_lanes(const uint8_t *p) {
-    return _mm256_load_si256((const __m256i *)(const void *)p);
-}
-
 /* Products of four columns of u8 or signed w and s8 x, in pairs. */
 RF_INLINE __m256i pairs_of(tile_mode mode, __m256i w, __m256i x) {
     if (mode != TILE_SIGNED) return _mm256_maddubs_epi16(w, x);
     return _mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(x, w));
 }
 
-/* i = or += the products of n_quads columns in fours, times their scales; at goes on behind them. */
-RF_INLINE void add_products(tile_mode mode, bool first, bool scaled, int nv, int nt, int n_quads,
+/* i = the products of n_quads columns in fours, or scaled: i += these times their scales; at goes on behind
+ * them. */
+RF_INLINE void add_products(tile_mode mode, bool scaled, int nv, int nt, int n_quads,
                             tile_place *at, lane_ints *i) {
     const int run = mode == TILE_SIGNED ? 1 : (int)mode;
     lane_ints s;
@@ -177,7 +174,7 @@ RF_INLINE void add_products(tile_mode mode, bool first, bool scaled, int nv, int
         __m256i w[VECS];
         RF_UNROLL
         for (int v = 0; v < nv; v++)
-            w[v] = load_lanes(at->w[v] + k * LANES * 4);
+            w[v] = rf_load_256(at->w[v] + k * LANES * 4);
         RF_UNROLL
         for (int t = 0; t < nt; t++) {
             __m256i x = _mm256_set1_epi32((int)rf_get_u32(at->x[t] + 4 * k));
@@ -188,8 +185,8 @@ RF_INLINE void add_products(tile_mode mode, bool first, bool scaled, int nv, int
                 STAYS(s.v[v][t]);
                 if (k % run != run - 1) continue;
                 p = _mm256_madd_epi16(s.v[v][t],
-                                      scaled ? load_lanes(at->scale[v]) : _mm256_set1_epi16(1));
-                i->v[v][t] = first && k < run ? p : _mm256_add_epi32(i->v[v][t], p);
+                                      scaled ? rf_load_256(at->scale[v]) : _mm256_set1_epi16(1));
+                i->v[v][t] = !scaled && k < run ? p : _mm256_add_epi32(i->v[v][t], p);
                 STAYS(i->v[v][t]);
             }
         }
@@ -215,7 +212,7 @@ RF_INLINE void tile_32(tile_mode mode, int nv, int nt, const rf_mm_tile *a) {
         rf_mm_look_ahead(a->ahead);
         const uint8_t *record = a->panel + g * RF_MM_RECORD_32(LANES);
         lane_ints i;
-        add_products(mode, true, false, nv, nt, 8, &at, &i);
+        add_products(mode, false, nv, nt, 8, &at, &i);
         RF_UNROLL
         for (int t = 0; t < nt && mode != TILE_SIGNED; t++) {
             __m256i start = _mm256_set1_epi32(a->start[(size_t)t * a->group_stride + g]);
@@ -248,7 +245,7 @@ RF_INLINE void add_sums(int nv, int nt, const rf_mm_tile *a, const uint8_t *f, s
             for (size_t k = 0; k < 4; k++) {
                 __m256i pair = _mm256_set1_epi32((int)rf_get_u32(a->sums + 2 * (at + k)));
                 const uint8_t *from = f + (size_t)v * a->vec_bytes + (j + k) * LANES * 4;
-                pair = _mm256_madd_epi16(_mm256_load_si256((const __m256i *)from), pair);
+                pair = _mm256_madd_epi16(rf_load_256(from), pair);
                 i->v[v][t] = _mm256_add_epi32(i->v[v][t], pair);
             }
         }
@@ -284,7 +281,7 @@ RF_INLINE void tile_256(tile_mode mode, int nv, int nt, const rf_mm_tile *a) {
             at.scale[v] = record + (size_t)v * a->vec_bytes + RF_MM_AT_SCALE(LANES);
         }
         for (int j = 0; j < 64; j += step) {
-            add_products(mode, false, true, nv, nt, step, &at, &i);
+            add_products(mode, true, nv, nt, step, &at, &i);
             RF_UNROLL
             for (int v = 0; v < nv; v++)
                 at.scale[v] += step / 4 * LANES * 4;
