@@ -1,4 +1,4 @@
-/* decode.c - a module's code as compact instructions: runs the disassembler once, parses its lines,
+/* decode.c - a module's code as compact instructions: runs the disassembler, parses its lines,
  * resolves branches, and gives the accumulation registers their rows. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -143,22 +143,70 @@ static rf_status read_lines(rf_emu_module *m, FILE *f, rf_error *e) {
     return RF_OK;
 }
 
-static rf_status disassemble(rf_emu_module *m, const void *elf, size_t n, rf_error *e) {
-    const char *tool = getenv("RF_EMU_OBJDUMP");
-    char command[600];
-    int fd = memfd_create("code object", 0);
-    if (fd < 0) return rf_fail(e, RF_EIO, "code object: no memory file");
-    FILE *f = NULL;
-    if (write(fd, elf, n) == (ssize_t)n) {
-        snprintf(command, sizeof command, "%s -d --no-show-raw-insn /proc/self/fd/%d 2>&1",
-                 tool ? tool : RF_EMU_OBJDUMP, fd);
-        f = popen(command, "r");
+/* Listings are megabytes that take seconds to make: where RF_EMU_LISTINGS names a folder, the last large one
+ * of each architecture stays there for the next process, its first line the hash of its code object. */
+enum { LARGE = 1 << 20 };
+
+static uint64_t hash_of(const uint8_t *p, size_t n) {
+    uint64_t h = 14695981039346656037u;
+    for (size_t i = 0; i + 8 <= n; i += 8) {
+        uint64_t v;
+        memcpy(&v, p + i, sizeof v);
+        h = (h ^ v) * 1099511628211u;
+        h ^= h >> 29;
     }
-    rf_status s =
-        f ? read_lines(m, f, e) : rf_fail(e, RF_EIO, "code object: cannot run %s", command);
-    if (f && pclose(f) != 0 && s == RF_OK)
-        s = rf_fail(e, RF_EIO, "code object: the disassembler failed (RF_EMU_OBJDUMP names it)");
+    return h ^ n;
+}
+
+/* The kept listing, if it is that of this code object. */
+static FILE *find_listing(const char *path, uint64_t hash) {
+    unsigned long long found;
+    FILE *f = fopen(path, "r");
+    if (f && fscanf(f, "%llx", &found) == 1 && found == hash) return f;
+    if (f) fclose(f);
+    return NULL;
+}
+
+/* The disassembler's output behind the hash, into the file at path. */
+static rf_status write_listing(const char *path, uint64_t hash, const void *elf, size_t n,
+                               rf_error *e) {
+    const char *tool = getenv("RF_EMU_OBJDUMP");
+    char command[1200];
+    int in = memfd_create("code object", 0);
+    if (in < 0) return rf_fail(e, RF_EIO, "code object: no memory file");
+    snprintf(command, sizeof command,
+             "{ echo %llx; exec %s -d --no-show-raw-insn /proc/self/fd/%d; } >'%s' 2>&1",
+             (unsigned long long)hash, tool ? tool : RF_EMU_OBJDUMP, in, path);
+    bool done = write(in, elf, n) == (ssize_t)n && system(command) == 0;
+    close(in);
+    if (done) return RF_OK;
+    return rf_fail(e, RF_EIO, "code object: the disassembler failed (RF_EMU_OBJDUMP names it)");
+}
+
+static rf_status make_listing(const char *kept, uint64_t hash, const void *elf, size_t n, FILE **f,
+                              rf_error *e) {
+    char path[520];
+    snprintf(path, sizeof path, "%s.XXXXXX", kept ? kept : "/tmp/rf-listing");
+    int fd = mkstemp(path);
+    if (fd < 0) return rf_fail(e, RF_EIO, "code object: cannot make %s", path);
     close(fd);
+    rf_status s = write_listing(path, hash, elf, n, e);
+    if (s == RF_OK && !(*f = find_listing(path, hash)))
+        s = rf_fail(e, RF_EIO, "code object: cannot read %s", path);
+    if (s != RF_OK || !kept || rename(path, kept) != 0) unlink(path);
+    return s;
+}
+
+static rf_status disassemble(rf_emu_module *m, const void *elf, size_t n, rf_error *e) {
+    const char *folder = getenv("RF_EMU_LISTINGS");
+    bool keep = folder && n >= LARGE;
+    char kept[500];
+    uint64_t hash = hash_of(elf, n);
+    if (keep) snprintf(kept, sizeof kept, "%s/%s.listing", folder, m->arch);
+    FILE *f = keep ? find_listing(kept, hash) : NULL;
+    if (!f) RF_TRY(make_listing(keep ? kept : NULL, hash, elf, n, &f, e));
+    rf_status s = read_lines(m, f, e);
+    fclose(f);
     return s;
 }
 
