@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/map.h"
 #include "gpuemu/inst.h"
 
 /* ---- names of opcodes ---- */
@@ -147,17 +148,6 @@ static rf_status read_lines(rf_emu_module *m, FILE *f, rf_error *e) {
  * of each architecture stays there for the next process, its first line the hash of its code object. */
 enum { LARGE = 1 << 20 };
 
-static uint64_t hash_of(const uint8_t *p, size_t n) {
-    uint64_t h = 14695981039346656037u;
-    for (size_t i = 0; i + 8 <= n; i += 8) {
-        uint64_t v;
-        memcpy(&v, p + i, sizeof v);
-        h = (h ^ v) * 1099511628211u;
-        h ^= h >> 29;
-    }
-    return h ^ n;
-}
-
 /* The kept listing, if it is that of this code object. */
 static FILE *find_listing(const char *path, uint64_t hash) {
     unsigned long long found;
@@ -201,7 +191,7 @@ static rf_status disassemble(rf_emu_module *m, const void *elf, size_t n, rf_err
     const char *folder = getenv("RF_EMU_LISTINGS");
     bool keep = folder && n >= LARGE;
     char kept[500];
-    uint64_t hash = hash_of(elf, n);
+    uint64_t hash = rf_hash(elf, n, 0);
     if (keep) snprintf(kept, sizeof kept, "%s/%s.listing", folder, m->arch);
     FILE *f = keep ? find_listing(kept, hash) : NULL;
     if (!f) RF_TRY(make_listing(keep ? kept : NULL, hash, elf, n, &f, e));
