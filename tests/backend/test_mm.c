@@ -203,20 +203,25 @@ static void check_accuracy(const rf_tensor *w, const float *x, const wanted *got
     const rf_dtype_info *info = rf_dtype_get(w->type);
     const size_t n = w->cols, size = info->view == RF_INT_256 ? 256 : 32;
     double error = 0, norm = 0;
-    float *dec = rf_alloc(n, sizeof *dec);
-    assert_non_null(dec);
+    float *dec = rf_alloc(n, sizeof *dec), *step = rf_alloc((size_t)MAX_T * n, sizeof *step);
+    assert_true(dec && step);
+    if (info->view != RF_INT_NONE) /* the least that integers differ by */
+        for (size_t g = 0; g < MAX_T * n / size; g++) {
+            float amax = 0;
+            for (size_t k = g * size; k < (g + 1) * size; k++)
+                amax = fmaxf(amax, fabsf(x[k]));
+            for (size_t k = g * size; k < (g + 1) * size; k++)
+                step[k] = amax / 127;
+        }
     for (size_t r = 4; r < w->rows; r++) {
         info->decode((const uint8_t *)w->data + r * w->row_bytes, dec, n);
         double row_error = 0, row_norm = 0;
         for (size_t t = 5; t < MAX_T; t++) {
             double exact = 0, slack = 0;
             for (size_t k = 0; k < n; k++) {
-                float amax = 0;
-                for (size_t j = k / size * size; j < k / size * size + size && j < n; j++)
-                    amax = fmaxf(amax, fabsf(x[t * n + j]));
-                double step = info->view == RF_INT_NONE ? 0 : (double)amax / 127;
-                exact += (double)dec[k] * (double)x[t * n + k];
-                slack += fabs((double)dec[k]) * (step * 0.5001 + 1e-5 * fabs((double)x[t * n + k]));
+                const double xk = (double)x[t * n + k], half = (double)step[t * n + k] * 0.5001;
+                exact += (double)dec[k] * xk;
+                slack += fabs((double)dec[k]) * (half + 1e-5 * fabs(xk));
                 slack += info->has_min ? 1e-5 * fabs((double)dec[k]) + 1e-30 : 1e-30;
             }
             double e = (double)got->v[t][r] - exact;
@@ -232,6 +237,7 @@ static void check_accuracy(const rf_tensor *w, const float *x, const wanted *got
         }
     }
     rf_free(dec);
+    rf_free(step);
     double relative = sqrt(error / fmax(norm, 1));
     if (!(relative < (info->view == RF_INT_NONE ? 1e-5 : 0.02)))
         fail_msg("%s: relative error %g", info->name, relative);
