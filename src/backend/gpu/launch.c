@@ -493,7 +493,7 @@ static const matrix_kernels *matrix_kernels_of(const rf_gpu_weight *w) {
         const matrix_kernels *k = &matrix_layouts[i];
         if (view == k->view && w->lo_bits == k->lo_bits && w->hi_bits == k->hi_bits &&
             (view == 32 || w->n_scales == k->n_scales) && k->with_m == (w->m != NULL) &&
-            (k->wide_d || !w->d_f32) && w->cols % 256 == 0)
+            (k->wide_d || !w->d_f32) && w->cols % 64 == 0)
             return k;
     }
     return NULL;

@@ -126,16 +126,16 @@ static rf_val build_rows(rf_gpu_trial *t, rf_plan *p, rf_val x) {
     return rf_emit_pick(p, y);
 }
 
-/* Some kernels want columns in groups of 256: x, or as many of its columns as there are of these. */
-static rf_val in_groups(rf_plan *p, rf_val x) {
-    uint32_t n = p->vals[x].cols, whole = n / 256 * 256;
+/* Some kernels want columns in groups of 256 or 64: x, or as many of its columns as there are of these. */
+static rf_val in_groups(rf_plan *p, rf_val x, uint32_t size) {
+    uint32_t n = p->vals[x].cols, whole = n / size * size;
     return whole == 0 || whole == n ? x : rf_emit_slice(p, x, 1, 0, whole);
 }
 
 static rf_val build_products(rf_gpu_trial *t, rf_plan *p, rf_val x) {
     uint32_t n = p->vals[x].cols, tall = t->c.is_tall ? RF_GPU_TRIAL_TALL : 70;
     rf_val y = product(t, p, rf_emit_rms_norm(p, x, vector(t, n), 0), N_ROWS, true);
-    rf_val in = in_groups(p, x), mixed = 0;
+    rf_val in = in_groups(p, x, 256), mixed = 0;
     if (t->c.type == RF_DT_Q4_K || t->c.type == RF_DT_Q5_K) { /* as mixes of formats have them */
         rf_val h = rf_emit_rms_norm(p, x, vector(t, n), 0);
         mixed =
@@ -160,7 +160,7 @@ static rf_val build_experts(rf_gpu_trial *t, rf_plan *p, rf_val x) {
     const rf_dtype_info *info = rf_dtype_get(t->c.type);
     uint32_t n_ff = N_ROWS;
     if (info->is_block) {
-        x = in_groups(p, x);
+        x = in_groups(p, x, 64);
         n_ff = info->block_elems > 32 ? info->block_elems : 64;
     }
     const uint32_t n = p->vals[x].cols;

@@ -6,6 +6,7 @@
  * which are on their way.  A warp multiplies every wk-th slot; its sums it takes over from the warp that
  * had the slot before, and hands them on, so that groups are added in order. */
 #include "backend/gpu/kernels/digits.h"
+#include "backend/gpu/kernels/half.h"
 #include "backend/gpu/kernels/ring.h"
 #include "backend/gpu/tile.h"
 
@@ -38,13 +39,18 @@ typedef struct batch_shared {
 
 /* Fetching --------------------------------------------------------------------------------------*/
 
-/* Sixteen bytes of each group: where those of group 0 lie, and bytes from group to group; 0: none. */
+/* Where rows of groups of 32 are no multiple of 256 columns (but of 64), the last slot is ragged: it has two, four or
+ * six of eight chunks.  In place of the others are zeros times factors of 0, which leave every sum as it is: none is
+ * -0, as sums begin with +0 and are whole multiples of the smallest number there is.  is_ragged is a constant: code
+ * for whole slots alone is quicker. */
+
+/* Sixteen bytes of each slot: where those of slot 0 lie, and bytes from slot to slot; 0: none. */
 typedef struct batch_piece {
     const uint8_t *from;
     uint32_t step;
 } batch_piece;
 
-/* Sixteen weight rows: a thread's pieces of group 0; rest: where a square has more of scales, minima and
+/* Sixteen weight rows: a thread's pieces of slot 0; rest: where a square has more of scales, minima and
  * factors than a warp has threads. */
 typedef struct batch_source {
     const uint8_t *lo, *hi;
@@ -57,16 +63,17 @@ RF_DEVICE uint32_t batch_pieces(batch_kind k, uint32_t d_bytes) {
 }
 RF_DEVICE int batch_has_rest(batch_kind k) { return batch_pieces(k, k.wide_d ? 4 : 2) > 32; }
 
-/* Number i of them; first: the tile's group 0, half: of its rows. */
+/* Number i of them; first: the tile's slot 0 or with is_ragged chunk 0, half: of its rows. */
 RF_DEVICE batch_piece batch_piece_of(const rf_gpu_weight *w, batch_kind k, uint64_t first,
-                                     uint32_t half, uint32_t i) {
+                                     uint32_t half, uint32_t i, int is_ragged) {
     const uint32_t d_bytes = k.wide_d && w->d_f32 ? 4 : 2, n_scales = k.n_scales;
     const uint8_t *from = (const uint8_t *)w->scale;
     batch_piece p = {(const uint8_t *)w->d, 0};
     if (i >= batch_pieces(k, d_bytes)) return p;
     if (k.view == 32) {
         p.step = 256 * d_bytes;
-        p.from += first * p.step + (i / d_bytes * 2 * d_bytes + half * d_bytes + i % d_bytes) * 16;
+        p.from += first * (is_ragged ? 32 * d_bytes : p.step) +
+                  (i / d_bytes * 2 * d_bytes + half * d_bytes + i % d_bytes) * 16;
         return p;
     }
     if (i < (1 + k.with_m) * n_scales) {
@@ -84,26 +91,27 @@ RF_DEVICE batch_piece batch_piece_of(const rf_gpu_weight *w, batch_kind k, uint6
 
 /* Number i of the block; with is_glu the second half of them is of the second matrix. */
 RF_DEVICE batch_source batch_source_of(const rf_gpu_matmul_args *a, const mm_share *share,
-                                       batch_kind k, uint32_t i, uint32_t lane) {
+                                       batch_kind k, uint32_t i, uint32_t lane, int is_ragged) {
     const uint32_t of_matrix = a->is_glu ? k.s.wm / 2 : k.s.wm;
     const rf_gpu_weight *w = a->is_glu && i >= of_matrix ? &a->part[1].w : &share->p.w;
     const uint32_t n_tiles = rf_div_up(w->rows, RF_GPU_TILE_ROWS);
     const uint32_t n = rf_min_u32(share->tile * of_matrix + i % of_matrix, 2 * n_tiles - 1);
     const uint32_t half = n % 2, row = 16 * half + lane % 16;
     const uint32_t of_two = lane / 8 * 256 + half * 128 + lane % 8 * 16; /* bits of an element */
-    const uint64_t first = ((uint64_t)share->plane * n_tiles + n / 2) * (w->cols / 256);
+    const uint32_t unit = is_ragged ? 32 : 256, bits = unit * 4; /* bytes of each bit of integers */
+    const uint64_t first = ((uint64_t)share->plane * n_tiles + n / 2) * (w->cols / unit);
     batch_source s;
-    s.lo = (const uint8_t *)w->lo + first * 1024 * (uint32_t)k.lo_bits;
+    s.lo = (const uint8_t *)w->lo + first * bits * (uint32_t)k.lo_bits;
     s.lo += k.lo_bits == 2 ? of_two : (lane / 16 * 32 + row) * 16;
-    s.hi = (const uint8_t *)w->hi + first * 1024 * (uint32_t)k.hi_bits;
+    s.hi = (const uint8_t *)w->hi + first * bits * (uint32_t)k.hi_bits;
     if (k.hi_bits == 1) s.hi += lane / 4 * 128 + half * 64 + lane % 4 * 16;
     if (k.hi_bits == 2) s.hi += of_two;
-    s.own = batch_piece_of(w, k, first, half, lane);
-    if (batch_has_rest(k)) s.rest = batch_piece_of(w, k, first, half, 32 + lane);
+    s.own = batch_piece_of(w, k, first, half, lane, is_ragged);
+    if (batch_has_rest(k)) s.rest = batch_piece_of(w, k, first, half, 32 + lane, is_ragged);
     return s;
 }
 
-/* The warp's weights of group g; to: where the thread's first piece goes. */
+/* The warp's weights of slot g; to: where the thread's first piece goes. */
 RF_DEVICE void batch_fetch_weights(uint8_t *to, const batch_source *s, batch_kind k, uint32_t g) {
     RF_UNROLL
     for (uint32_t i = 0; i < (uint32_t)k.lo_bits; i++)
@@ -116,10 +124,48 @@ RF_DEVICE void batch_fetch_weights(uint8_t *to, const batch_source *s, batch_kin
         rf_copy_16(to + k.at.scale + 512, s->rest.from + (uint64_t)g * s->rest.step);
 }
 
-/* The thread's pieces of the first n_rows activation rows of group g; nobody looks at what is made of
+/* Of a ragged slot of n chunks; integers of those that are not there may be any, the activations' are zeros. */
+RF_DEVICE void batch_fetch_weights_of(uint8_t *to, const batch_source *s, batch_kind k, uint32_t g,
+                                      uint32_t n) {
+    const uint32_t lane = rf_tid() % 32, lo_bits = (uint32_t)k.lo_bits,
+                   hi_bits = (uint32_t)k.hi_bits;
+    RF_UNROLL
+    for (uint32_t i = 0; i < lo_bits; i++)
+        if ((2 * i + lane / 16) * 4 / lo_bits < n)
+            rf_copy_16(to + 512 * i, s->lo + (g * 1024ull * lo_bits + 1024 * i));
+    RF_UNROLL
+    for (uint32_t i = 0; i < hi_bits; i++)
+        if (lane / 4 < n)
+            rf_copy_16(to + k.at.hi + 512 * i, s->hi + (g * 1024ull * hi_bits + 1024 * i));
+    if (s->own.step)
+        half_copy(half_at_of(to + k.at.scale), s->own.from + (uint64_t)g * s->own.step,
+                  lane / (s->own.step / 256) < n);
+}
+
+/* Some factors of activation rows in groups of 32 together, of slot g, n chunks of which are there. */
+RF_DEVICE void batch_fetch_d_32(uint8_t *slot, const batch_shared *sh, const rf_gpu_quant *x,
+                                batch_kind k, uint32_t n_rows, uint32_t tid, uint32_t g, uint32_t n,
+                                uint32_t together) {
+    const uint32_t per_row = BATCH_CHUNKS / together, per_turn = 32 * k.s.fetchers / per_row,
+                   chunk = tid % per_row * together;
+    RF_UNROLL
+    for (uint32_t j = 0; j < rf_div_up(8 * k.s.nt, per_turn); j++) {
+        const uint32_t col = per_turn * j + tid / per_row;
+        uint8_t *to = slot + k.at.xd + col * RF_BATCH_D_STRIDE + chunk * 4;
+        if (col >= n_rows) continue;
+        const float *from = x->d + (sh->row[col] / 2 + 8 * g + chunk);
+        if (together == 4)
+            rf_copy_16(to, from);
+        else
+            rf_copy_8_or_zero(to, from, chunk < n);
+    }
+}
+
+/* The thread's pieces of the first n_rows activation rows of slot g; nobody looks at what is made of
  * the others. */
 RF_DEVICE void batch_fetch_rows(uint8_t *slot, const batch_shared *sh, const rf_gpu_quant *x,
-                                batch_kind k, uint32_t n_rows, uint32_t tid, uint32_t g) {
+                                batch_kind k, uint32_t n_rows, uint32_t tid, uint32_t g,
+                                int is_ragged) {
     const uint32_t per_turn = 2 * k.s.fetchers;
     const uint32_t n = 8 * k.s.nt, piece = tid % 16;
     const uint8_t *q = (const uint8_t *)x->q + g * 256 + piece * 16;
@@ -140,23 +186,47 @@ RF_DEVICE void batch_fetch_rows(uint8_t *slot, const batch_shared *sh, const rf_
                            sum + sh->row[col] * 4ull);
         }
     }
-    if (k.view == 32) {
-        RF_UNROLL
-        for (uint32_t j = 0; j < rf_div_up(n, 8 * per_turn); j++) {
-            const uint32_t col = 8 * per_turn * j + tid / 2;
-            if (col < n_rows)
-                rf_copy_16(slot + k.at.xd + col * RF_BATCH_D_STRIDE + tid % 2 * 16,
-                           x->d + (sh->row[col] / 2 + 8 * g + tid % 2 * 4));
-        }
-    }
+    if (k.view == 32)
+        batch_fetch_d_32(slot, sh, x, k, n_rows, tid, g, BATCH_CHUNKS, is_ragged ? 2 : 4);
     if (k.view == 256 && tid < n_rows)
         rf_copy_4(slot + k.at.xd + tid * 4, x->d + (sh->row[tid] / 16 + g));
 }
 
-/* All groups, by the fetching threads.  Weights of the first ones, which no kernel writes, are asked
+/* Of a ragged slot of n chunks. */
+RF_DEVICE void batch_fetch_rows_of(uint8_t *slot, const batch_shared *sh, const rf_gpu_quant *x,
+                                   batch_kind k, uint32_t n_rows, uint32_t tid, uint32_t g,
+                                   uint32_t n) {
+    const uint32_t per_turn = 2 * k.s.fetchers, piece = tid % 16;
+    const uint8_t *q = (const uint8_t *)x->q + g * 256 + piece * 16;
+    RF_UNROLL
+    for (uint32_t j = 0; j < rf_div_up(8 * k.s.nt, per_turn); j++) {
+        const uint32_t col = per_turn * j + tid / 16;
+        if (col < n_rows)
+            half_copy(half_at_of(slot + k.at.q + col * RF_BATCH_STRIDE + piece * 16),
+                      q + sh->row[col] * 16ull, piece / 2 < n);
+    }
+    batch_fetch_d_32(slot, sh, x, k, n_rows, tid, g, n, 2);
+}
+
+/* A warp's squares of slot g, of n chunks; to: where those of the first go. */
+RF_DEVICE void batch_fetch_squares(uint8_t *to, const batch_source *from, batch_kind k,
+                                   uint32_t warp, uint32_t g, uint32_t n) {
+    RF_UNROLL
+    for (uint32_t i = 0; i < rf_div_up(k.s.wm, k.s.fetchers); i++) {
+        uint8_t *square = to + k.s.fetchers * i * k.at.square;
+        if (warp + k.s.fetchers * i >= k.s.wm) continue;
+        if (n == BATCH_CHUNKS)
+            batch_fetch_weights(square, &from[i], k, g);
+        else
+            batch_fetch_weights_of(square, &from[i], k, g, n);
+    }
+}
+
+/* All slots, by the fetching threads.  Weights of the first ones, which no kernel writes, are asked
  * for before the kernel in front has ended. */
 RF_DEVICE void batch_fetch(uint8_t *slots, uint32_t n_slots, batch_shared *sh,
-                           const rf_gpu_matmul_args *a, const mm_share *share, batch_kind k) {
+                           const rf_gpu_matmul_args *a, const mm_share *share, batch_kind k,
+                           int is_ragged) {
     enum { MOST = 7 }; /* squares of a warp */
     const uint32_t tid = rf_tid() - batch_workers(k), warp = tid / 32, lane = tid % 32;
     const uint32_t n_groups = share->p.w.cols / 256, n_mine = rf_div_up(k.s.wm, k.s.fetchers);
@@ -164,34 +234,32 @@ RF_DEVICE void batch_fetch(uint8_t *slots, uint32_t n_slots, batch_shared *sh,
     batch_source from[MOST];
     RF_UNROLL
     for (uint32_t i = 0; i < n_mine; i++)
-        from[i] =
-            batch_source_of(a, share, k, rf_min_u32(warp + k.s.fetchers * i, k.s.wm - 1), lane);
+        from[i] = batch_source_of(a, share, k, rf_min_u32(warp + k.s.fetchers * i, k.s.wm - 1),
+                                  lane, is_ragged);
     RF_NO_UNROLL
     for (uint32_t g = 0; g < rf_min_u32(n_slots, n_groups); g++)
-        RF_UNROLL
-    for (uint32_t i = 0; i < n_mine; i++)
-        if (warp + k.s.fetchers * i < k.s.wm)
-            batch_fetch_weights(to + g * k.at.bytes + k.s.fetchers * i * k.at.square, &from[i], k,
-                                g);
+        batch_fetch_squares(to + g * k.at.bytes, from, k, warp, g, BATCH_CHUNKS);
     rf_await_before();
     uint32_t now = 0, parity = 1;
     RF_NO_UNROLL
     for (uint32_t g = 0; g < n_groups; g++) {
         if (g >= n_slots) {
             ring_await(&sh->empty[now], parity);
-            RF_UNROLL
-            for (uint32_t i = 0; i < n_mine; i++)
-                if (warp + k.s.fetchers * i < k.s.wm)
-                    batch_fetch_weights(to + now * k.at.bytes + k.s.fetchers * i * k.at.square,
-                                        &from[i], k, g);
+            batch_fetch_squares(to + now * k.at.bytes, from, k, warp, g, BATCH_CHUNKS);
         }
-        batch_fetch_rows(slots + now * k.at.bytes, sh, &a->xq, k, share->n, tid, g);
+        batch_fetch_rows(slots + now * k.at.bytes, sh, &a->xq, k, share->n, tid, g, is_ragged);
         ring_arrive_after_copies(&sh->full[now]);
         if (++now == n_slots) {
             now = 0;
             parity ^= 1;
         }
     }
+    if (!is_ragged) return;
+    const uint32_t n_left = share->p.w.cols / 32 % BATCH_CHUNKS;
+    if (n_groups >= n_slots) ring_await(&sh->empty[now], parity);
+    batch_fetch_squares(to + now * k.at.bytes, from, k, warp, n_groups, n_left);
+    batch_fetch_rows_of(slots + now * k.at.bytes, sh, &a->xq, k, share->n, tid, n_groups, n_left);
+    ring_arrive_after_copies(&sh->full[now]);
 }
 
 /* Multiplying -----------------------------------------------------------------------------------*/
@@ -501,7 +569,7 @@ RF_DEVICE void batch_group_alone_32(float v[BATCH_NT][4], const uint8_t *slot,
     }
 }
 
-/* Every wk-th group, by a multiplying warp. */
+/* Every wk-th slot, by a multiplying warp. */
 RF_DEVICE void batch_work(const uint8_t *slots, uint32_t n_slots, batch_shared *sh, rf_f4 *relay,
                           batch_kind k, const batch_place *at, uint32_t n_groups) {
     uint64_t *turns = &sh->turn[rf_tid() / 32 % (k.s.wm * k.s.wn) * k.s.wk];
@@ -565,6 +633,20 @@ RF_DEVICE void batch_put(const rf_f4 *relay, const rf_gpu_matmul_args *a, const 
     }
 }
 
+/* All slots and the block's outputs, by the multiplying threads. */
+RF_DEVICE void batch_take(const uint8_t *slots, uint32_t n_slots, batch_shared *sh, rf_f4 *relay,
+                          const rf_gpu_matmul_args *a, const mm_share *share, batch_kind k) {
+    const uint32_t tid = rf_tid(), warp = tid / 32, side = k.s.wm * k.s.wn;
+    const batch_place at = {
+        warp % k.s.wm,  warp / side,  warp / k.s.wm % k.s.wn * batch_eights(k),
+        tid % 32,       tid % 32 / 4, tid % 4,
+        share->p.w.off, share->p.w.d_f32};
+    batch_work(slots, n_slots, sh, relay, k, &at, rf_div_up(share->p.w.cols, 256));
+    rf_await_before();
+    ring_sync_some(batch_workers(k));
+    batch_put(relay, a, share, k);
+}
+
 RF_DEVICE void batch_run(const rf_gpu_matmul_args *a, batch_kind k) {
     if (a->mode == RF_GPU_MM_EXPERTS) rf_await_before();
     batch_shared *sh = (batch_shared *)(void *)rf_dynamic_shared;
@@ -583,19 +665,14 @@ RF_DEVICE void batch_run(const rf_gpu_matmul_args *a, batch_kind k) {
     }
     if (tid < batch_workers(k) / 32) ring_init(&sh->turn[tid], 1);
     rf_sync();
-    if (tid >= batch_workers(k)) {
-        batch_fetch(slots, n_slots, sh, a, &share, k);
-        return;
-    }
-    const uint32_t warp = tid / 32, side = k.s.wm * k.s.wn;
-    const batch_place at = {
-        warp % k.s.wm, warp / side,  warp / k.s.wm % k.s.wn * batch_eights(k),
-        tid % 32,      tid % 32 / 4, tid % 4,
-        share.p.w.off, share.p.w.d_f32};
-    batch_work(slots, n_slots, sh, relay, k, &at, share.p.w.cols / 256);
-    rf_await_before();
-    ring_sync_some(batch_workers(k));
-    batch_put(relay, a, &share, k);
+    const int is_worker = tid < batch_workers(k),
+              is_ragged = k.view == 32 && share.p.w.cols % 256 != 0;
+    if (!is_worker && !is_ragged) /* code lies in this order: what is seldom run comes last */
+        batch_fetch(slots, n_slots, sh, a, &share, k, 0);
+    else if (is_worker)
+        batch_take(slots, n_slots, sh, relay, a, &share, k);
+    else
+        batch_fetch(slots, n_slots, sh, a, &share, k, 1);
 }
 
 #define BATCH_KERNEL(layout, view, lo_bits, hi_bits, n_scales, with_m, wide_d, name, height, rows) \

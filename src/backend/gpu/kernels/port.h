@@ -325,6 +325,11 @@ RF_DEVICE void rf_copy_4(void *to, const void *from) {
     asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(rf_shared_at(to)), "l"(from)
                  : "memory");
 }
+RF_DEVICE void rf_copy_8_or_zero(void *to, const void *from, int is_there) {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 8, %2;" ::"r"(rf_shared_at(to)), "l"(from),
+                 "r"(is_there ? 8 : 0)
+                 : "memory");
+}
 RF_DEVICE void rf_copy_wait(void) { asm volatile("cp.async.wait_all;" ::: "memory"); }
 /* Ends a group of copies; until all groups but the last n are there, n at most 6, 10 or 11. */
 RF_DEVICE void rf_copy_end(void) { asm volatile("cp.async.commit_group;" ::: "memory"); }
