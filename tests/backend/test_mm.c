@@ -366,6 +366,46 @@ static void test_floats(void **state) {
             check_shape(types[t], i % 2 ? MAX_ROWS : 5, lengths[i], lengths[i] > 100);
 }
 
+/* n rows of x times w. */
+static void multiply(const rf_cpu_kernels *k, const rf_tensor *w, const float *x, uint32_t n,
+                     float *dst) {
+    const rf_mm_input act = {.view = RF_INT_NONE, .n_rows = n, .n_cols = w->cols, .x = x};
+    void *scratch = rf_alloc(rf_mm_scratch_bytes(n, w->cols), 1);
+    assert_non_null(scratch);
+    const rf_mm mm = {.w = w, .act = &act, .dst = dst, .dst_stride = w->rows};
+    k->matmul(&mm, 0, w->rows, scratch);
+    rf_free(scratch);
+}
+
+/* req: C-08 - so long rows by so many activation rows that neither goes through a panel at once: as
+ * each activation row by itself. */
+static void test_long_floats(void **state) {
+    (void)state;
+    enum { T = 200, ROWS = 70, COLS = 4099 };
+    static const rf_dtype types[] = {RF_DT_F16, RF_DT_BF16, RF_DT_F64};
+    float *x = rf_alloc((size_t)T * COLS, sizeof *x),
+          *all = rf_alloc((size_t)T * ROWS, sizeof *all), one[ROWS];
+    uint64_t seed = 9;
+    assert_true(x && all);
+    for (size_t i = 0; i < (size_t)T * COLS; i++)
+        x[i] = rf_test_randf(&seed);
+    for (size_t i = 0; i < RF_COUNT(types); i++) {
+        rf_guarded guard;
+        rf_tensor w = make_weight(types[i], ROWS, COLS, i, &guard);
+        for (int isa = RF_ISA_SCALAR + 1; isa <= (int)rf_isa_best(); isa++) {
+            const rf_cpu_kernels *k = rf_cpu_kernels_get((rf_isa)isa);
+            multiply(k, &w, x, T, all);
+            for (size_t t = 0; t < T; t += 7) {
+                multiply(k, &w, x + t * COLS, 1, one);
+                assert_memory_equal(one, all + t * ROWS, sizeof one);
+            }
+        }
+        rf_guard_free(&guard);
+    }
+    rf_free(all);
+    rf_free(x);
+}
+
 /* A group whose values reach every branch of the rounding. */
 static void odd_group(float *x, size_t n, int kind, uint64_t *seed) {
     for (size_t k = 0; k < n; k++) {
@@ -509,7 +549,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_quant),   cmocka_unit_test(test_floats),
         cmocka_unit_test(test_formats), cmocka_unit_test(test_scales),
-        cmocka_unit_test(test_nan),
+        cmocka_unit_test(test_nan),     cmocka_unit_test(test_long_floats),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

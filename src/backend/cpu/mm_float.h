@@ -12,7 +12,9 @@
  * Few activation rows (T < RF_MM_TILE_MIN) read F32, F16 and BF16 weights in place, a row at a time.
  * So do the register tiles of F32, and those of F16 and BF16 of up to IN_PLACE rows; for more, and for
  * other formats, a panel of weight rows is decoded to f32, in the order in which tiles read it.  The
- * more rows it has, the less often activations, which for a prompt exceed the caches, are read.  The
+ * more rows it has, the less often activations, which for a prompt exceed the caches, are read: where
+ * rows are long it is a part of their columns, and the lanes of some activation rows wait in memory
+ * from part to part.  The
  * sixteen lanes of an output never meet before the end, so a register tile holds one vector of each,
  * for TILE_NR x TILE_NT outputs, and passes over a stretch of k once for each vector: that leaves
  * registers for more outputs than whole sets of lanes would.  Tiles of F16 and BF16 fetch the weights
@@ -205,6 +207,7 @@ enum {
     LOOK_BYTES = 192 << 10,   /* of f32 in what is fetched ahead */
     IN_PLACE = 32,            /* most activation rows whose tiles decode F16 and BF16 themselves */
     PACK_AHEAD = 2048,        /* bytes of the rows that are decoded next */
+    PART = 2 * STRETCH,       /* most elements of k in a decoded panel */
 };
 
 /* Whether tiles fetch the weights that come next. */
@@ -242,11 +245,12 @@ typedef struct float_stretch {
     uint32_t t;                   /* the first of the activation rows */
 } float_stretch;
 
-/* A panel: n_rows weight rows from row `row` on, in place or decoded to f32.  Decoded it is cut into
- * stretches, each into tiles, which hold [n / 16][TILE_NR][16]. */
+/* A panel: elements [k, end) of n_rows weight rows from row `row` on, in place or decoded to f32.  Decoded
+ * it is cut into stretches, each into tiles, which hold [n / 16][TILE_NR][16]. */
 typedef struct float_panel {
     const rf_mm *mm;
     uint32_t row, n_rows;
+    size_t k, end;
     float_kind kind;
     const uint8_t *w;
     float *sums; /* [RF_MM_FLOAT_ROWS / TILE_NR][RF_MM_FLOAT_NT][TILE_NR][16] */
@@ -392,7 +396,7 @@ static void pack_row(const rf_tensor *w, uint32_t row, size_t k, size_t n, float
 static void decode_panel(float_panel *p, float *dst) {
     const rf_tensor *w = p->mm->w;
     p->w = (const uint8_t *)dst;
-    for (size_t k = 0, n; k < w->cols; k += n) {
+    for (size_t k = p->k, n; k < p->end; k += n) {
         n = stretch_at(k, w->cols);
         for (uint32_t r = 0; r < p->n_rows; r += TILE_NR, dst += rf_mm_round16(n) * TILE_NR)
             for (uint32_t i = 0; i < TILE_NR && r + i < p->n_rows; i++)
@@ -426,7 +430,7 @@ static void multiply_panel(float_panel *p, uint32_t t, uint32_t nt) {
     const size_t cols = mm->act->n_cols;
     const size_t padded = (p->n_rows + TILE_NR - 1) / TILE_NR * TILE_NR;
     float_stretch s = {.w = p->w, .t = t};
-    for (size_t k = 0; k < cols; k += s.n) {
+    for (size_t k = p->k; k < p->end; k += s.n) {
         const float *x[GROUP_NT];
         for (uint32_t i = 0; i < nt; i++)
             x[i] = mm->act->x + (size_t)(t + i) * cols + k;
@@ -434,7 +438,7 @@ static void multiply_panel(float_panel *p, uint32_t t, uint32_t nt) {
         s.first = k == 0;
         s.last = k + s.n == cols;
         if (p->kind == KIND_PANEL) {
-            s.w = p->w + k * padded * sizeof(float);
+            s.w = p->w + (k - p->k) * padded * sizeof(float);
             s.row_bytes = 0;
             s.tile_bytes = rf_mm_round16(s.n) * TILE_NR * sizeof(float);
         } else {
@@ -465,6 +469,35 @@ RF_INLINE uint32_t panel_rows(size_t cols, size_t bytes) {
     return n < TILE_NR ? TILE_NR : n < RF_MM_FLOAT_ROWS ? (uint32_t)n : RF_MM_FLOAT_ROWS;
 }
 
+/* The panel times the n activation rows from row t on, some at a time; the lanes of those lie apart floats
+ * behind each other. */
+static void multiply_rows(float_panel *p, float *sums, size_t apart, uint32_t t, uint32_t n) {
+    uint32_t tiles = (n + TILE_NT - 1) / TILE_NT;
+    p->sums = sums;
+    for (uint32_t done = 0, nt; done < n; done += nt) {
+        nt = 0;
+        for (int i = 0; i < GROUP_NT / TILE_NT && tiles > 0; i++, tiles--)
+            nt += (n - done - nt + tiles - 1) / tiles; /* tiles of about the same size */
+        multiply_panel(p, t + done, nt);
+        p->sums += apart;
+    }
+}
+
+/* Decoded rows, part by part for some activation rows at a time where they are long. */
+static void decode_and_multiply(float_panel *p, float *scratch) {
+    const size_t cols = p->mm->w->cols, group = (size_t)GROUP_NT * RF_MM_FLOAT_ROWS * 16;
+    const uint32_t n_act = p->mm->act->n_rows, most = cols > PART ? RF_MM_FLOAT_BLOCK : n_act;
+    float *panel = scratch + group * RF_MM_FLOAT_BLOCK / GROUP_NT;
+    for (uint32_t t = 0, n; t < n_act; t += n) {
+        n = n_act - t < most ? n_act - t : most;
+        for (p->k = 0; p->k < cols; p->k = p->end) {
+            p->end = cols - p->k < PART ? cols : p->k + PART;
+            decode_panel(p, panel);
+            multiply_rows(p, scratch, cols > PART ? group : 0, t, n);
+        }
+    }
+}
+
 static void matmul_float(const rf_mm *mm, uint32_t begin, uint32_t end, float *scratch) {
     const rf_tensor *w = mm->w;
     const uint32_t n_act = mm->act->n_rows;
@@ -472,10 +505,11 @@ static void matmul_float(const rf_mm *mm, uint32_t begin, uint32_t end, float *s
         few(mm, begin, end, scratch);
         return;
     }
-    float_panel p = {.mm = mm, .kind = kind_of(w->type), .sums = scratch};
+    float_panel p = {.mm = mm, .kind = kind_of(w->type), .end = w->cols};
     if (kind_looks(p.kind) && n_act > IN_PLACE) p.kind = KIND_PANEL;
     const bool looks = kind_looks(p.kind);
-    const uint32_t most = panel_rows(w->cols, looks ? LOOK_BYTES : PANEL_BYTES);
+    const size_t part = p.kind == KIND_PANEL && w->cols > PART ? PART : w->cols;
+    const uint32_t most = panel_rows(part, looks ? LOOK_BYTES : PANEL_BYTES);
     if (looks) {
         p.ahead.step = rf_mm_look_at_rows(mm, begin, end, most, &p.ahead);
         rf_mm_look_ahead(&p.ahead);
@@ -483,16 +517,11 @@ static void matmul_float(const rf_mm *mm, uint32_t begin, uint32_t end, float *s
     for (p.row = begin; p.row < end; p.row += p.n_rows) {
         p.n_rows = end - p.row < most ? end - p.row : most;
         if (looks) look_behind(&p, end, most);
-        if (p.kind == KIND_PANEL)
-            decode_panel(&p, scratch + (size_t)GROUP_NT * RF_MM_FLOAT_ROWS * 16);
-        else
-            p.w = rf_mm_row(w, p.row);
-        uint32_t tiles = (n_act + TILE_NT - 1) / TILE_NT;
-        for (uint32_t t = 0, nt; t < n_act; t += nt) {
-            nt = 0;
-            for (int i = 0; i < GROUP_NT / TILE_NT && tiles > 0; i++, tiles--)
-                nt += (n_act - t - nt + tiles - 1) / tiles; /* tiles of about the same size */
-            multiply_panel(&p, t, nt);
+        if (p.kind == KIND_PANEL) {
+            decode_and_multiply(&p, scratch);
+            continue;
         }
+        p.w = rf_mm_row(w, p.row);
+        multiply_rows(&p, scratch, 0, 0, n_act);
     }
 }

@@ -11,7 +11,7 @@ size_t rf_mm_scratch_bytes(uint32_t max_act_rows, uint32_t max_cols) {
     size_t row = rf_mm_round16(max_cols) * sizeof(float);
     size_t floats = row * RF_MM_FLOAT_NR; /* a panel of few rows, or of as many as this allows: */
     floats = floats > RF_MM_FLOAT_BYTES ? floats : RF_MM_FLOAT_BYTES;
-    floats += (size_t)RF_MM_FLOAT_NT * RF_MM_FLOAT_ROWS * 16 * sizeof(float);
+    floats += (size_t)RF_MM_FLOAT_BLOCK * RF_MM_FLOAT_ROWS * 16 * sizeof(float);
     size_t sums = (size_t)max_act_rows * (max_cols / 16) * sizeof(int16_t);
     size_t results = rf_mm_round16(max_act_rows) * RF_ACT_BLOCK * sizeof(float); /* of AMX */
     size_t ints = RF_MM_PANEL_BYTES + (sums > results ? sums : results);
