@@ -313,7 +313,7 @@ static rf_status allocate(rf_exec *x, const place *places, const size_t region[2
     x->act_memory = acts;
     x->thread_memory = threads;
     if (s != RF_OK) return s;
-    for (size_t i = 0; i < 3; i++) /* all of which every step uses */
+    for (size_t i = 0; i < 3; i++) /* the first ones, of which a step uses all */
         rf_want_huge_pages(*all[i].out, all[i].n * all[i].size);
     shared = (cutter){.base = acts};
     x->acts = cut_acts(&shared, x->view_cols, x->stored_input, x->kernels->lay_out, max_rows);

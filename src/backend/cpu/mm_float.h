@@ -14,11 +14,10 @@
  * other formats, a panel of weight rows is decoded to f32, in the order in which tiles read it.  The
  * more rows it has, the less often activations, which for a prompt exceed the caches, are read: where
  * rows are long it is a part of their columns, and the lanes of some activation rows wait in memory
- * from part to part.  The
- * sixteen lanes of an output never meet before the end, so a register tile holds one vector of each,
- * for TILE_NR x TILE_NT outputs, and passes over a stretch of k once for each vector: that leaves
- * registers for more outputs than whole sets of lanes would.  Tiles of F16 and BF16 fetch the weights
- * that come next; the others gain from a plain loop. */
+ * from part to part.  The sixteen lanes of an output never meet before the end, so a register tile
+ * holds one vector of each, for TILE_NR x TILE_NT outputs, and passes over a stretch of k once for each
+ * vector: that leaves registers for more outputs than whole sets of lanes would.  Tiles of F16 and BF16
+ * fetch the weights that come next; the others gain from a plain loop. */
 #include <string.h>
 
 #include "backend/cpu/mm.h"
