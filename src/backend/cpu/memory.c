@@ -279,6 +279,7 @@ static rf_status allocate(rf_exec *x, const place *places, const size_t region[2
     }
     void *k, *v, *memory, *angles, *row_seq, *group, *written, *acts, *threads, *counter, *state;
     k = v = memory = angles = row_seq = group = written = acts = threads = counter = state = NULL;
+    enum { N_HUGE = 3 }; /* of these the first, of which a step uses all, in huge pages */
     const request all[] = {
         {&memory, n_values, sizeof(float), "the activations of the CPU backend"},
         {&acts, shared.used, 1, "the prepared activations of the CPU backend"},
@@ -313,7 +314,7 @@ static rf_status allocate(rf_exec *x, const place *places, const size_t region[2
     x->act_memory = acts;
     x->thread_memory = threads;
     if (s != RF_OK) return s;
-    for (size_t i = 0; i < 3; i++) /* the first ones, of which a step uses all */
+    for (size_t i = 0; i < N_HUGE; i++)
         rf_want_huge_pages(*all[i].out, all[i].n * all[i].size);
     shared = (cutter){.base = acts};
     x->acts = cut_acts(&shared, x->view_cols, x->stored_input, x->kernels->lay_out, max_rows);

@@ -23,7 +23,7 @@ enum {
     RF_MM_FLOAT_NR = 4,            /* weight rows of a register tile of floats */
     RF_MM_FLOAT_NT = 6,            /* activation rows that go through a panel at a time, */
     RF_MM_FLOAT_BLOCK = 96,        /* and whose sums wait in memory where it has a part of k */
-    RF_MM_FLOAT_BYTES = 640 << 10, /* most bytes of it, if a tile's rows are no more */
+    RF_MM_FLOAT_BYTES = 640 << 10, /* most bytes of a panel of floats */
     RF_MM_PANEL_BYTES = 64 << 10,  /* most bytes of an integer panel */
     RF_MM_STRETCH = 1024,          /* most columns in one */
     RF_MM_BEFORE = 2048,           /* bytes of weights that are asked for before they are due */

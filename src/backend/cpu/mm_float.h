@@ -485,14 +485,15 @@ static void multiply_rows(float_panel *p, float *sums, size_t apart, uint32_t t,
 /* Decoded rows, part by part for some activation rows at a time where they are long. */
 static void decode_and_multiply(float_panel *p, float *scratch) {
     const size_t cols = p->mm->w->cols, group = (size_t)GROUP_NT * RF_MM_FLOAT_ROWS * 16;
-    const uint32_t n_act = p->mm->act->n_rows, most = cols > PART ? RF_MM_FLOAT_BLOCK : n_act;
+    const bool in_parts = cols > PART;
+    const uint32_t n_act = p->mm->act->n_rows, most = in_parts ? RF_MM_FLOAT_BLOCK : n_act;
     float *panel = scratch + group * RF_MM_FLOAT_BLOCK / GROUP_NT;
     for (uint32_t t = 0, n; t < n_act; t += n) {
         n = n_act - t < most ? n_act - t : most;
         for (p->k = 0; p->k < cols; p->k = p->end) {
             p->end = cols - p->k < PART ? cols : p->k + PART;
             decode_panel(p, panel);
-            multiply_rows(p, scratch, cols > PART ? group : 0, t, n);
+            multiply_rows(p, scratch, in_parts ? group : 0, t, n);
         }
     }
 }
