@@ -111,35 +111,34 @@ RF_DEVICE batch_source batch_source_of(const rf_gpu_matmul_args *a, const mm_sha
     return s;
 }
 
-/* The warp's weights of slot g; to: where the thread's first piece goes. */
-RF_DEVICE void batch_fetch_weights(uint8_t *to, const batch_source *s, batch_kind k, uint32_t g) {
-    RF_UNROLL
-    for (uint32_t i = 0; i < (uint32_t)k.lo_bits; i++)
-        rf_copy_16(to + 512 * i, s->lo + (g * 1024ull * (uint32_t)k.lo_bits + 1024 * i));
-    RF_UNROLL
-    for (uint32_t i = 0; i < (uint32_t)k.hi_bits; i++)
-        rf_copy_16(to + k.at.hi + 512 * i, s->hi + (g * 1024ull * (uint32_t)k.hi_bits + 1024 * i));
-    if (s->own.step) rf_copy_16(to + k.at.scale, s->own.from + (uint64_t)g * s->own.step);
-    if (batch_has_rest(k) && s->rest.step)
-        rf_copy_16(to + k.at.scale + 512, s->rest.from + (uint64_t)g * s->rest.step);
+/* Sixteen bytes, or with is_there 0 zeros; of a whole slot all are there. */
+RF_DEVICE void batch_copy(uint8_t *to, const uint8_t *from, int is_whole, int is_there) {
+    if (is_whole)
+        rf_copy_16(to, from);
+    else
+        half_copy(half_at_of(to), from, is_there);
 }
 
-/* Of a ragged slot of n chunks; integers of those that are not there may be any, the activations' are zeros. */
-RF_DEVICE void batch_fetch_weights_of(uint8_t *to, const batch_source *s, batch_kind k, uint32_t g,
-                                      uint32_t n) {
+/* The warp's weights of slot g, of n chunks; to: where the thread's first piece goes.  Integers of chunks that are
+ * not there may be any, the activations' are zeros. */
+RF_DEVICE void batch_fetch_weights(uint8_t *to, const batch_source *s, batch_kind k, uint32_t g,
+                                   uint32_t n) {
     const uint32_t lane = rf_tid() % 32, lo_bits = (uint32_t)k.lo_bits,
                    hi_bits = (uint32_t)k.hi_bits;
+    const int is_whole = n == BATCH_CHUNKS;
     RF_UNROLL
     for (uint32_t i = 0; i < lo_bits; i++)
-        if ((2 * i + lane / 16) * 4 / lo_bits < n)
+        if (is_whole || (2 * i + lane / 16) * 4 / lo_bits < n)
             rf_copy_16(to + 512 * i, s->lo + (g * 1024ull * lo_bits + 1024 * i));
     RF_UNROLL
     for (uint32_t i = 0; i < hi_bits; i++)
-        if (lane / 4 < n)
+        if (is_whole || lane / 4 < n)
             rf_copy_16(to + k.at.hi + 512 * i, s->hi + (g * 1024ull * hi_bits + 1024 * i));
     if (s->own.step)
-        half_copy(half_at_of(to + k.at.scale), s->own.from + (uint64_t)g * s->own.step,
-                  lane / (s->own.step / 256) < n);
+        batch_copy(to + k.at.scale, s->own.from + (uint64_t)g * s->own.step, is_whole,
+                   lane / (s->own.step / 256) < n);
+    if (batch_has_rest(k) && s->rest.step)
+        rf_copy_16(to + k.at.scale + 512, s->rest.from + (uint64_t)g * s->rest.step);
 }
 
 /* Some factors of activation rows in groups of 32 together, of slot g, n chunks of which are there. */
@@ -161,25 +160,25 @@ RF_DEVICE void batch_fetch_d_32(uint8_t *slot, const batch_shared *sh, const rf_
     }
 }
 
-/* The thread's pieces of the first n_rows activation rows of slot g; nobody looks at what is made of
- * the others. */
+/* The thread's pieces of the first n_rows activation rows of slot g, of n chunks; nobody looks at what is
+ * made of the others. */
 RF_DEVICE void batch_fetch_rows(uint8_t *slot, const batch_shared *sh, const rf_gpu_quant *x,
-                                batch_kind k, uint32_t n_rows, uint32_t tid, uint32_t g,
+                                batch_kind k, uint32_t n_rows, uint32_t tid, uint32_t g, uint32_t n,
                                 int is_ragged) {
     const uint32_t per_turn = 2 * k.s.fetchers;
-    const uint32_t n = 8 * k.s.nt, piece = tid % 16;
+    const uint32_t most = 8 * k.s.nt, piece = tid % 16;
     const uint8_t *q = (const uint8_t *)x->q + g * 256 + piece * 16;
     RF_UNROLL
-    for (uint32_t j = 0; j < rf_div_up(n, per_turn); j++) {
+    for (uint32_t j = 0; j < rf_div_up(most, per_turn); j++) {
         const uint32_t col = per_turn * j + tid / 16;
         if (col < n_rows)
-            rf_copy_16(slot + k.at.q + col * RF_BATCH_STRIDE + piece * 16,
-                       q + sh->row[col] * 16ull);
+            batch_copy(slot + k.at.q + col * RF_BATCH_STRIDE + piece * 16,
+                       q + sh->row[col] * 16ull, n == BATCH_CHUNKS, piece / 2 < n);
     }
     if (k.with_m) {
         const uint8_t *sum = (const uint8_t *)x->sum + g * 64 + tid % 4 * 16;
         RF_UNROLL
-        for (uint32_t j = 0; j < rf_div_up(n, 4 * per_turn); j++) {
+        for (uint32_t j = 0; j < rf_div_up(most, 4 * per_turn); j++) {
             const uint32_t col = 4 * per_turn * j + tid / 4;
             if (col < n_rows)
                 rf_copy_16(slot + k.at.sum + col * RF_BATCH_SUM_STRIDE + tid % 4 * 16,
@@ -187,39 +186,18 @@ RF_DEVICE void batch_fetch_rows(uint8_t *slot, const batch_shared *sh, const rf_
         }
     }
     if (k.view == 32)
-        batch_fetch_d_32(slot, sh, x, k, n_rows, tid, g, BATCH_CHUNKS, is_ragged ? 2 : 4);
+        batch_fetch_d_32(slot, sh, x, k, n_rows, tid, g, n, is_ragged ? 2 : 4);
     if (k.view == 256 && tid < n_rows)
         rf_copy_4(slot + k.at.xd + tid * 4, x->d + (sh->row[tid] / 16 + g));
-}
-
-/* Of a ragged slot of n chunks. */
-RF_DEVICE void batch_fetch_rows_of(uint8_t *slot, const batch_shared *sh, const rf_gpu_quant *x,
-                                   batch_kind k, uint32_t n_rows, uint32_t tid, uint32_t g,
-                                   uint32_t n) {
-    const uint32_t per_turn = 2 * k.s.fetchers, piece = tid % 16;
-    const uint8_t *q = (const uint8_t *)x->q + g * 256 + piece * 16;
-    RF_UNROLL
-    for (uint32_t j = 0; j < rf_div_up(8 * k.s.nt, per_turn); j++) {
-        const uint32_t col = per_turn * j + tid / 16;
-        if (col < n_rows)
-            half_copy(half_at_of(slot + k.at.q + col * RF_BATCH_STRIDE + piece * 16),
-                      q + sh->row[col] * 16ull, piece / 2 < n);
-    }
-    batch_fetch_d_32(slot, sh, x, k, n_rows, tid, g, n, 2);
 }
 
 /* A warp's squares of slot g, of n chunks; to: where those of the first go. */
 RF_DEVICE void batch_fetch_squares(uint8_t *to, const batch_source *from, batch_kind k,
                                    uint32_t warp, uint32_t g, uint32_t n) {
     RF_UNROLL
-    for (uint32_t i = 0; i < rf_div_up(k.s.wm, k.s.fetchers); i++) {
-        uint8_t *square = to + k.s.fetchers * i * k.at.square;
-        if (warp + k.s.fetchers * i >= k.s.wm) continue;
-        if (n == BATCH_CHUNKS)
-            batch_fetch_weights(square, &from[i], k, g);
-        else
-            batch_fetch_weights_of(square, &from[i], k, g, n);
-    }
+    for (uint32_t i = 0; i < rf_div_up(k.s.wm, k.s.fetchers); i++)
+        if (warp + k.s.fetchers * i < k.s.wm)
+            batch_fetch_weights(to + k.s.fetchers * i * k.at.square, &from[i], k, g, n);
 }
 
 /* All slots, by the fetching threads.  Weights of the first ones, which no kernel writes, are asked
@@ -247,7 +225,8 @@ RF_DEVICE void batch_fetch(uint8_t *slots, uint32_t n_slots, batch_shared *sh,
             ring_await(&sh->empty[now], parity);
             batch_fetch_squares(to + now * k.at.bytes, from, k, warp, g, BATCH_CHUNKS);
         }
-        batch_fetch_rows(slots + now * k.at.bytes, sh, &a->xq, k, share->n, tid, g, is_ragged);
+        batch_fetch_rows(slots + now * k.at.bytes, sh, &a->xq, k, share->n, tid, g, BATCH_CHUNKS,
+                         is_ragged);
         ring_arrive_after_copies(&sh->full[now]);
         if (++now == n_slots) {
             now = 0;
@@ -258,7 +237,7 @@ RF_DEVICE void batch_fetch(uint8_t *slots, uint32_t n_slots, batch_shared *sh,
     const uint32_t n_left = share->p.w.cols / 32 % BATCH_CHUNKS;
     if (n_groups >= n_slots) ring_await(&sh->empty[now], parity);
     batch_fetch_squares(to + now * k.at.bytes, from, k, warp, n_groups, n_left);
-    batch_fetch_rows_of(slots + now * k.at.bytes, sh, &a->xq, k, share->n, tid, n_groups, n_left);
+    batch_fetch_rows(slots + now * k.at.bytes, sh, &a->xq, k, share->n, tid, n_groups, n_left, 1);
     ring_arrive_after_copies(&sh->full[now]);
 }
 
