@@ -442,6 +442,13 @@ static void assert_launched(const rf_gpu_kernel *kernels, size_t n) {
         assert_int_equal(queue.launched[kernels[i]], queue.function[kernels[i]] != NULL);
 }
 
+/* The kernels for some activation rows, all that are not of experts. */
+enum { FIRST_BATCH = RF_GPU_batch_256_40_low_8, LAST_BATCH = RF_GPU_batch_32_80_tall_64 };
+static void leave_out_batch(bool is_out) {
+    for (uint32_t k = FIRST_BATCH; k <= LAST_BATCH; k++)
+        queue.left_out[k] = is_out;
+}
+
 /* So many activation rows that whole blocks of them have a kernel of their own. */
 static void test_wide_products(void **state) {
     (void)state;
@@ -451,6 +458,7 @@ static void test_wide_products(void **state) {
     memset(queue.launched, 0, sizeof queue.launched);
     uint32_t n_units = queue.info.n_units;
     queue.info.n_units = 1; /* few blocks are enough */
+    leave_out_batch(true);  /* which would do it, too */
     for (size_t i = 0; i < RF_COUNT(types); i++) {
         product_case c = {.type = types[i], .rows = 150, .cols = 256, .T = 65, .n_parts = 3};
         check_product(&c);
@@ -462,6 +470,7 @@ static void test_wide_products(void **state) {
         check_product(&c);
     }
     assert_launched(kernels, RF_COUNT(kernels));
+    leave_out_batch(false);
     queue.info.n_units = n_units;
 }
 
@@ -508,16 +517,18 @@ static uint32_t cols_less(rf_dtype t, uint32_t cols, uint32_t fewer) {
     return rf_dtype_get(t)->view == RF_INT_32 ? cols - fewer : cols;
 }
 
-/* Some activation rows, over more groups of columns than are on their way together. */
+/* Some activation rows, over more groups of columns than are on their way together; the last of more than 64 in a
+ * launch of their own, where the device is small. */
 static void test_batch_products(void **state) {
     (void)state;
     static const rf_dtype types[] = {
         RF_DT_Q4_K,   RF_DT_Q5_K,    RF_DT_Q6_K, RF_DT_Q2_K, RF_DT_Q3_K,  RF_DT_IQ3_S, RF_DT_IQ1_S,
         RF_DT_IQ4_XS, RF_DT_IQ3_XXS, RF_DT_Q4_0, RF_DT_Q5_0, RF_DT_MXFP4, RF_DT_Q8_0};
-    static const uint32_t Ts[] = {2, 6, 12, 24, 50};
+    static const uint32_t Ts[] = {2, 6, 12, 24, 50, 65, 120, 150, 255};
     uint32_t n_units = queue.info.n_units;
     for (size_t i = 0; i < RF_COUNT(types) * RF_COUNT(Ts); i++) {
         product_case c = {.type = types[i / RF_COUNT(Ts)], .T = Ts[i % RF_COUNT(Ts)], .n_parts = 1};
+        if (c.T > 64 && !queue.function[FIRST_BATCH]) continue; /* as tests of tiles */
         c.rows = 37; /* low blocks of few activation rows, and of all; then middle and tall ones */
         c.cols = cols_less(c.type, 4352, 64);
         check_product(&c);
@@ -551,25 +562,25 @@ static void test_each_batch_kernel(void **state) {
     static const rf_dtype types[] = {RF_DT_Q4_K,  RF_DT_Q5_K,   RF_DT_Q6_K, RF_DT_Q2_K, RF_DT_Q3_K,
                                      RF_DT_IQ3_S, RF_DT_IQ4_XS, RF_DT_Q4_0, RF_DT_Q5_0, RF_DT_Q8_0};
     static const uint32_t Ts[RF_BATCH_WIDTHS] = {6, 12, 24, 50};
-    enum { FIRST = RF_GPU_batch_256_40_low_8, LAST = RF_GPU_batch_32_80_tall_64, EACH = 12 };
-    assert_int_equal(LAST - FIRST + 1, EACH * RF_COUNT(types));
-    for (uint32_t k = FIRST; k <= LAST; k++) {
+    enum { EACH = 12 };
+    assert_int_equal(LAST_BATCH - FIRST_BATCH + 1, EACH * RF_COUNT(types));
+    for (uint32_t k = FIRST_BATCH; k <= LAST_BATCH; k++) {
         if (!queue.function[k]) continue;
-        for (uint32_t other = FIRST; other <= LAST; other++)
-            queue.left_out[other] = other != k;
+        leave_out_batch(true);
+        queue.left_out[k] = false;
         queue.launched[k] = false;
-        const product_case c = {.type = types[(k - FIRST) / EACH],
-                                .T = Ts[(k - FIRST) % RF_BATCH_WIDTHS],
+        const rf_dtype type = types[(k - FIRST_BATCH) / EACH];
+        const product_case c = {.type = type,
+                                .T = Ts[(k - FIRST_BATCH) % RF_BATCH_WIDTHS],
                                 .rows = 250,
-                                .cols = cols_less(types[(k - FIRST) / EACH], 1280, 192),
+                                .cols = cols_less(type, 1280, 192),
                                 .n_parts = 1,
                                 .bias = true,
                                 .add = true};
         check_product(&c);
         assert_true(queue.launched[k]);
     }
-    for (uint32_t k = FIRST; k <= LAST; k++)
-        queue.left_out[k] = false;
+    leave_out_batch(false);
 }
 
 /* Floats in rows of whole vectors, over more columns than are on their way together. */

@@ -22,8 +22,9 @@ enum {
     RF_GPU_MAX_SLOTS = 16,
     RF_GPU_MAX_USES = 8,
     RF_GPU_MAX_GRAPHS = 32,
-    RF_GPU_MAX_FLIGHTS = 2, /* runs that are queued and not waited for */
-    RF_GPU_GRAPH_ROWS = 64, /* batches of up to so many rows are recorded as graphs */
+    RF_GPU_MAX_FLIGHTS = 2,   /* runs that are queued and not waited for */
+    RF_GPU_GRAPH_ROWS = 64,   /* batches of up to so many rows are recorded as graphs, */
+    RF_GPU_GRAPH_ALONE = 256, /* or so many of an answer each: their number seldom changes */
 };
 
 struct rf_backend {

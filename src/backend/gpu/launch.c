@@ -22,7 +22,8 @@ enum {
     NORMED_FREE_COLS = 2048, /* so short rows are normed by each block, however many there are */
     BATCH_MIN_ROWS = 3,      /* of mm_batch.hip, */
     BATCH_MIN_TALL = 2,      /* where blocks are tall, */
-    BATCH_MAX_ROWS = 64,     /* and most */
+    BATCH_MAX_ROWS = 255,    /* and most; */
+    BATCH_MAX_EXPERT = 64,   /* of an expert */
     BLOCK_RESERVE = 1024,    /* bytes of shared memory that NVIDIA's driver takes for each block */
     WIDE_MIN_ROWS = 65,      /* of mm_wide.hip */
     AHEAD_MIN_ROWS = 256,    /* of mm_ahead.hip */
@@ -34,11 +35,11 @@ enum {
     HEADS_MIN_ROWS = 32,     /* of heads_rows */
     ATTEND_VALUE_BYTES = 32 << 10,
     ATTEND_STEP_BLOCKS = 4,
-    ATTEND_FEW = 512,     /* heads of rows */
-    ATTEND_AT_ONCE = 2,   /* blocks of one of these kernels that a multiprocessor runs */
-    ATTEND_MIN_ROWS = 16, /* of attend_rows and the like, and half of that for each sequence */
-    ATTEND_OWN_ROWS = 64, /* whose heads attention makes itself; more have not been measured */
-    CONV_BLOCKS = 8,      /* for each unit of the device */
+    ATTEND_FEW = 512,      /* heads of rows */
+    ATTEND_AT_ONCE = 2,    /* blocks of one of these kernels that a multiprocessor runs */
+    ATTEND_MIN_ROWS = 16,  /* of attend_rows and the like, and half of that for each sequence */
+    ATTEND_OWN_ROWS = 256, /* whose heads attention makes itself; more have not been measured */
+    CONV_BLOCKS = 8,       /* for each unit of the device */
     MAX_GRID_Y = 65535,
 };
 
@@ -518,17 +519,20 @@ static uint64_t batch_of(const rf_gpu_queue *q, const rf_gpu_matmul_args *a,
     return (n_blocks + q->info.n_units - 1) / q->info.n_units * slot;
 }
 
-/* The blocks that cost least; lists are of blocks for all of the usual rows, small ones where they fit. */
-static bool batch_shape(const rf_gpu_queue *q, const rf_gpu_matmul_args *a, uint32_t n_rows,
-                        uint32_t y, shape *out) {
+/* The blocks that cost least, and what they do; UINT64_MAX: none.  Lists are of blocks for all of the usual rows,
+ * small ones where they fit. */
+static uint64_t batch_shape(const rf_gpu_queue *q, const rf_gpu_matmul_args *a, uint32_t n_rows,
+                            uint32_t y, shape *out) {
     const matrix_kernels *k = matrix_kernels_of(&a->part[0].w);
-    if (!k || n_rows < BATCH_MIN_TALL || n_rows > BATCH_MAX_ROWS) return false;
+    uint32_t most = a->lists ? BATCH_MAX_EXPERT : BATCH_MAX_ROWS;
+    if (!k || n_rows < BATCH_MIN_TALL || n_rows > most) return UINT64_MAX;
     uint32_t all = n_rows > 32 ? 3 : n_rows > 16 ? 2 : n_rows > 8;
     uint32_t best = RF_BATCH_LOW;
     uint64_t least = UINT64_MAX;
-    if (a->lists && all == 0 && n_rows >= BATCH_MIN_ROWS &&
-        batch_of(q, a, k, RF_BATCH_SMALL, 0, n_rows, y, out) < UINT64_MAX)
-        return true;
+    if (a->lists && all == 0 && n_rows >= BATCH_MIN_ROWS) {
+        least = batch_of(q, a, k, RF_BATCH_SMALL, 0, n_rows, y, out);
+        if (least < UINT64_MAX) return least;
+    }
     for (uint32_t width = a->lists ? all : 0; width <= all; width++)
         for (uint32_t height = RF_BATCH_LOW; height <= RF_BATCH_TALL; height++) {
             shape s;
@@ -538,19 +542,20 @@ static bool batch_shape(const rf_gpu_queue *q, const rf_gpu_matmul_args *a, uint
             best = height;
             *out = s;
         }
-    return least < UINT64_MAX && (n_rows >= BATCH_MIN_ROWS || best == RF_BATCH_TALL);
+    return n_rows >= BATCH_MIN_ROWS || best == RF_BATCH_TALL ? least : UINT64_MAX;
 }
 
-/* Hopper's own kernel, where it has blocks for a quarter of the device. */
+/* Hopper's own kernel, where it has blocks for a quarter of the device.  Before mm_batch.hip it comes where weights have
+ * no minima, whose products those kernels take longest for, and there are blocks for all of the device. */
 static bool wide_shape(const rf_gpu_queue *q, const rf_gpu_matmul_args *a, uint32_t n_rows,
-                       uint32_t y, shape *out) {
+                       uint32_t y, bool before_batch, shape *out) {
     const matrix_kernels *k = matrix_kernels_of(&a->part[0].w);
-    if (!k || n_rows < WIDE_MIN_ROWS) return false;
+    if (!k || n_rows < WIDE_MIN_ROWS || (before_batch && k->with_m)) return false;
     *out = (shape){wide_kernel_of(k), a->is_glu ? RF_WIDE_ROWS / 2 : RF_WIDE_ROWS, RF_WIDE_COLS,
                    rf_wide_shared_bytes(k->with_m ? RF_WIDE_SCALES : RF_WIDE_PRODUCTS), true};
     uint32_t n_tiles = tiles_of(a, out->rows);
     uint64_t n_blocks = (uint64_t)n_tiles * div_up(n_rows, out->cols) * y;
-    return can_run(q, out->kernel) && 4 * n_blocks >= q->info.n_units &&
+    return can_run(q, out->kernel) && (before_batch ? 1 : 4) * n_blocks >= q->info.n_units &&
            out->shared_bytes <= q->info.lds_bytes;
 }
 
@@ -679,7 +684,9 @@ static shape shape_of(const rf_gpu_queue *q, const rf_gpu_matmul_args *a, uint32
         return (shape){RF_GPU_mm_router, 1, 1, 0, false};
     if (w->form <= RF_GPU_BF16) return float_shape(q, a, n_rows, y);
     shape s;
-    if (batch_shape(q, a, n_rows, y, &s) || wide_shape(q, a, n_rows, y, &s)) return s;
+    if (wide_shape(q, a, n_rows, y, true, &s) || batch_shape(q, a, n_rows, y, &s) < UINT64_MAX ||
+        wide_shape(q, a, n_rows, y, false, &s))
+        return s;
     if (n_rows > (is_nvidia(q) ? VEC_MAX_ROWS_NVIDIA : VEC_MAX_ROWS))
         return tile_shape(q, a, n_rows, y);
     uint32_t n_tiles = tiles_of(a, one_rows(a)) * y;
@@ -778,6 +785,39 @@ static void over_lists(rf_gpu_grid *grid, const rf_gpu_matmul_args *a, uint32_t 
     grid->z = div_up(n, MAX_GRID_Y);
 }
 
+/* How many rows at the end are better multiplied by a launch of their own, whose blocks are less wide: where that spares
+ * the multiprocessor with most blocks more than it brings while another launch begins. */
+static uint32_t rows_apart(const rf_gpu_queue *q, const rf_gpu_matmul_args *a) {
+    enum { WIDEST = 64, LAUNCH_BYTES = 200 << 10 };
+    uint32_t n = a->n_rows, rest = n % WIDEST;
+    shape s;
+    if (a->mode != RF_GPU_MM_PLAIN || a->part[0].w.form < RF_GPU_INT_32 || n < WIDEST || !rest ||
+        wide_shape(q, a, n, 1, true, &s))
+        return 0;
+    uint64_t of_all = batch_shape(q, a, n, 1, &s), of_most = batch_shape(q, a, n - rest, 1, &s),
+             of_rest = batch_shape(q, a, rest < BATCH_MIN_ROWS ? BATCH_MIN_ROWS : rest, 1, &s);
+    if (of_all == UINT64_MAX || of_most >= of_all || of_rest >= of_all - of_most) return 0;
+    uint64_t spared = (of_all - of_most - of_rest) * div_up(a->part[0].w.cols, 256);
+    return spared > LAUNCH_BYTES ? rest : 0;
+}
+
+/* The product's last n rows, which are in integers. */
+static rf_gpu_matmul_args last_rows(const rf_gpu_matmul_args *a, uint32_t n) {
+    rf_gpu_matmul_args last = *a;
+    bool is_256 = a->part[0].w.form == RF_GPU_INT_256;
+    size_t first = a->n_rows - n, cols = a->part[0].w.cols;
+    last.n_rows = n;
+    last.xq.q += first * cols;
+    last.xq.d += first * (cols / (is_256 ? 256 : 32));
+    last.xq.sum += first * (cols / (is_256 ? 16 : 32));
+    for (uint32_t i = 0; i < a->n_parts; i++) {
+        rf_gpu_product *p = &last.part[i];
+        if (p->dst) p->dst += first * p->dst_stride;
+        if (p->add) p->add += first * p->dst_stride;
+    }
+    return last;
+}
+
 /* One launch; usual: how many activation rows a matrix as a rule meets; y: matrices or items. */
 static void launch_product(rf_gpu_queue *q, rf_gpu_matmul_args *a, uint32_t usual, uint32_t y) {
     shape s = a->norm.n ? (shape){normed_of(a), one_rows(a), 1, 0, false}
@@ -803,6 +843,20 @@ static void launch_product(rf_gpu_queue *q, rf_gpu_matmul_args *a, uint32_t usua
     put_shared(q, s.kernel, grid, is_amd(q) ? 0 : s.shared_bytes, a, sizeof *a);
 }
 
+/* One launch, or two. */
+static void launch_rows(rf_gpu_queue *q, rf_gpu_matmul_args *a, uint32_t usual, uint32_t y) {
+    uint32_t apart = rows_apart(q, a);
+    if (!apart) {
+        launch_product(q, a, usual, y);
+        return;
+    }
+    if (a->x) quantise_rows(q, a);
+    rf_gpu_matmul_args first = *a, last = last_rows(a, apart);
+    first.n_rows -= apart;
+    launch_product(q, &first, first.n_rows, 1);
+    launch_product(q, &last, apart, 1);
+}
+
 /* The activation rows for whose number a kernel is chosen.  On average an expert has n; as some have
  * fewer, blocks of sixteen leave less idle than larger ones do, and the kernels for some rows are good
  * for one, too.  With many rows large blocks are better filled half than small ones often. */
@@ -810,7 +864,7 @@ static uint32_t rows_of_expert(const rf_gpu_queue *q, const rf_gpu_matmul_args *
     const rf_gpu_weight *w = &a->part[0].w;
     uint32_t n = div_up(a->n_rows * a->n_used, w->planes);
     const matrix_kernels *k = w->form >= RF_GPU_INT_32 ? matrix_kernels_of(w) : NULL;
-    if (!k || !is_nvidia(q) || n > BATCH_MAX_ROWS) return n;
+    if (!k || !is_nvidia(q) || n > BATCH_MAX_EXPERT) return n;
     if (n >= EXPERT_WIDE_ROWS) return can_run(q, wide_kernel_of(k)) ? WIDE_MIN_ROWS : n;
     return n < BATCH_MIN_ROWS ? BATCH_MIN_ROWS : min_u32(n, EXPERT_ROWS);
 }
@@ -1072,7 +1126,7 @@ static void launch_half(rf_gpu_queue *q, rf_gpu_matmul_args *a, uint32_t usual, 
     put_shared(q, kernels[i], grid, RF_HALF_HEAD + a->n_stages * stage, a, sizeof *a);
 }
 
-/* One launch, or several of digits made ahead, for the activation rows that a matrix meets as a rule, and so
+/* One launch or two, or several of digits made ahead, for the activation rows that a matrix meets as a rule, and so
  * many matrices or items. */
 static void launch_group(rf_gpu_queue *q, rf_gpu_matmul_args *a) {
     uint32_t planes = a->part[0].w.planes, n_items = a->n_rows * a->n_used;
@@ -1094,7 +1148,7 @@ static void launch_group(rf_gpu_queue *q, rf_gpu_matmul_args *a) {
         else if (!launch_half_wide(q, a) && !launch_half_few(q, a))
             launch_half(q, a, usual, y);
     } else if (!launch_ahead(q, a)) {
-        launch_product(q, a, usual, y);
+        launch_rows(q, a, usual, y);
     }
 }
 

@@ -360,7 +360,8 @@ static void record(rf_exec *x, rf_gpu_recording *r) {
 }
 
 static void run_or_replay(rf_exec *x) {
-    if (x->graphs_off || x->shape.n_tokens > RF_GPU_GRAPH_ROWS) {
+    uint32_t most = x->shape.rows_alone ? RF_GPU_GRAPH_ALONE : RF_GPU_GRAPH_ROWS;
+    if (x->graphs_off || x->shape.n_tokens > most) {
         run_tasks(x);
         return;
     }

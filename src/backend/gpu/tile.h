@@ -163,7 +163,7 @@ RF_TILE_FN uint32_t rf_groups_shared_bytes(uint32_t with_m) {
            RF_WIDE_WARPS * RF_WIDE_OUT_BYTES;
 }
 
-/* The products with 2 to 64 activation rows on NVIDIA (mm_batch.hip): nt eights of activation rows;
+/* The products with 2 to 255 activation rows on NVIDIA (mm_batch.hip): nt eights of activation rows;
  * wm warps lie along the weight rows, wn along the activation rows, wk share the columns. */
 enum {
     RF_BATCH_WIDTHS = 4, /* 8, 16, 32, 64 activation rows */

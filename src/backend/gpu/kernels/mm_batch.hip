@@ -1,7 +1,7 @@
-/* mm_batch.hip - products of integer weights with 3 to 64 activation rows (2, where blocks are tall) on
+/* mm_batch.hip - products of integer weights with 3 to 255 activation rows (2, where blocks are tall) on
  * NVIDIA's matrix units.
  *
- * A block has 16 weight rows for each of wm warps (tile.h), by all activation rows.  Some more warps
+ * A block has 16 weight rows for each of wm warps (tile.h), by up to 64 activation rows.  Some more warps
  * bring weights as they are packed, and activations, into a ring of slots of 256 columns, several of
  * which are on their way.  A warp multiplies every wk-th slot; its sums it takes over from the warp that
  * had the slot before, and hands them on, so that groups are added in order. */
