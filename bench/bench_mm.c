@@ -76,11 +76,11 @@ static void make_act(bench *b, uint32_t n_rows) {
                            .sum = need(n / 16 + 1, sizeof(int32_t))};
     if (b->act.view == RF_INT_32) b->kernels->quant_32(x, n, b->act.q, b->act.d, b->act.sum);
     if (b->act.view == RF_INT_256) b->kernels->quant_256(x, n, b->act.q, b->act.d, b->act.sum);
-    if (b->act.view != RF_INT_NONE && b->kernels->lay_out &&
-        n_rows >= b->kernels->lay_out_from[b->act.view - RF_INT_32]) {
-        size_t n_blocks = (n_rows + RF_ACT_BLOCK - 1) / RF_ACT_BLOCK;
-        b->act.blocks = need(n_blocks, rf_act_block_bytes(b->act.view, b->w.cols));
-        for (uint32_t first = 0; first < n_rows; first += RF_ACT_BLOCK)
+    uint32_t each = rf_act_block_rows(b->act.view), from = b->kernels->lay_out_from[b->act.view];
+    if (b->kernels->lay_out && from && n_rows >= from) {
+        b->act.blocks =
+            need((n_rows + each - 1) / each, rf_act_block_bytes(b->act.view, b->w.cols));
+        for (uint32_t first = 0; first < n_rows; first += each)
             b->kernels->lay_out(&b->act, first);
     }
     b->dst = need((size_t)n_rows * b->w.rows, sizeof(float));

@@ -101,15 +101,15 @@ typedef struct act_memory {
 /* As the engine lays activations out for kernels that want it. */
 static void lay_out(act_memory *m, const rf_cpu_kernels *k) {
     uint32_t n_rows = m->act.n_rows;
-    if (!k->lay_out || n_rows < k->lay_out_from[m->act.view - RF_INT_32]) return;
-    size_t bytes = rf_act_block_bytes(m->act.view, m->act.n_cols);
-    bytes *= (n_rows + RF_ACT_BLOCK - 1) / RF_ACT_BLOCK;
+    uint32_t each = rf_act_block_rows(m->act.view), from = k->lay_out_from[m->act.view];
+    if (!k->lay_out || !from || n_rows < from) return;
+    size_t bytes = (n_rows + each - 1) / each * rf_act_block_bytes(m->act.view, m->act.n_cols);
     uint8_t *garbage = rf_alloc(bytes, 1);
     assert_non_null(garbage);
     memset(garbage, 0xff, bytes);
     m->blocks = rf_guard(garbage, bytes);
     m->act.blocks = (uint8_t *)m->blocks.p;
-    for (uint32_t first = 0; first < n_rows; first += RF_ACT_BLOCK)
+    for (uint32_t first = 0; first < n_rows; first += each)
         k->lay_out(&m->act, first);
     rf_free(garbage);
 }
@@ -122,7 +122,10 @@ static void make_act(act_memory *m, const rf_cpu_kernels *k, rf_int_view view, c
     size_t n = (size_t)n_rows * cols, group = view == RF_INT_256 ? 256 : 32;
     m->x = rf_guard(x, n * sizeof *x);
     m->act.x = (const float *)(const void *)m->x.p;
-    if (view == RF_INT_NONE) return;
+    if (view == RF_INT_NONE) {
+        lay_out(m, k);
+        return;
+    }
     float *d = rf_alloc(n / group, sizeof *d);
     int32_t *sum = rf_alloc(n / 16, sizeof *sum);
     assert_true(d && sum);
@@ -366,15 +369,17 @@ static void test_floats(void **state) {
             check_shape(types[t], i % 2 ? MAX_ROWS : 5, lengths[i], lengths[i] > 100);
 }
 
-/* n rows of x times w. */
+/* n rows of x times w, in blocks where the kernels want it or as they are. */
 static void multiply(const rf_cpu_kernels *k, const rf_tensor *w, const float *x, uint32_t n,
-                     float *dst) {
-    const rf_mm_input act = {.view = RF_INT_NONE, .n_rows = n, .n_cols = w->cols, .x = x};
+                     bool in_blocks, float *dst) {
+    act_memory m = {.act = {.view = RF_INT_NONE, .n_rows = n, .n_cols = w->cols, .x = x}};
+    if (in_blocks) lay_out(&m, k);
     void *scratch = rf_alloc(rf_mm_scratch_bytes(n, w->cols), 1);
     assert_non_null(scratch);
-    const rf_mm mm = {.w = w, .act = &act, .dst = dst, .dst_stride = w->rows};
+    const rf_mm mm = {.w = w, .act = &m.act, .dst = dst, .dst_stride = w->rows};
     k->matmul(&mm, 0, w->rows, scratch);
     rf_free(scratch);
+    if (m.act.blocks) rf_guard_free(&m.blocks);
 }
 
 /* req: C-08 - so long rows by so many activation rows that neither goes through a panel at once: as
@@ -382,7 +387,7 @@ static void multiply(const rf_cpu_kernels *k, const rf_tensor *w, const float *x
 static void test_long_floats(void **state) {
     (void)state;
     enum { T = 200, ROWS = 70, COLS = 4099 };
-    static const rf_dtype types[] = {RF_DT_F16, RF_DT_BF16, RF_DT_F64};
+    static const rf_dtype types[] = {RF_DT_F16, RF_DT_BF16, RF_DT_F32, RF_DT_F64};
     float *x = rf_alloc((size_t)T * COLS, sizeof *x),
           *all = rf_alloc((size_t)T * ROWS, sizeof *all), one[ROWS];
     uint64_t seed = 9;
@@ -394,10 +399,12 @@ static void test_long_floats(void **state) {
         rf_tensor w = make_weight(types[i], ROWS, COLS, i, &guard);
         for (int isa = RF_ISA_SCALAR + 1; isa <= (int)rf_isa_best(); isa++) {
             const rf_cpu_kernels *k = rf_cpu_kernels_get((rf_isa)isa);
-            multiply(k, &w, x, T, all);
-            for (size_t t = 0; t < T; t += 7) {
-                multiply(k, &w, x + t * COLS, 1, one);
-                assert_memory_equal(one, all + t * ROWS, sizeof one);
+            for (int in_blocks = 0; in_blocks < 2; in_blocks++) {
+                multiply(k, &w, x, T, in_blocks, all);
+                for (size_t t = 0; t < T; t += 7) {
+                    multiply(k, &w, x + t * COLS, 1, false, one);
+                    assert_memory_equal(one, all + t * ROWS, sizeof one);
+                }
             }
         }
         rf_guard_free(&guard);

@@ -123,7 +123,7 @@ typedef struct rf_cpu_acts {
     int8_t *q[2];       /* [rows][cols]: groups of 32, groups of 256 */
     float *d[2];        /* [rows][cols / 32], [rows][cols / 256] */
     int32_t *sum[2];    /* [rows][cols / 32], [rows][cols / 16] */
-    uint8_t *blocks[2]; /* what the kernels' lay_out makes of them */
+    uint8_t *blocks[3]; /* what the kernels' lay_out makes of them, by view */
 } rf_cpu_acts;
 
 typedef struct rf_cpu_thread {

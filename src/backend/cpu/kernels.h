@@ -26,9 +26,14 @@
 extern "C" {
 #endif
 
-/* Activations in blocks of RF_ACT_BLOCK rows: [block][group] records of so many bytes. */
-enum { RF_ACT_BLOCK = 16, RF_ACT_RECORD_32 = 640, RF_ACT_RECORD_256 = 4672 };
+/* Activations in blocks: of integers RF_ACT_BLOCK rows, [block][group] records of so many bytes, of floats
+ * RF_ACT_FLOATS rows. */
+enum { RF_ACT_BLOCK = 16, RF_ACT_FLOATS = 6, RF_ACT_RECORD_32 = 640, RF_ACT_RECORD_256 = 4672 };
+static inline uint32_t rf_act_block_rows(rf_int_view view) {
+    return view == RF_INT_NONE ? RF_ACT_FLOATS : RF_ACT_BLOCK;
+}
 static inline size_t rf_act_block_bytes(rf_int_view view, size_t n_cols) {
+    if (view == RF_INT_NONE) return RF_ACT_FLOATS * ((n_cols + 15) & ~(size_t)15) * sizeof(float);
     return view == RF_INT_32 ? n_cols / 32 * RF_ACT_RECORD_32 : n_cols / 256 * RF_ACT_RECORD_256;
 }
 
@@ -36,11 +41,12 @@ static inline size_t rf_act_block_bytes(rf_int_view view, size_t n_cols) {
 typedef struct rf_mm_input {
     rf_int_view view;
     uint32_t n_rows, n_cols;
-    const float *x;  /* RF_INT_NONE: [n_rows][n_cols] */
-    int8_t *q;       /* [n_rows][n_cols] */
-    float *d;        /* [n_rows][n_cols / 32] or [n_rows][n_cols / 256] */
-    int32_t *sum;    /* [n_rows][n_cols / 32], or [n_rows][n_cols / 16] for RF_INT_256 */
-    uint8_t *blocks; /* q, d and sum as lay_out wrote them, the last block filled up; or NULL */
+    const float *x; /* RF_INT_NONE: [n_rows][n_cols] */
+    int8_t *q;      /* [n_rows][n_cols] */
+    float *d;       /* [n_rows][n_cols / 32] or [n_rows][n_cols / 256] */
+    int32_t *sum;   /* [n_rows][n_cols / 32], or [n_rows][n_cols / 16] for RF_INT_256 */
+    uint8_t *
+        blocks; /* x, or q, d and sum, as lay_out wrote them, the last block of these filled up; or NULL */
 } rf_mm_input;
 
 /* One matrix product: dst[t * dst_stride + r] = sum_k w[r][k] x[t][k] + bias[r]. */
@@ -83,10 +89,10 @@ typedef struct rf_cpu_kernels {
     /* Output rows [begin, end) for all activation rows.  scratch: rf_mm_scratch_bytes of this thread,
      * 64-byte aligned. */
     void (*matmul)(const rf_mm *mm, uint32_t begin, uint32_t end, void *scratch);
-    /* For a matmul that wants integers in blocks, from lay_out_from rows on; else NULL.  Writes the
-     * block of rows from `first`, a multiple of RF_ACT_BLOCK, into a->blocks, 64-byte aligned. */
+    /* For a matmul that wants rows in blocks, from lay_out_from[view] rows on (0: never); else NULL.  Writes
+     * the block of rows from `first`, a multiple of rf_act_block_rows, into a->blocks, 64-byte aligned. */
     void (*lay_out)(const rf_mm_input *a, uint32_t first);
-    uint32_t lay_out_from[2]; /* groups of 32, groups of 256 */
+    uint32_t lay_out_from[3];
     /* Rows of n; w and b may be NULL, dst may be an input. */
     void (*rms_norm)(float *dst, const float *x, const float *w, size_t n, float eps);
     void (*layer_norm)(float *dst, const float *x, const float *w, const float *b, size_t n,

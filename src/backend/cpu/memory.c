@@ -181,8 +181,8 @@ static void *cut(cutter *c, size_t n, size_t size) {
     return p;
 }
 
-/* cols: widest row per view; with_x: floats are kept too; with_blocks: integers in blocks too. */
-static rf_cpu_acts cut_acts(cutter *c, const uint32_t cols[3], bool with_x, bool with_blocks,
+/* cols: widest row per view; with_x: floats are kept too; k: whose blocks of rows are, or NULL. */
+static rf_cpu_acts cut_acts(cutter *c, const uint32_t cols[3], bool with_x, const rf_cpu_kernels *k,
                             size_t rows) {
     rf_cpu_acts a = {0};
     size_t n32 = cols[RF_INT_32], n256 = cols[RF_INT_256];
@@ -197,9 +197,11 @@ static rf_cpu_acts cut_acts(cutter *c, const uint32_t cols[3], bool with_x, bool
         a.d[1] = cut(c, rows * (n256 / 256), sizeof *a.d[1]);
         a.sum[1] = cut(c, rows * (n256 / 16), sizeof *a.sum[1]);
     }
-    for (int view = RF_INT_32; with_blocks && view <= RF_INT_256; view++)
-        a.blocks[view - RF_INT_32] = cut(c, (rows + RF_ACT_BLOCK - 1) / RF_ACT_BLOCK,
-                                         rf_act_block_bytes((rf_int_view)view, cols[view]));
+    for (rf_int_view view = RF_INT_NONE; k && k->lay_out && view <= RF_INT_256; view++) {
+        size_t each = rf_act_block_rows(view);
+        if (k->lay_out_from[view] && rows >= k->lay_out_from[view])
+            a.blocks[view] = cut(c, (rows + each - 1) / each, rf_act_block_bytes(view, cols[view]));
+    }
     return a;
 }
 
@@ -208,9 +210,9 @@ static void cut_thread(cutter *c, const rf_exec *x, uint32_t max_rows, rf_cpu_th
     t->mm = cut(c, rf_mm_scratch_bytes(max_rows, x->max_cols), 1);
     t->attend = cut(c, x->attend_bytes, 1);
     t->row = cut(c, x->max_cols, sizeof *t->row);
-    t->acts = cut_acts(c, x->view_cols, x->stored_input, false, RF_CPU_SOLO_ROWS);
+    t->acts = cut_acts(c, x->view_cols, x->stored_input, NULL, RF_CPU_SOLO_ROWS);
     if (!x->max_experts) return;
-    t->gather = cut_acts(c, x->gather_cols, true, x->kernels->lay_out, rows);
+    t->gather = cut_acts(c, x->gather_cols, true, x->kernels, rows);
     t->out = cut(c, 2 * rows * RF_CPU_EXPERT_PIECE, sizeof *t->out);
     t->route = cut(c, RF_CPU_SOLO_ROWS * 2 * n_used, sizeof *t->route);
     t->slot = cut(c, rows * n_used, sizeof *t->slot);
@@ -271,7 +273,7 @@ static rf_status allocate(rf_exec *x, const place *places, const size_t region[2
     }
     cutter shared = {0}, own = {0};
     rf_cpu_thread sizes = {0};
-    (void)cut_acts(&shared, x->view_cols, x->stored_input, x->kernels->lay_out, max_rows);
+    (void)cut_acts(&shared, x->view_cols, x->stored_input, x->kernels, max_rows);
     cut_thread(&own, x, max_rows, &sizes);
     if (shared.overflow || own.overflow) {
         request r = {NULL, max_rows, x->max_cols, "the prepared activations of the CPU backend"};
@@ -317,7 +319,7 @@ static rf_status allocate(rf_exec *x, const place *places, const size_t region[2
     for (size_t i = 0; i < N_HUGE; i++)
         rf_want_huge_pages(*all[i].out, all[i].n * all[i].size);
     shared = (cutter){.base = acts};
-    x->acts = cut_acts(&shared, x->view_cols, x->stored_input, x->kernels->lay_out, max_rows);
+    x->acts = cut_acts(&shared, x->view_cols, x->stored_input, x->kernels, max_rows);
     for (int i = 0; i < x->n_threads; i++) {
         cutter c = {.base = x->thread_memory + (size_t)i * own.used};
         cut_thread(&c, x, max_rows, &x->thread[i]);

@@ -16,17 +16,18 @@ extern "C" {
 #endif
 
 enum {
-    RF_MM_TILE_MIN = 4,            /* activation rows from which unpacking a panel pays */
-    RF_MM_FEW_MAX = 16,            /* most activation rows that do without a panel */
-    RF_MM_TILE_WIDTH = 6,          /* most activation rows of a register tile of integers */
-    RF_MM_FLOAT_ROWS = 64,         /* most weight rows in a panel of floats */
-    RF_MM_FLOAT_NR = 4,            /* weight rows of a register tile of floats */
-    RF_MM_FLOAT_NT = 6,            /* activation rows that go through a panel at a time, */
-    RF_MM_FLOAT_BLOCK = 96,        /* and whose sums wait in memory where it has a part of k */
-    RF_MM_FLOAT_BYTES = 640 << 10, /* most bytes of a panel of floats */
-    RF_MM_PANEL_BYTES = 64 << 10,  /* most bytes of an integer panel */
-    RF_MM_STRETCH = 1024,          /* most columns in one */
-    RF_MM_BEFORE = 2048,           /* bytes of weights that are asked for before they are due */
+    RF_MM_TILE_MIN = 4,             /* activation rows from which unpacking a panel pays */
+    RF_MM_FEW_MAX = 16,             /* most activation rows that do without a panel */
+    RF_MM_TILE_WIDTH = 6,           /* most activation rows of a register tile of integers */
+    RF_MM_FLOAT_ROWS = 64,          /* most weight rows in a panel of floats */
+    RF_MM_FLOAT_NR = 4,             /* weight rows of a register tile of floats */
+    RF_MM_FLOAT_NT = RF_ACT_FLOATS, /* activation rows that go through a panel at a time, */
+    RF_MM_FLOAT_BLOCK = 96,         /* and whose sums wait in memory where it has a part of k */
+    RF_MM_FLOAT_BYTES = 640 << 10,  /* most bytes of a panel of floats */
+    RF_MM_LAY_OUT_FROM = 33,        /* activation rows whose panels are always decoded */
+    RF_MM_PANEL_BYTES = 64 << 10,   /* most bytes of an integer panel */
+    RF_MM_STRETCH = 1024,           /* most columns in one */
+    RF_MM_BEFORE = 2048,            /* bytes of weights that are asked for before they are due */
 };
 
 static inline size_t rf_mm_round16(size_t n) { return (n + 15) & ~(size_t)15; }
@@ -191,6 +192,11 @@ void rf_mm_rows_avx512(const rf_mm *mm, uint32_t begin, uint32_t end, void *scra
 void rf_mm_float_avx2(const rf_mm *mm, uint32_t begin, uint32_t end, void *scratch);
 void rf_mm_float_avx512(const rf_mm *mm, uint32_t begin, uint32_t end, void *scratch);
 void rf_mm_float_neon(const rf_mm *mm, uint32_t begin, uint32_t end, void *scratch);
+
+/* Their rf_cpu_kernels.lay_out of floats, for RF_MM_LAY_OUT_FROM activation rows and more. */
+void rf_mm_lay_out_avx2(const rf_mm_input *a, uint32_t first);
+void rf_mm_lay_out_avx512(const rf_mm_input *a, uint32_t first);
+void rf_mm_lay_out_neon(const rf_mm_input *a, uint32_t first);
 
 /* Groups of 32 with up to RF_MM_FEW_MAX activation rows, end - begin >= 16; scratch as for matmul. */
 void rf_mm_few_avx512(const rf_mm *mm, uint32_t begin, uint32_t end, void *scratch);

@@ -114,6 +114,10 @@ static void lay_out_256(const rf_mm_input *a, const uint32_t row[SIDE], act_256 
 }
 
 static void lay_out(const rf_mm_input *a, uint32_t first) {
+    if (a->view == RF_INT_NONE) {
+        rf_mm_lay_out_avx512(a, first);
+        return;
+    }
     uint32_t row[SIDE];
     uint8_t *dst = a->blocks + first / SIDE * rf_act_block_bytes(a->view, a->n_cols);
     for (uint32_t i = 0; i < SIDE; i++)
@@ -534,6 +538,6 @@ static void matmul(const rf_mm *mm, uint32_t begin, uint32_t end, void *scratch)
 void rf_cpu_mm_amx(rf_cpu_kernels *k) {
     k->matmul = matmul;
     k->lay_out = lay_out;
-    k->lay_out_from[0] = MIN_ROWS_32;
-    k->lay_out_from[1] = MIN_ROWS_256;
+    k->lay_out_from[RF_INT_32] = MIN_ROWS_32;
+    k->lay_out_from[RF_INT_256] = MIN_ROWS_256;
 }

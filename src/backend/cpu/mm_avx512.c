@@ -12,4 +12,7 @@ void rf_mm_avx512(const rf_mm *mm, uint32_t begin, uint32_t end, void *scratch) 
     matmul(mm, begin, end, scratch);
 }
 
-void rf_cpu_mm_avx512(rf_cpu_kernels *k) { k->matmul = matmul; }
+void rf_cpu_mm_avx512(rf_cpu_kernels *k) {
+    k->matmul = matmul;
+    k->lay_out = rf_mm_lay_out_avx512;
+}

@@ -4,20 +4,23 @@
  * The including file defines before it: lanes (sixteen f32) with lanes_zero(), lanes_load(p),
  * lanes_store(p, s), lanes_fma(a, b, c), lanes_tree16(s), lanes_load_f16(p) and lanes_load_bf16(p);
  * vec (VEC_LANES of the sixteen) with vec_zero(), vec_load(p), vec_load_f16(p), vec_load_bf16(p),
- * vec_store(p, v) and vec_fma(a, b, c); trees_of_8(s, out), tree16 of eight times sixteen lanes;
+ * vec_store(p, v), vec_fma(a, b, c) and IN_REGISTER(v), which keeps the compiler from reading v from memory
+ * where it is used; trees_of_8(s, out), tree16 of eight times sixteen lanes;
  * decode_blocks(type, src, dst, n), how many of n elements it turned into f32;
  * TILE_NT; STRETCH, elements of k (a multiple of 256) whose activations stay in the first-level cache,
  * and PANEL_BYTES, of weights that stay in the second.  Loads need no alignment.
  *
  * Few activation rows (T < RF_MM_TILE_MIN) read F32, F16 and BF16 weights in place, a row at a time.
- * So do the register tiles of F32, and those of F16 and BF16 of up to IN_PLACE rows; for more, and for
- * other formats, a panel of weight rows is decoded to f32, in the order in which tiles read it.  The
- * more rows it has, the less often activations, which for a prompt exceed the caches, are read: where
- * rows are long it is a part of their columns, and the lanes of some activation rows wait in memory
- * from part to part.  The sixteen lanes of an output never meet before the end, so a register tile
- * holds one vector of each, for TILE_NR x TILE_NT outputs, and passes over a stretch of k once for each
- * vector: that leaves registers for more outputs than whole sets of lanes would.  Tiles of F16 and BF16
- * fetch the weights that come next; the others gain from a plain loop. */
+ * So do the register tiles of up to IN_PLACE rows; for more, and for other formats, a panel of weight
+ * rows is decoded to f32.  The more rows it has, the less often activations, which for a prompt exceed
+ * the caches, are read: where rows are long it is a part of their columns, and the lanes of some
+ * activation rows wait in memory from part to part.  The sixteen lanes of an output never meet before
+ * the end, so a register tile holds one vector of each, for TILE_NR x TILE_NT outputs, and passes over a
+ * stretch of k once for each vector: that leaves registers for more outputs than whole sets of lanes
+ * would.  A panel, and the activation rows that go through it, lie in the order in which such a pass
+ * reads them: no cache line is read by halves, and rows that are a power of two apart do not take each
+ * other's place in the first-level cache.  Tiles of F16 and BF16 in place fetch the weights that come
+ * next; the others gain from a plain loop. */
 #include <string.h>
 
 #include "backend/cpu/mm.h"
@@ -204,9 +207,10 @@ enum {
     TILE_SUMS = TILE_NR * 16, /* lanes for each activation row of a tile */
     LOOK_EVERY = 64,          /* elements of k */
     LOOK_BYTES = 192 << 10,   /* of f32 in what is fetched ahead */
-    IN_PLACE = 32,            /* most activation rows whose tiles decode F16 and BF16 themselves */
-    PACK_AHEAD = 2048,        /* bytes of the rows that are decoded next */
-    PART = 2 * STRETCH,       /* most elements of k in a decoded panel */
+    IN_PLACE = RF_MM_LAY_OUT_FROM -
+               1,       /* most activation rows of tiles that read F32, F16, BF16 in place */
+    PACK_AHEAD = 2048,  /* bytes of the rows that are decoded next */
+    PART = 2 * STRETCH, /* most elements of k in a decoded panel */
 };
 
 /* Whether tiles fetch the weights that come next. */
@@ -226,9 +230,7 @@ RF_INLINE void tile_step(float_kind kind, int nt, const uint8_t *const w[], cons
         xi[t] = vec_load(x[t] + i + lane);
     RF_UNROLL
     for (int r = 0; r < TILE_NR; r++) {
-        vec wi =
-            load_vec(kind, kind == KIND_PANEL ? w[0] + (i * TILE_NR + (size_t)r * 16 + lane) * 4
-                                              : w[r] + (i + lane) * kind_bytes(kind));
+        vec wi = load_vec(kind, w[r] + (i + lane) * kind_bytes(kind));
         RF_UNROLL
         for (int t = 0; t < nt; t++)
             s[r][t] = vec_fma(wi, xi[t], s[r][t]);
@@ -242,10 +244,11 @@ typedef struct float_stretch {
     size_t n;                     /* elements, a multiple of 16 */
     bool first, last;             /* of k */
     uint32_t t;                   /* the first of the activation rows */
+    size_t k;                     /* the first element */
 } float_stretch;
 
 /* A panel: elements [k, end) of n_rows weight rows from row `row` on, in place or decoded to f32.  Decoded
- * it is cut into stretches, each into tiles, which hold [n / 16][TILE_NR][16]. */
+ * it is cut into stretches, each [16 / VEC_LANES][tiles][n / 16][TILE_NR][VEC_LANES]. */
 typedef struct float_panel {
     const rf_mm *mm;
     uint32_t row, n_rows;
@@ -328,6 +331,111 @@ RF_INLINE void add_rows(float_kind kind, int a, int b, float_panel *p, const flo
     }
 }
 
+/* The same in a decoded panel ---- */
+
+/* n elements of nt activation rows, continued with zeros, in the order in which their tile reads them:
+ * [16 / VEC_LANES][n / 16][nt][VEC_LANES]. */
+RF_INLINE void order_rows(int nt, const float *const x[], size_t n, float *to) {
+    const size_t whole = n & ~(size_t)15;
+    float end[TILE_NT][16] = {{0}};
+    for (int t = 0; t < nt && whole < n; t++)
+        memcpy(end[t], x[t] + whole, (n - whole) * sizeof(float));
+    for (size_t lane = 0; lane < 16; lane += VEC_LANES) {
+        for (size_t i = 0; i < whole; i += 16)
+            for (int t = 0; t < nt; t++, to += VEC_LANES)
+                vec_store(to, vec_load(x[t] + i + lane));
+        for (int t = 0; t < nt && whole < n; t++, to += VEC_LANES)
+            vec_store(to, vec_load(end[t] + lane));
+    }
+}
+
+/* Of nt activation rows that go through a panel together, those of the first register tile. */
+RF_INLINE int first_tile(int nt) { return nt <= TILE_NT ? nt : (nt + 1) / 2; }
+
+/* Activation rows from `first` on to their block: as order_rows, the first tile's, then the second's. */
+static void lay_out_floats(const rf_mm_input *a, uint32_t first) {
+    const size_t cols = a->n_cols;
+    const int nt = a->n_rows - first < GROUP_NT ? (int)(a->n_rows - first) : GROUP_NT;
+    const float *x[GROUP_NT];
+    float *to =
+        (float *)(void *)(a->blocks + first / GROUP_NT * rf_act_block_bytes(RF_INT_NONE, cols));
+    for (int t = 0; t < nt; t++)
+        x[t] = a->x + (first + (uint32_t)t) * cols;
+    order_rows(first_tile(nt), x, cols, to);
+    to += (size_t)first_tile(nt) * rf_mm_round16(cols);
+    order_rows(nt - first_tile(nt), x + first_tile(nt), cols, to);
+}
+
+/* Adds n elements of TILE_NR weight rows and nt activation rows to one vector of each output's lanes. */
+RF_INLINE void add_panel_tile(int nt, const float *w, const float *x, size_t n, bool first,
+                              float *sums) {
+    vec v[TILE_NR][TILE_NT];
+    RF_UNROLL
+    for (int t = 0; t < nt; t++) {
+        RF_UNROLL
+        for (int r = 0; r < TILE_NR; r++)
+            v[r][t] = first ? vec_zero() : vec_load(sums + t * TILE_SUMS + r * 16);
+    }
+    for (size_t i = 0; i < n; i += 16, w += TILE_NR * VEC_LANES, x += nt * VEC_LANES) {
+        vec xi[TILE_NT];
+        RF_UNROLL
+        for (int t = 0; t < nt; t++) {
+            xi[t] = vec_load(x + t * VEC_LANES);
+            IN_REGISTER(xi[t]);
+        }
+        RF_UNROLL
+        for (int r = 0; r < TILE_NR; r++) {
+            vec wi = vec_load(w + r * VEC_LANES);
+            IN_REGISTER(wi);
+            RF_UNROLL
+            for (int t = 0; t < nt; t++)
+                v[r][t] = vec_fma(wi, xi[t], v[r][t]);
+        }
+    }
+    RF_UNROLL
+    for (int t = 0; t < nt; t++) {
+        RF_UNROLL
+        for (int r = 0; r < TILE_NR; r++)
+            vec_store(sums + t * TILE_SUMS + r * 16, v[r][t]);
+    }
+}
+
+/* As add_rows; activation rows that are in blocks already are read there. */
+RF_INLINE void add_panel(int a, int b, float_panel *p, const float_stretch *s,
+                         const float *const x[]) {
+    const rf_mm_input *act = p->mm->act;
+    const uint32_t n_tiles = (p->n_rows + TILE_NR - 1) / TILE_NR;
+    const size_t n = s->n, n_vecs = n / 16 * VEC_LANES, of_tile = (size_t)(a + b) * TILE_SUMS;
+    const float *w = (const float *)(const void *)s->w, *all = NULL;
+    size_t cols = n, before = 0; /* of the activations' order, and where the stretch begins */
+    _Alignas(64) float ordered[GROUP_NT * STRETCH];
+    if (act->blocks) {
+        cols = rf_mm_round16(act->n_cols);
+        before = s->k / 16 * VEC_LANES;
+        all = (const float *)(const void *)(act->blocks +
+                                            s->t / GROUP_NT *
+                                                rf_act_block_bytes(RF_INT_NONE, act->n_cols));
+    } else {
+        order_rows(a, x, n, ordered);
+        order_rows(b, x + a, n, ordered + (size_t)a * n);
+        all = ordered;
+    }
+    for (size_t lane = 0; lane < 16; lane += VEC_LANES) {
+        const size_t at = lane / VEC_LANES * (cols / 16 * VEC_LANES) + before;
+        const float *xa = all + at * (size_t)a, *xb = all + cols * (size_t)a + at * (size_t)b;
+        for (uint32_t i = 0; i < n_tiles; i++, w += n_vecs * TILE_NR) {
+            float *sums = p->sums + i * of_tile + lane;
+            add_panel_tile(a, w, xa, n, s->first, sums);
+            if (b > 0) add_panel_tile(b, w, xb, n, s->first, sums + a * TILE_SUMS);
+        }
+    }
+    for (uint32_t i = 0; s->last && i < n_tiles; i++) {
+        const float *sums = p->sums + i * of_tile;
+        store_tile(p, i * TILE_NR, s->t, a, sums);
+        if (b > 0) store_tile(p, i * TILE_NR, s->t + (uint32_t)a, b, sums + a * TILE_SUMS);
+    }
+}
+
 /* One function per format and number of activation rows, so that they are constants inside. */
 typedef void (*add_rows_fn)(float_panel *p, const float_stretch *s, const float *const x[]);
 #define ADD_ROWS_OF(kind, a, b)                                                     \
@@ -335,11 +443,14 @@ typedef void (*add_rows_fn)(float_panel *p, const float_stretch *s, const float 
                                             const float *const x[]) {               \
         add_rows(kind, a, b, p, s, x);                                              \
     }
-#define ADD_ROWS(a, b)           \
-    ADD_ROWS_OF(KIND_F32, a, b)  \
-    ADD_ROWS_OF(KIND_F16, a, b)  \
-    ADD_ROWS_OF(KIND_BF16, a, b) \
-    ADD_ROWS_OF(KIND_PANEL, a, b)
+#define ADD_ROWS(a, b)                                                                \
+    ADD_ROWS_OF(KIND_F32, a, b)                                                       \
+    ADD_ROWS_OF(KIND_F16, a, b)                                                       \
+    ADD_ROWS_OF(KIND_BF16, a, b)                                                      \
+    static void add_rows_KIND_PANEL_##a##_##b(float_panel *p, const float_stretch *s, \
+                                              const float *const x[]) {               \
+        add_panel(a, b, p, s, x);                                                     \
+    }
 ADD_ROWS(1, 0)
 ADD_ROWS(2, 0)
 ADD_ROWS(3, 0)
@@ -374,32 +485,44 @@ RF_INLINE size_t stretch_at(size_t k, size_t cols) {
     return whole - k < STRETCH ? whole - k : STRETCH;
 }
 
-/* Elements [k, k + n) of a row to a tile, the last sixteen continued with zeros. */
-static void pack_row(const rf_tensor *w, uint32_t row, size_t k, size_t n, float *tile) {
+/* Sixteen elements of a row to its tile, the vectors of lanes apart floats behind each other. */
+RF_INLINE void pack_16(float_kind kind, const uint8_t *src, float *to, size_t apart) {
+    RF_UNROLL
+    for (size_t lane = 0; lane < 16; lane += VEC_LANES)
+        vec_store(to + lane / VEC_LANES * apart, load_vec(kind, src + lane * kind_bytes(kind)));
+}
+
+/* Elements [k, k + n) of a row, the last sixteen continued with zeros. */
+static void pack_row(const rf_tensor *w, uint32_t row, size_t k, size_t n, float *to,
+                     size_t apart) {
     const float_kind kind = kind_of(w->type);
-    const size_t whole = kind == KIND_PANEL ? 0 : n & ~(size_t)15;
+    const size_t whole = kind == KIND_PANEL ? 0 : n & ~(size_t)15, step = TILE_NR * VEC_LANES;
     const uint8_t *src = rf_mm_row(w, row) + k * kind_bytes(kind);
     float rest[STRETCH];
-    for (size_t i = 0; i < whole; i += 16, src += 16 * kind_bytes(kind)) {
+    for (size_t i = 0; i < whole; i += 16, src += 16 * kind_bytes(kind), to += step) {
         __builtin_prefetch(src + PACK_AHEAD);
-        lanes_store(tile + i * TILE_NR, load_w(kind, src));
+        pack_16(kind, src, to, apart);
     }
     if (whole == n) return;
     decode_stretch(w, row, k + whole, n - whole, rest);
     for (size_t i = n - whole; i < rf_mm_round16(n - whole); i++)
         rest[i] = 0;
-    for (size_t i = whole; i < n; i += 16)
-        lanes_store(tile + i * TILE_NR, lanes_load(rest + i - whole));
+    for (size_t i = whole; i < n; i += 16, to += step)
+        pack_16(KIND_F32, (const uint8_t *)(rest + i - whole), to, apart);
 }
 
 static void decode_panel(float_panel *p, float *dst) {
     const rf_tensor *w = p->mm->w;
+    const size_t padded = (p->n_rows + TILE_NR - 1) / TILE_NR * TILE_NR;
     p->w = (const uint8_t *)dst;
     for (size_t k = p->k, n; k < p->end; k += n) {
         n = stretch_at(k, w->cols);
-        for (uint32_t r = 0; r < p->n_rows; r += TILE_NR, dst += rf_mm_round16(n) * TILE_NR)
-            for (uint32_t i = 0; i < TILE_NR && r + i < p->n_rows; i++)
-                pack_row(w, p->row + r + i, k, n, dst + i * 16);
+        const size_t n_vecs = rf_mm_round16(n) / 16 * VEC_LANES;
+        for (uint32_t r = 0; r < p->n_rows; r++)
+            pack_row(w, p->row + r, k, n,
+                     dst + r / TILE_NR * TILE_NR * n_vecs + r % TILE_NR * VEC_LANES,
+                     padded * n_vecs);
+        dst += padded * rf_mm_round16(n);
     }
 }
 
@@ -433,13 +556,12 @@ static void multiply_panel(float_panel *p, uint32_t t, uint32_t nt) {
         const float *x[GROUP_NT];
         for (uint32_t i = 0; i < nt; i++)
             x[i] = mm->act->x + (size_t)(t + i) * cols + k;
+        s.k = k;
         s.n = stretch_at(k, cols);
         s.first = k == 0;
         s.last = k + s.n == cols;
         if (p->kind == KIND_PANEL) {
             s.w = p->w + (k - p->k) * padded * sizeof(float);
-            s.row_bytes = 0;
-            s.tile_bytes = rf_mm_round16(s.n) * TILE_NR * sizeof(float);
         } else {
             s.w = p->w + k * kind_bytes(p->kind);
             s.row_bytes = mm->w->row_bytes;
@@ -477,6 +599,7 @@ static void multiply_rows(float_panel *p, float *sums, size_t apart, uint32_t t,
         nt = 0;
         for (int i = 0; i < GROUP_NT / TILE_NT && tiles > 0; i++, tiles--)
             nt += (n - done - nt + tiles - 1) / tiles; /* tiles of about the same size */
+        if (p->mm->act->blocks) nt = n - done < GROUP_NT ? n - done : GROUP_NT;
         multiply_panel(p, t + done, nt);
         p->sums += apart;
     }
@@ -506,7 +629,7 @@ static void matmul_float(const rf_mm *mm, uint32_t begin, uint32_t end, float *s
         return;
     }
     float_panel p = {.mm = mm, .kind = kind_of(w->type), .end = w->cols};
-    if (kind_looks(p.kind) && n_act > IN_PLACE) p.kind = KIND_PANEL;
+    if (n_act > IN_PLACE) p.kind = KIND_PANEL;
     const bool looks = kind_looks(p.kind);
     const size_t part = p.kind == KIND_PANEL && w->cols > PART ? PART : w->cols;
     const uint32_t most = panel_rows(part, looks ? LOOK_BYTES : PANEL_BYTES);

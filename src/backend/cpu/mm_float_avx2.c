@@ -15,8 +15,11 @@ typedef __m256 vec;
 #define vec_store(p, v)  _mm256_storeu_ps(p, v)
 #define vec_fma(a, b, c) _mm256_fmadd_ps(a, b, c)
 #define trees_of_8       rf_trees_of_8
+#define IN_REGISTER(v)   __asm__("" : "+x"(v))
 #include "backend/cpu/mm_float.h"
 
 void rf_mm_float_avx2(const rf_mm *mm, uint32_t begin, uint32_t end, void *scratch) {
     matmul_float(mm, begin, end, scratch);
 }
+
+void rf_mm_lay_out_avx2(const rf_mm_input *a, uint32_t first) { lay_out_floats(a, first); }

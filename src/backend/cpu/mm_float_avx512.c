@@ -35,8 +35,11 @@ LANES_INLINE void trees_of_8(const float *s, float *out) {
     const __m512i at = _mm512_castsi256_si512(_mm256_setr_epi32(0, 4, 8, 12, 2, 6, 10, 14));
     _mm256_storeu_ps(out, _mm512_castps512_ps256(_mm512_permutexvar_ps(at, v[0])));
 }
+#define IN_REGISTER(v) __asm__("" : "+v"(v))
 #include "backend/cpu/mm_float.h"
 
 void rf_mm_float_avx512(const rf_mm *mm, uint32_t begin, uint32_t end, void *scratch) {
     matmul_float(mm, begin, end, scratch);
 }
+
+void rf_mm_lay_out_avx512(const rf_mm_input *a, uint32_t first) { lay_out_floats(a, first); }

@@ -18,8 +18,11 @@ LANES_INLINE void trees_of_8(const float *s, float *out) {
     for (int i = 0; i < 8; i++)
         out[i] = lanes_tree16(lanes_load(s + 16 * i));
 }
+#define IN_REGISTER(v) __asm__("" : "+w"(v))
 #include "backend/cpu/mm_float.h"
 
 void rf_mm_float_neon(const rf_mm *mm, uint32_t begin, uint32_t end, void *scratch) {
     matmul_float(mm, begin, end, scratch);
 }
+
+void rf_mm_lay_out_neon(const rf_mm_input *a, uint32_t first) { lay_out_floats(a, first); }

@@ -204,4 +204,6 @@ void rf_cpu_mm_neon(rf_cpu_kernels *k) {
     k->quant_32 = quant_32;
     k->quant_256 = quant_256;
     k->matmul = matmul;
+    k->lay_out = rf_mm_lay_out_neon;
+    k->lay_out_from[RF_INT_NONE] = RF_MM_LAY_OUT_FROM;
 }

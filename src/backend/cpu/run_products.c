@@ -108,37 +108,40 @@ static void prepare_rows(const runner *r, const rf_cpu_acts *a, const rf_mm_inpu
                          uint32_t first, uint32_t end) {
     for (uint32_t row = first; row < end; row++)
         prepare_row(r, a, row, true);
-    for (int view = RF_INT_32; view <= RF_INT_256; view++)
-        if (r->t->views & 1u << view && act[view].blocks) r->k->lay_out(&act[view], first);
+    for (rf_int_view view = RF_INT_NONE; view <= RF_INT_256; view++) {
+        if (!(r->t->views & 1u << view) || !act[view].blocks) continue;
+        for (uint32_t row = first; row < end; row += rf_act_block_rows(view))
+            r->k->lay_out(&act[view], row);
+    }
 }
 
-/* Whether n rows of integers are to be laid out in blocks. */
+/* Whether n rows are to be laid out in blocks. */
 static bool in_blocks(const runner *r, rf_int_view view, uint32_t n) {
-    return view != RF_INT_NONE && r->k->lay_out && n >= r->k->lay_out_from[view - RF_INT_32];
+    return r->k->lay_out && r->k->lay_out_from[view] && n >= r->k->lay_out_from[view];
 }
 
 /* Fills act[view] for the views of the task. */
 static void prepare(const runner *r, uint32_t n_rows, rf_mm_input act[3]) {
     const rf_cpu_task *t = r->t;
     bool solo = n_rows <= RF_CPU_SOLO_ROWS;
-    bool may_lay_out = !solo && t->kind == RF_CPU_PRODUCTS;
-    uint32_t each = 1, at; /* rows that are prepared at a time */
+    bool may_lay_out = !solo && t->kind == RF_CPU_PRODUCTS, as_it_is = !is_moved(t) && !t->scores;
+    uint32_t each = 1, at; /* rows that are prepared at a time: whole blocks */
     const rf_cpu_acts *a = solo ? &r->own->acts : &r->x->acts;
-    for (int view = 0; view < 3; view++) {
-        act[view] = (rf_mm_input){
-            .view = (rf_int_view)view, .n_rows = n_rows * t->n_inputs, .n_cols = t->cols};
+    for (rf_int_view view = RF_INT_NONE; view <= RF_INT_256; view++) {
+        act[view] = (rf_mm_input){.view = view, .n_rows = n_rows * t->n_inputs, .n_cols = t->cols};
         if (view == RF_INT_NONE) {
             act[view].x = is_moved(t) ? a->x : rf_cpu_row_of(r->x, t->a, 0);
         } else {
             act[view].q = a->q[view - RF_INT_32];
             act[view].d = a->d[view - RF_INT_32];
             act[view].sum = a->sum[view - RF_INT_32];
-            if (!may_lay_out || !in_blocks(r, (rf_int_view)view, n_rows)) continue;
-            act[view].blocks = a->blocks[view - RF_INT_32];
-            each = RF_ACT_BLOCK;
         }
+        if (!(t->views & 1u << view) || !may_lay_out || !in_blocks(r, view, n_rows)) continue;
+        act[view].blocks = a->blocks[view];
+        const uint32_t rows = rf_act_block_rows(view);
+        if (each % rows != 0) each = rows % each == 0 ? rows : RF_ACT_BLOCK * RF_ACT_FLOATS / 2;
     }
-    if (!is_moved(t) && !t->scores && t->views == 1u << RF_INT_NONE) return;
+    if (as_it_is && t->views == 1u << RF_INT_NONE && !act[RF_INT_NONE].blocks) return;
     for (uint32_t row = 0; solo && row < n_rows; row++)
         prepare_row(r, a, row, false);
     while (!solo && rf_cpu_next_piece(&r->counter[0], (n_rows + each - 1) / each, &at)) {
@@ -265,8 +268,8 @@ static rf_mm_input gather(const runner *r, const rf_mm_input *all, const uint32_
     }
     in.blocks = NULL;
     if (!in_blocks(r, all->view, n)) return in;
-    in.blocks = g->blocks[all->view - RF_INT_32];
-    for (uint32_t first = 0; first < n; first += RF_ACT_BLOCK)
+    in.blocks = g->blocks[all->view];
+    for (uint32_t first = 0; first < n; first += rf_act_block_rows(all->view))
         r->k->lay_out(&in, first);
     return in;
 }
