@@ -6,8 +6,8 @@
 typedef __m256 vec;
 #define VEC_LANES        8
 #define TILE_NT          3
-#define STRETCH          512
-#define PANEL_BYTES      (192 << 10)
+#define STRETCH          1024
+#define PANEL_BYTES      (288 << 10)
 #define vec_zero()       _mm256_setzero_ps()
 #define vec_load(p)      _mm256_loadu_ps(p)
 #define vec_load_f16(p)  _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)(p)))
