@@ -41,12 +41,11 @@ static inline size_t rf_act_block_bytes(rf_int_view view, size_t n_cols) {
 typedef struct rf_mm_input {
     rf_int_view view;
     uint32_t n_rows, n_cols;
-    const float *x; /* RF_INT_NONE: [n_rows][n_cols] */
-    int8_t *q;      /* [n_rows][n_cols] */
-    float *d;       /* [n_rows][n_cols / 32] or [n_rows][n_cols / 256] */
-    int32_t *sum;   /* [n_rows][n_cols / 32], or [n_rows][n_cols / 16] for RF_INT_256 */
-    uint8_t *
-        blocks; /* x, or q, d and sum, as lay_out wrote them, the last block of these filled up; or NULL */
+    const float *x;  /* RF_INT_NONE: [n_rows][n_cols] */
+    int8_t *q;       /* [n_rows][n_cols] */
+    float *d;        /* [n_rows][n_cols / 32] or [n_rows][n_cols / 256] */
+    int32_t *sum;    /* [n_rows][n_cols / 32], or [n_rows][n_cols / 16] for RF_INT_256 */
+    uint8_t *blocks; /* x, or q, d and sum, as lay_out wrote them; or NULL */
 } rf_mm_input;
 
 /* One matrix product: dst[t * dst_stride + r] = sum_k w[r][k] x[t][k] + bias[r]. */

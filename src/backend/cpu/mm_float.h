@@ -204,13 +204,12 @@ static void few(const rf_mm *mm, uint32_t begin, uint32_t end, float *scratch) {
 enum {
     TILE_NR = RF_MM_FLOAT_NR,
     GROUP_NT = RF_MM_FLOAT_NT,
-    TILE_SUMS = TILE_NR * 16, /* lanes for each activation row of a tile */
-    LOOK_EVERY = 64,          /* elements of k */
-    LOOK_BYTES = 192 << 10,   /* of f32 in what is fetched ahead */
-    IN_PLACE = RF_MM_LAY_OUT_FROM -
-               1,       /* most activation rows of tiles that read F32, F16, BF16 in place */
-    PACK_AHEAD = 2048,  /* bytes of the rows that are decoded next */
-    PART = 2 * STRETCH, /* most elements of k in a decoded panel */
+    TILE_SUMS = TILE_NR * 16,          /* lanes for each activation row of a tile */
+    LOOK_EVERY = 64,                   /* elements of k */
+    LOOK_BYTES = 192 << 10,            /* of f32 in what is fetched ahead */
+    IN_PLACE = RF_MM_LAY_OUT_FROM - 1, /* most activation rows of tiles without a panel */
+    PACK_AHEAD = 2048,                 /* bytes of the rows that are decoded next */
+    PART = 2 * STRETCH,                /* most elements of k in a decoded panel */
 };
 
 /* Whether tiles fetch the weights that come next. */
