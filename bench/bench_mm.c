@@ -76,12 +76,10 @@ static void make_act(bench *b, uint32_t n_rows) {
                            .sum = need(n / 16 + 1, sizeof(int32_t))};
     if (b->act.view == RF_INT_32) b->kernels->quant_32(x, n, b->act.q, b->act.d, b->act.sum);
     if (b->act.view == RF_INT_256) b->kernels->quant_256(x, n, b->act.q, b->act.d, b->act.sum);
-    uint32_t each = rf_act_block_rows(b->act.view), from = b->kernels->lay_out_from[b->act.view];
-    if (b->kernels->lay_out && from && n_rows >= from) {
+    if (rf_act_wants_blocks(b->kernels, b->act.view, n_rows)) {
         b->act.blocks =
-            need((n_rows + each - 1) / each, rf_act_block_bytes(b->act.view, b->w.cols));
-        for (uint32_t first = 0; first < n_rows; first += each)
-            b->kernels->lay_out(&b->act, first);
+            need(rf_act_n_blocks(b->act.view, n_rows), rf_act_block_bytes(b->act.view, b->w.cols));
+        rf_act_lay_out(b->kernels, &b->act, 0, n_rows);
     }
     b->dst = need((size_t)n_rows * b->w.rows, sizeof(float));
     b->scratch = need(rf_mm_scratch_bytes(n_rows, b->w.cols), 1);

@@ -101,16 +101,15 @@ typedef struct act_memory {
 /* As the engine lays activations out for kernels that want it. */
 static void lay_out(act_memory *m, const rf_cpu_kernels *k) {
     uint32_t n_rows = m->act.n_rows;
-    uint32_t each = rf_act_block_rows(m->act.view), from = k->lay_out_from[m->act.view];
-    if (!k->lay_out || !from || n_rows < from) return;
-    size_t bytes = (n_rows + each - 1) / each * rf_act_block_bytes(m->act.view, m->act.n_cols);
+    if (!rf_act_wants_blocks(k, m->act.view, n_rows)) return;
+    size_t bytes = rf_act_n_blocks(m->act.view, n_rows);
+    bytes *= rf_act_block_bytes(m->act.view, m->act.n_cols);
     uint8_t *garbage = rf_alloc(bytes, 1);
     assert_non_null(garbage);
     memset(garbage, 0xff, bytes);
     m->blocks = rf_guard(garbage, bytes);
     m->act.blocks = (uint8_t *)m->blocks.p;
-    for (uint32_t first = 0; first < n_rows; first += each)
-        k->lay_out(&m->act, first);
+    rf_act_lay_out(k, &m->act, 0, n_rows);
     rf_free(garbage);
 }
 

@@ -121,6 +121,19 @@ typedef struct rf_cpu_kernels {
     void (*attend)(const rf_attend *a);
 } rf_cpu_kernels;
 
+/* Whether n rows of a view are to be laid out in blocks; how many blocks they are; lays out rows [first, end). */
+static inline bool rf_act_wants_blocks(const rf_cpu_kernels *k, rf_int_view view, size_t n) {
+    return k->lay_out_from[view] && n >= k->lay_out_from[view];
+}
+static inline size_t rf_act_n_blocks(rf_int_view view, size_t n) {
+    return (n + rf_act_block_rows(view) - 1) / rf_act_block_rows(view);
+}
+static inline void rf_act_lay_out(const rf_cpu_kernels *k, const rf_mm_input *a, uint32_t first,
+                                  uint32_t end) {
+    for (; first < end; first += rf_act_block_rows(a->view))
+        k->lay_out(a, first);
+}
+
 /* The table of a level; the CPU must have it. */
 const rf_cpu_kernels *rf_cpu_kernels_get(rf_isa isa);
 size_t rf_mm_scratch_bytes(uint32_t max_act_rows, uint32_t max_cols);

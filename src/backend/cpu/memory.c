@@ -197,11 +197,10 @@ static rf_cpu_acts cut_acts(cutter *c, const uint32_t cols[3], bool with_x, cons
         a.d[1] = cut(c, rows * (n256 / 256), sizeof *a.d[1]);
         a.sum[1] = cut(c, rows * (n256 / 16), sizeof *a.sum[1]);
     }
-    for (rf_int_view view = RF_INT_NONE; k && k->lay_out && view <= RF_INT_256; view++) {
-        size_t each = rf_act_block_rows(view);
-        if (k->lay_out_from[view] && rows >= k->lay_out_from[view])
-            a.blocks[view] = cut(c, (rows + each - 1) / each, rf_act_block_bytes(view, cols[view]));
-    }
+    for (rf_int_view view = RF_INT_NONE; k && view <= RF_INT_256; view++)
+        if (rf_act_wants_blocks(k, view, rows))
+            a.blocks[view] =
+                cut(c, rf_act_n_blocks(view, rows), rf_act_block_bytes(view, cols[view]));
     return a;
 }
 

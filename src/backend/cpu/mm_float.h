@@ -258,6 +258,24 @@ typedef struct float_panel {
     rf_mm_ahead ahead;
 } float_panel;
 
+/* One vector of the lanes of TILE_NR x nt outputs, from where they wait, or zeros, and back. */
+RF_INLINE void take_sums(int nt, bool first, const float *sums, vec v[TILE_NR][TILE_NT]) {
+    RF_UNROLL
+    for (int t = 0; t < nt; t++) {
+        RF_UNROLL
+        for (int r = 0; r < TILE_NR; r++)
+            v[r][t] = first ? vec_zero() : vec_load(sums + t * TILE_SUMS + r * 16);
+    }
+}
+RF_INLINE void leave_sums(int nt, float *sums, vec v[TILE_NR][TILE_NT]) {
+    RF_UNROLL
+    for (int t = 0; t < nt; t++) {
+        RF_UNROLL
+        for (int r = 0; r < TILE_NR; r++)
+            vec_store(sums + t * TILE_SUMS + r * 16, v[r][t]);
+    }
+}
+
 /* Adds a stretch of nt activation rows x[t] to the lanes of TILE_NR x nt outputs at sums. */
 RF_INLINE void add_tile(float_kind kind, int nt, const uint8_t *const w[], const float *const x[],
                         const float_stretch *s, float *sums, rf_mm_ahead *ahead) {
@@ -265,24 +283,14 @@ RF_INLINE void add_tile(float_kind kind, int nt, const uint8_t *const w[], const
     const size_t n = s->n;
     for (size_t lane = 0; lane < 16; lane += VEC_LANES) {
         vec v[TILE_NR][TILE_NT];
-        RF_UNROLL
-        for (int t = 0; t < nt; t++) {
-            RF_UNROLL
-            for (int r = 0; r < TILE_NR; r++)
-                v[r][t] = s->first ? vec_zero() : vec_load(sums + t * TILE_SUMS + r * 16 + lane);
-        }
+        take_sums(nt, s->first, sums + lane, v);
         for (size_t k = 0, end; k < n; k = end) {
             end = !looks || n - k < LOOK_EVERY ? n : k + LOOK_EVERY;
             if (looks) rf_mm_look_ahead(ahead);
             for (size_t i = k; i < end; i += 16)
                 tile_step(kind, nt, w, x, i, lane, v);
         }
-        RF_UNROLL
-        for (int t = 0; t < nt; t++) {
-            RF_UNROLL
-            for (int r = 0; r < TILE_NR; r++)
-                vec_store(sums + t * TILE_SUMS + r * 16 + lane, v[r][t]);
-        }
+        leave_sums(nt, sums + lane, v);
     }
 }
 
@@ -369,12 +377,7 @@ static void lay_out_floats(const rf_mm_input *a, uint32_t first) {
 RF_INLINE void add_panel_tile(int nt, const float *w, const float *x, size_t n, bool first,
                               float *sums) {
     vec v[TILE_NR][TILE_NT];
-    RF_UNROLL
-    for (int t = 0; t < nt; t++) {
-        RF_UNROLL
-        for (int r = 0; r < TILE_NR; r++)
-            v[r][t] = first ? vec_zero() : vec_load(sums + t * TILE_SUMS + r * 16);
-    }
+    take_sums(nt, first, sums, v);
     for (size_t i = 0; i < n; i += 16, w += TILE_NR * VEC_LANES, x += nt * VEC_LANES) {
         vec xi[TILE_NT];
         RF_UNROLL
@@ -391,12 +394,7 @@ RF_INLINE void add_panel_tile(int nt, const float *w, const float *x, size_t n, 
                 v[r][t] = vec_fma(wi, xi[t], v[r][t]);
         }
     }
-    RF_UNROLL
-    for (int t = 0; t < nt; t++) {
-        RF_UNROLL
-        for (int r = 0; r < TILE_NR; r++)
-            vec_store(sums + t * TILE_SUMS + r * 16, v[r][t]);
-    }
+    leave_sums(nt, sums, v);
 }
 
 /* As add_rows; activation rows that are in blocks already are read there. */
@@ -440,16 +438,16 @@ typedef void (*add_rows_fn)(float_panel *p, const float_stretch *s, const float 
 #define ADD_ROWS_OF(kind, a, b)                                                     \
     static void add_rows_##kind##_##a##_##b(float_panel *p, const float_stretch *s, \
                                             const float *const x[]) {               \
-        add_rows(kind, a, b, p, s, x);                                              \
+        if (kind == KIND_PANEL)                                                     \
+            add_panel(a, b, p, s, x);                                               \
+        else                                                                        \
+            add_rows(kind, a, b, p, s, x);                                          \
     }
-#define ADD_ROWS(a, b)                                                                \
-    ADD_ROWS_OF(KIND_F32, a, b)                                                       \
-    ADD_ROWS_OF(KIND_F16, a, b)                                                       \
-    ADD_ROWS_OF(KIND_BF16, a, b)                                                      \
-    static void add_rows_KIND_PANEL_##a##_##b(float_panel *p, const float_stretch *s, \
-                                              const float *const x[]) {               \
-        add_panel(a, b, p, s, x);                                                     \
-    }
+#define ADD_ROWS(a, b)           \
+    ADD_ROWS_OF(KIND_F32, a, b)  \
+    ADD_ROWS_OF(KIND_F16, a, b)  \
+    ADD_ROWS_OF(KIND_BF16, a, b) \
+    ADD_ROWS_OF(KIND_PANEL, a, b)
 ADD_ROWS(1, 0)
 ADD_ROWS(2, 0)
 ADD_ROWS(3, 0)

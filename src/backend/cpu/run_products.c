@@ -108,23 +108,15 @@ static void prepare_rows(const runner *r, const rf_cpu_acts *a, const rf_mm_inpu
                          uint32_t first, uint32_t end) {
     for (uint32_t row = first; row < end; row++)
         prepare_row(r, a, row, true);
-    for (rf_int_view view = RF_INT_NONE; view <= RF_INT_256; view++) {
-        if (!(r->t->views & 1u << view) || !act[view].blocks) continue;
-        for (uint32_t row = first; row < end; row += rf_act_block_rows(view))
-            r->k->lay_out(&act[view], row);
-    }
-}
-
-/* Whether n rows are to be laid out in blocks. */
-static bool in_blocks(const runner *r, rf_int_view view, uint32_t n) {
-    return r->k->lay_out && r->k->lay_out_from[view] && n >= r->k->lay_out_from[view];
+    for (rf_int_view view = RF_INT_NONE; view <= RF_INT_256; view++)
+        if (act[view].blocks) rf_act_lay_out(r->k, &act[view], first, end);
 }
 
 /* Fills act[view] for the views of the task. */
 static void prepare(const runner *r, uint32_t n_rows, rf_mm_input act[3]) {
     const rf_cpu_task *t = r->t;
     bool solo = n_rows <= RF_CPU_SOLO_ROWS;
-    bool may_lay_out = !solo && t->kind == RF_CPU_PRODUCTS, as_it_is = !is_moved(t) && !t->scores;
+    bool may_lay_out = !solo && t->kind == RF_CPU_PRODUCTS;
     uint32_t each = 1, at; /* rows that are prepared at a time: whole blocks */
     const rf_cpu_acts *a = solo ? &r->own->acts : &r->x->acts;
     for (rf_int_view view = RF_INT_NONE; view <= RF_INT_256; view++) {
@@ -136,12 +128,14 @@ static void prepare(const runner *r, uint32_t n_rows, rf_mm_input act[3]) {
             act[view].d = a->d[view - RF_INT_32];
             act[view].sum = a->sum[view - RF_INT_32];
         }
-        if (!(t->views & 1u << view) || !may_lay_out || !in_blocks(r, view, n_rows)) continue;
+        if (!(t->views & 1u << view) || !may_lay_out || !rf_act_wants_blocks(r->k, view, n_rows))
+            continue;
         act[view].blocks = a->blocks[view];
         const uint32_t rows = rf_act_block_rows(view);
         if (each % rows != 0) each = rows % each == 0 ? rows : RF_ACT_BLOCK * RF_ACT_FLOATS / 2;
     }
-    if (as_it_is && t->views == 1u << RF_INT_NONE && !act[RF_INT_NONE].blocks) return;
+    if (!is_moved(t) && !t->scores && t->views == 1u << RF_INT_NONE && !act[RF_INT_NONE].blocks)
+        return;
     for (uint32_t row = 0; solo && row < n_rows; row++)
         prepare_row(r, a, row, false);
     while (!solo && rf_cpu_next_piece(&r->counter[0], (n_rows + each - 1) / each, &at)) {
@@ -267,10 +261,9 @@ static rf_mm_input gather(const runner *r, const rf_mm_input *all, const uint32_
         memcpy(to.sum, from.sum, sums * sizeof *to.sum);
     }
     in.blocks = NULL;
-    if (!in_blocks(r, all->view, n)) return in;
+    if (!rf_act_wants_blocks(r->k, all->view, n)) return in;
     in.blocks = g->blocks[all->view];
-    for (uint32_t first = 0; first < n; first += rf_act_block_rows(all->view))
-        r->k->lay_out(&in, first);
+    rf_act_lay_out(r->k, &in, 0, n);
     return in;
 }
 
