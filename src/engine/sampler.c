@@ -236,7 +236,8 @@ static rf_status apply_penalties(rf_sampler *s, const float *logits) {
         if (!c) return RF_ENOMEM;
         c->count++;
     }
-    for (change *c = s->changes; c < s->changes + s->n_changes; c++) {
+    for (size_t i = 0; i < s->n_changes; i++) {
+        change *c = &s->changes[i];
         if (c->count == 0) continue; /* a bias */
         c->logit = c->logit <= 0 ? c->logit * repeat : c->logit / repeat;
         c->logit -= c->count * frequency + presence;
@@ -277,7 +278,8 @@ static rf_status apply_dry(rf_sampler *s, const float *logits) {
             c->count = (uint32_t)length;
     }
     rf_free(z);
-    for (change *c = s->changes; c < s->changes + s->n_changes; c++) {
+    for (size_t i = 0; i < s->n_changes; i++) {
+        change *c = &s->changes[i];
         if (c->count == 0) continue;
         double power = (double)c->count - s->o.dry_allowed_length;
         c->logit -=
@@ -451,9 +453,11 @@ static void offer_group(rf_best_heap *h, const view *v, uint32_t first, const fl
 /* What was changed comes last, then all are put in order. */
 static candidates best_of(rf_best_heap *h, const view *v) {
     const rf_sampler *s = v->s;
-    for (const change *c = s->changes; c < s->changes + s->n_changes; c++)
+    for (size_t i = 0; i < s->n_changes; i++) {
+        const change *c = &s->changes[i];
         if (may_choose(v, (uint32_t)c->id, c->logit))
             rf_best_offer(h, (candidate){.id = c->id, .logit = c->logit});
+    }
     candidates l = {.c = h->c, .n = h->n};
     rf_candidates_sort(&l);
     return l;
@@ -492,9 +496,11 @@ static candidates collect_all(const view *v, double bound) {
         if (x >= bound && !s->place[i] && may_choose(v, i, x))
             l.c[l.n++] = (candidate){.id = (int32_t)i, .logit = x};
     }
-    for (const change *c = s->changes; c < s->changes + s->n_changes; c++)
+    for (size_t i = 0; i < s->n_changes; i++) {
+        const change *c = &s->changes[i];
         if (c->logit >= bound && may_choose(v, (uint32_t)c->id, c->logit))
             l.c[l.n++] = (candidate){.id = c->id, .logit = c->logit};
+    }
     return l;
 }
 
@@ -516,8 +522,8 @@ static const float *effective_row(const view *v, float *copy) {
     const rf_sampler *s = v->s;
     if (!s->mask && v->n_banned == 0 && s->n_changes == 0) return v->logits;
     memcpy(copy, v->logits, s->n_vocab * sizeof *copy);
-    for (const change *c = s->changes; c < s->changes + s->n_changes; c++)
-        copy[c->id] = (float)c->logit;
+    for (size_t i = 0; i < s->n_changes; i++)
+        copy[s->changes[i].id] = (float)s->changes[i].logit;
     for (size_t i = 0; i < v->n_banned; i++)
         if ((uint32_t)v->banned[i] < s->n_vocab) copy[v->banned[i]] = -INFINITY;
     for (uint32_t at = 0; s->mask && at < s->n_vocab; at += 32) {

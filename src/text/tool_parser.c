@@ -124,7 +124,7 @@ static void replay(rf_tool_parser *p) {
 }
 
 static void tell_calls(rf_tool_parser *p) {
-    const char *text = p->calls.text.p;
+    const char *text = p->calls.text.p ? p->calls.text.p : ""; /* names may be empty, all of them */
     for (size_t i = 0; i < p->calls.n; i++) {
         const rf_call *c = &p->calls.list[i];
         tell(p, RF_TOOL_BEGIN, (rf_str){text + c->name, c->name_len},

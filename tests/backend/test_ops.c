@@ -448,7 +448,8 @@ static void check_step(world *w, const rf_step *s) {
     uint32_t n_rows = per_output ? w->b.b.n_outputs : w->b.b.n_tokens;
     for (uint32_t t = 0; t < n_rows; t++) {
         const float *at = a ? a + (size_t)t * w->a_cols : NULL;
-        const float *bt = b ? b + (size_t)t * w->b_cols : NULL, *dt = d + (size_t)t * w->cols;
+        const float *bt = b ? b + (size_t)t * w->b_cols : NULL;
+        const float *dt = d ? d + (size_t)t * w->cols : NULL;
         if (s->op == RF_OP_KV_PUT) {
             keep_kv(w, t, at, bt);
         } else if (s->op == RF_OP_PICK) {

@@ -40,18 +40,32 @@ static const struct budget *budget_of(const char *kernel) {
     return best;
 }
 
-static rf_emu_module *open_target(const char *target) {
-    char path[500];
-    snprintf(path, sizeof path, "%s/%s.hsaco", RF_EMU_CODE, target);
-    return open_module(path);
+#define N_TARGETS (RF_COUNT(targets) - 1)
+static rf_emu_module *module[N_TARGETS]; /* for all tests: disassembling takes most of their time */
+
+static int open_targets(void **state) {
+    (void)state;
+    for (size_t t = 0; t < N_TARGETS; t++) {
+        char path[500];
+        snprintf(path, sizeof path, "%s/%s.hsaco", RF_EMU_CODE, targets[t]);
+        module[t] = open_module(path);
+    }
+    return 0;
+}
+
+static int close_targets(void **state) {
+    (void)state;
+    for (size_t t = 0; t < N_TARGETS; t++)
+        rf_emu_module_close(module[t]);
+    return 0;
 }
 
 /* Prints every excess before it fails. */
 static void test_budgets(void **state) {
     (void)state;
     uint32_t bad = 0;
-    for (size_t t = 0; t < RF_COUNT(targets) - 1; t++) {
-        rf_emu_module *m = open_target(targets[t]);
+    for (size_t t = 0; t < N_TARGETS; t++) {
+        rf_emu_module *m = module[t];
         bool has_matrix = rf_gpu_code_has_matrix(targets[t]);
         uint32_t n = 0;
         for (size_t k = 0; k < RF_COUNT(kernels); k++) {
@@ -73,7 +87,6 @@ static void test_budgets(void **state) {
                 have->lds_bytes, may->lds, have->n_sgpr_spill, may->sgpr_spills);
         }
         assert_int_equal(rf_emu_module_kernels(m), n);
-        rf_emu_module_close(m);
     }
     assert_int_equal(bad, 0);
 }
@@ -98,8 +111,8 @@ static bool is_on_matrix(const char *name) {
 static void test_loads(void **state) {
     (void)state;
     uint32_t bad = 0;
-    for (size_t t = 0; t < RF_COUNT(targets) - 1; t++) {
-        rf_emu_module *m = open_target(targets[t]);
+    for (size_t t = 0; t < N_TARGETS; t++) {
+        rf_emu_module *m = module[t];
         bool has_matrix = rf_gpu_code_has_matrix(targets[t]);
         for (size_t k = 0; k < RF_COUNT(loads); k++) {
             if (is_on_matrix(loads[k].name) && !has_matrix) continue;
@@ -115,7 +128,6 @@ static void test_loads(void **state) {
                           targets[t], loads[k].name, l.vector, l.vector / (double)loads[k].weights,
                           l.shared, l.wide, l.narrow, is_bad ? " (TOO MANY)" : "", kernel->n_vgpr);
         }
-        rf_emu_module_close(m);
     }
     assert_int_equal(bad, 0);
 }
@@ -135,18 +147,14 @@ static void note_name(void *arg, const char *name) {
 
 static void test_instructions(void **state) {
     (void)state;
-    rf_emu_module *m[RF_COUNT(targets)];
     uint32_t bad = 0;
-    for (size_t t = 0; t < RF_COUNT(targets) - 1; t++) {
-        m[t] = open_target(targets[t]);
+    for (size_t t = 0; t < N_TARGETS; t++) {
         const char *unknown;
-        for (size_t k = 0; (unknown = rf_emu_module_unknown(m[t], k)); k++, bad++)
+        for (size_t k = 0; (unknown = rf_emu_module_unknown(module[t], k)); k++, bad++)
             print_message("%s: not known: %s\n", targets[t], unknown);
-        rf_emu_module_mnemonics(m[t], note_name, NULL);
+        rf_emu_module_mnemonics(module[t], note_name, NULL);
     }
-    print_message("%zu mnemonics on %zu targets\n", seen.n, RF_COUNT(targets) - 1);
-    for (size_t t = 0; t < RF_COUNT(targets) - 1; t++)
-        rf_emu_module_close(m[t]);
+    print_message("%zu mnemonics on %zu targets\n", seen.n, N_TARGETS);
     assert_int_equal(bad, 0);
     assert_true(seen.n > 100);
 }
@@ -157,5 +165,5 @@ int main(void) {
         cmocka_unit_test(test_loads),
         cmocka_unit_test(test_instructions),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, open_targets, close_targets);
 }

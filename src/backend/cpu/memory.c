@@ -309,12 +309,12 @@ static rf_status allocate(rf_exec *x, const place *places, const size_t region[2
     x->written = written;
     x->states = (rf_slots){state, x->limits.n_states, x->plan->state_floats};
     x->counter = counter;
-    x->taken = x->counter + 2 * ((size_t)x->n_tasks + 1);
     x->k = k;
     x->v = v;
     x->act_memory = acts;
     x->thread_memory = threads;
     if (s != RF_OK) return s;
+    x->taken = x->counter + 2 * ((size_t)x->n_tasks + 1);
     for (size_t i = 0; i < N_HUGE; i++)
         rf_want_huge_pages(*all[i].out, all[i].n * all[i].size);
     shared = (cutter){.base = acts};

@@ -318,15 +318,22 @@ static rf_status gpu_row(rf_exec *x, uint32_t output, const float **row) {
     return RF_OK;
 }
 
+/* An address in the device's memory, which is gone once the device is: the queue then touches nothing. */
+static uint8_t *memory_at(const rf_exec *x, size_t offset) {
+    return x->memory ? x->memory + offset : NULL;
+}
+
 static rf_status gpu_kv_copy(rf_exec *x, uint32_t from_block, uint32_t to_block) {
     if (from_block >= x->limits.n_kv_blocks || to_block >= x->limits.n_kv_blocks) return RF_EARG;
     if (from_block == to_block) return RF_OK;
     rf_gpu_queue *q = enter(x);
     for (uint32_t il = 0; il < x->plan->model->n_layers; il++) {
         const rf_gpu_kv *kv = &x->kv[il];
-        uint8_t *k = x->memory + x->kv_at + kv->k_at, *v = x->memory + x->kv_at + kv->v_at;
-        rf_gpu_copy(q, k + to_block * kv->k_block, k + from_block * kv->k_block, kv->k_block);
-        rf_gpu_copy(q, v + to_block * kv->v_block, v + from_block * kv->v_block, kv->v_block);
+        const size_t k = x->kv_at + kv->k_at, v = x->kv_at + kv->v_at;
+        rf_gpu_copy(q, memory_at(x, k + to_block * kv->k_block),
+                    memory_at(x, k + from_block * kv->k_block), kv->k_block);
+        rf_gpu_copy(q, memory_at(x, v + to_block * kv->v_block),
+                    memory_at(x, v + from_block * kv->v_block), kv->v_block);
     }
     return leave(x, NULL);
 }
@@ -345,12 +352,11 @@ static rf_status move_block(rf_exec *x, uint32_t block, uint8_t *out, const uint
     size_t at = 0;
     for (uint32_t il = 0; il < x->plan->model->n_layers; il++) {
         const rf_gpu_kv *kv = &x->kv[il];
-        uint8_t *pool = x->memory + x->kv_at;
         const struct {
             uint8_t *p;
             size_t n;
-        } part[] = {{pool + kv->k_at + block * kv->k_block, kv->k_block},
-                    {pool + kv->v_at + block * kv->v_block, kv->v_block}};
+        } part[] = {{memory_at(x, x->kv_at + kv->k_at + block * kv->k_block), kv->k_block},
+                    {memory_at(x, x->kv_at + kv->v_at + block * kv->v_block), kv->v_block}};
         for (size_t i = 0; i < RF_COUNT(part); at += part[i++].n) {
             if (part[i].n == 0) continue;
             if (out)
@@ -370,14 +376,12 @@ static rf_status gpu_kv_write(rf_exec *x, uint32_t block, const void *src) {
     return move_block(x, block, NULL, src);
 }
 
-/* NULL: there is none of that number. */
 static uint8_t *slot_at(const rf_exec *x, uint32_t slot) {
-    size_t bytes = x->plan->state_floats * sizeof(float);
-    return slot < x->limits.n_states ? x->memory + x->state_at + slot * bytes : NULL;
+    return memory_at(x, x->state_at + slot * x->plan->state_floats * sizeof(float));
 }
 
 static rf_status gpu_state_copy(rf_exec *x, uint32_t from_slot, uint32_t to_slot) {
-    if (!slot_at(x, from_slot) || !slot_at(x, to_slot)) return RF_EARG;
+    if (from_slot >= x->limits.n_states || to_slot >= x->limits.n_states) return RF_EARG;
     if (from_slot == to_slot) return RF_OK;
     rf_gpu_queue *q = enter(x);
     rf_gpu_copy(q, slot_at(x, to_slot), slot_at(x, from_slot),
@@ -388,7 +392,7 @@ static rf_status gpu_state_copy(rf_exec *x, uint32_t from_slot, uint32_t to_slot
 /* One slot between the device and out or src, one of which is NULL. */
 static rf_status move_slot(rf_exec *x, uint32_t slot, float *out, const float *src) {
     size_t bytes = x->plan->state_floats * sizeof(float);
-    if (!slot_at(x, slot)) return RF_EARG;
+    if (slot >= x->limits.n_states) return RF_EARG;
     rf_gpu_queue *q = enter(x);
     if (out)
         rf_gpu_download(q, out, slot_at(x, slot), bytes);

@@ -113,8 +113,9 @@ rf_status rf_gpu_layout_of(rf_gpu_layout *out, const rf_tensor *w, rf_error *e) 
 }
 
 rf_gpu_weight rf_gpu_weight_at(const rf_gpu_layout *l, const void *base) {
-    const uint8_t *p = base;
-    rf_gpu_weight w = {.lo = p,
+    const uintptr_t at =
+        (uintptr_t)base; /* a device's address, or 0 where only sizes are asked for */
+    rf_gpu_weight w = {.lo = base,
                        .rows = l->rows,
                        .cols = l->cols,
                        .planes = l->planes,
@@ -124,11 +125,11 @@ rf_gpu_weight rf_gpu_weight_at(const rf_gpu_layout *l, const void *base) {
                        .n_scales = l->n_scales,
                        .d_f32 = l->d_f32,
                        .off = l->off};
-    if (l->hi_at) w.hi = p + l->hi_at;
-    if (l->d_at) w.d = p + l->d_at;
-    if (l->m_at) w.m = p + l->m_at;
-    if (l->scale_at) w.scale = (const int8_t *)p + l->scale_at;
-    if (l->min_at) w.min = (const int8_t *)p + l->min_at;
+    if (l->hi_at) w.hi = (const uint8_t *)(at + l->hi_at);
+    if (l->d_at) w.d = (const void *)(at + l->d_at);
+    if (l->m_at) w.m = (const void *)(at + l->m_at);
+    if (l->scale_at) w.scale = (const int8_t *)(at + l->scale_at);
+    if (l->min_at) w.min = (const int8_t *)(at + l->min_at);
     return w;
 }
 
