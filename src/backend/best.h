@@ -25,7 +25,7 @@ typedef enum rf_by_best {
 } rf_by_best;
 
 typedef struct rf_best {
-    uint32_t n_groups; /* above RF_BEST_GROUPS: too many are alike; 0: first alone is told */
+    uint32_t n_groups; /* 0: first alone is told, as where too many are alike */
     float bound;       /* every finite number of the row that is at least this is in a group here */
     uint32_t first;    /* column of the largest finite number, the lowest of equals */
     uint32_t

@@ -76,6 +76,8 @@ static uint32_t split_usual_batch(const rf_backend *b) {
     return is_all ? rf_gpu_ops.usual_batch(b->gpu[0]) : RF_USUAL_BATCH;
 }
 
+static rf_pool *split_idle_pool(const rf_backend *b) { return rf_gpu_ops.idle_pool(b->gpu[0]); }
+
 static rf_backend *backend_of(const rf_backend *b, int device) {
     for (uint32_t i = 0; i < b->opts.n_devices; i++)
         if (b->opts.devices[i] == device) return b->gpu[i];
@@ -293,6 +295,7 @@ const rf_backend_ops rf_split_ops = {
     .open = split_open,
     .close = split_close,
     .describe = split_describe,
+    .idle_pool = split_idle_pool,
     .usual_batch = split_usual_batch,
     .compile = split_compile,
     .exec_free = split_exec_free,

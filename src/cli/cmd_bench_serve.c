@@ -73,12 +73,18 @@ static rf_status read_work(bench_serve *b, rf_error *e) {
         return rf_fail(e, RF_EARG, "--workload: '%.40s' is neither random nor shared-prefix", kind);
     if (!shared && rf_cli_given(b->c, RF_F_LOAD_PREFIX))
         return rf_fail(e, RF_EARG, "--n-prefix says nothing without --workload shared-prefix");
+    bool narrows = rf_cli_given(b->c, RF_F_LOAD_TOP_K) || rf_cli_given(b->c, RF_F_LOAD_TOP_P);
+    if (narrows && rf_cli_num(b->c, RF_F_LOAD_TEMP) <= 0)
+        return rf_fail(e, RF_EARG, "--top-k and --top-p say nothing without --temp");
     b->work = (rf_load_work){
         .shared_prefix = shared,
         .n_prefix = (uint32_t)rf_cli_int(b->c, RF_F_LOAD_PREFIX),
         .n_prompt = (uint32_t)rf_cli_int(b->c, RF_F_LOAD_P),
         .n_gen = (uint32_t)rf_cli_int(b->c, RF_F_LOAD_N),
         .spread = rf_cli_num(b->c, RF_F_SPREAD),
+        .temperature = rf_cli_num(b->c, RF_F_LOAD_TEMP),
+        .top_k = (uint32_t)rf_cli_int(b->c, RF_F_LOAD_TOP_K),
+        .top_p = rf_cli_num(b->c, RF_F_LOAD_TOP_P),
         .cancel = rf_cli_num(b->c, RF_F_CANCEL),
         .seed = (uint64_t)rf_cli_int(b->c, RF_F_LOAD_SEED),
     };

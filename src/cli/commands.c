@@ -65,7 +65,8 @@ const rf_command rf_commands[] = {
     {"bench serve", "", 0, 0,
      FLAGS(RF_F_URL, RF_F_SERVED, RF_F_KEY_ENV, RF_F_KEY_FILE, RF_F_REQUESTS, RF_F_CONCURRENCY,
            RF_F_RATE, RF_F_WORKLOAD, RF_F_LOAD_PREFIX, RF_F_LOAD_P, RF_F_LOAD_N, RF_F_SPREAD,
-           RF_F_LOAD_SEED, RF_F_CANCEL, RF_F_IDLE, RF_F_WARMUP, RF_F_LOAD_TIMEOUT, RF_F_PLOT),
+           RF_F_LOAD_TEMP, RF_F_LOAD_TOP_K, RF_F_LOAD_TOP_P, RF_F_LOAD_SEED, RF_F_CANCEL, RF_F_IDLE,
+           RF_F_WARMUP, RF_F_LOAD_TIMEOUT, RF_F_PLOT),
      "measure a server under load",
      "Sends streaming completions to any server that speaks OpenAI's API: --concurrency at a time, "
      "or as they arrive by --rate.  Prints the time to the first token, between tokens and of "

@@ -12,6 +12,8 @@ typedef struct rf_load_work {
     bool shared_prefix; /* all prompts begin with the same n_prefix tokens */
     uint32_t n_prefix, n_prompt, n_gen;
     double spread; /* lengths are uniform within n * (1 +- spread) */
+    double temperature, top_p;
+    uint32_t top_k; /* 0: all; with top_p only said where the temperature is above 0 */
     uint64_t seed;
     double cancel;    /* share of the requests whose client leaves before the answer's end */
     bool as_tokens;   /* prompts are token ids, else text made of words */

@@ -208,10 +208,11 @@ static void json_server(const rf_load_result *r, rf_buf *out) {
 static void json_workload(const rf_load_opts *o, const rf_load_work *w, rf_buf *out) {
     rf_buf_printf(out,
                   "{\"workload\":\"%s\",\"seed\":%llu,\"n_prefix\":%u,\"n_prompt\":%u,"
-                  "\"n_gen\":%u,\"spread\":%g,\"cancel\":%g,\"idle_connections\":%u,",
+                  "\"n_gen\":%u,\"spread\":%g,\"temperature\":%g,\"top_k\":%u,\"top_p\":%g,"
+                  "\"cancel\":%g,\"idle_connections\":%u,",
                   w->shared_prefix ? "shared-prefix" : "random", (unsigned long long)w->seed,
-                  w->shared_prefix ? w->n_prefix : 0, w->n_prompt, w->n_gen, w->spread, w->cancel,
-                  o->n_idle);
+                  w->shared_prefix ? w->n_prefix : 0, w->n_prompt, w->n_gen, w->spread,
+                  w->temperature, w->top_k, w->top_p, w->cancel, o->n_idle);
     if (o->rate > 0)
         rf_buf_printf(out, "\"rate\":%g,\"concurrency\":null", o->rate);
     else

@@ -63,9 +63,12 @@ void rf_load_body(const rf_load_work *w, const char *model, uint64_t i, rf_buf *
     put_part(w, PROMPT, i, around(w, w->n_prompt, PROMPT_LENGTH, i), &k, out);
     rf_buf_putc(out, w->as_tokens ? ']' : '"');
     rf_buf_printf(out,
-                  ",\"max_tokens\":%u,\"min_tokens\":%u,\"ignore_eos\":true,\"temperature\":0,"
-                  "\"stream\":true,\"stream_options\":{\"include_usage\":true}}",
-                  n_answer, n_answer);
+                  ",\"max_tokens\":%u,\"min_tokens\":%u,\"ignore_eos\":true,\"temperature\":%g,",
+                  n_answer, n_answer, w->temperature);
+    if (w->temperature > 0)
+        rf_buf_printf(out, "\"top_p\":%g,\"top_k\":%u,\"seed\":%llu,", w->top_p, w->top_k,
+                      (unsigned long long)(w->seed + i));
+    rf_buf_puts(out, "\"stream\":true,\"stream_options\":{\"include_usage\":true}}");
 }
 
 void rf_load_arrivals(const rf_load_work *w, double rate, size_t n, double *out) {

@@ -275,37 +275,45 @@ rf_by_best rf_request_by_best(const rf_request *r) {
     return by == RF_BY_FIRST && r->o.min_tokens > 0 ? RF_BY_BEST : by; /* the first may be banned */
 }
 
-/* The token's place in the text, and what is told of it; the event's text stays to be decided. */
-static rf_status describe(rf_request *r, const float *logits, uint32_t n_vocab, int32_t token,
-                          bool ends, rf_token_prob *top, rf_event *event) {
-    if (!ends) RF_TRY(feed_matcher(r, r->matcher, token));
-    RF_TRY(rf_sampler_accept(r->sampler, token));
-    RF_TRY(append_text(r, token, ends));
-    if (r->tokens.failed || r->held.failed) return RF_ENOMEM;
-    *event = event_of(r);
-    event->token = token;
-    if (r->o.n_logprobs < 0) return RF_OK;
-    event->n_top = (size_t)r->o.n_logprobs < n_vocab ? (size_t)r->o.n_logprobs : n_vocab;
-    event->chosen = (rf_token_prob){token, rf_logprob(logits, n_vocab, token)};
-    event->top = top;
-    return rf_top_logprobs(logits, n_vocab, event->n_top, top);
+void rf_request_choose(rf_request *r, rf_logits logits, uint32_t n_vocab, const int32_t *end_tokens,
+                       size_t n_end, rf_choice *out) {
+    uint32_t n_generated = (uint32_t)r->tokens.len - r->n_prompt;
+    out->n_top = 0;
+    out->status = choose(r, r->matcher, n_generated, logits, end_tokens, n_end, &out->token);
+    if (out->status != RF_OK || r->o.n_logprobs < 0) return;
+    out->n_top = (size_t)r->o.n_logprobs < n_vocab ? (size_t)r->o.n_logprobs : n_vocab;
+    out->chosen = (rf_token_prob){out->token, rf_logprob(logits.row, n_vocab, out->token)};
+    out->status = rf_top_logprobs(logits.row, n_vocab, out->n_top, out->top);
 }
 
-rf_status rf_request_advance(rf_request *r, rf_logits logits, uint32_t n_vocab,
-                             const int32_t *end_tokens, size_t n_end, rf_finish *finish) {
+/* The token's place in the text, and what is told of it; the event's text stays to be decided. */
+static rf_status describe(rf_request *r, const rf_choice *c, bool ends, rf_event *event) {
+    if (!ends) RF_TRY(feed_matcher(r, r->matcher, c->token));
+    RF_TRY(rf_sampler_accept(r->sampler, c->token));
+    RF_TRY(append_text(r, c->token, ends));
+    if (r->tokens.failed || r->held.failed) return RF_ENOMEM;
+    *event = event_of(r);
+    event->token = c->token;
+    if (r->o.n_logprobs < 0) return RF_OK;
+    event->n_top = c->n_top;
+    event->chosen = c->chosen;
+    event->top = c->top;
+    return RF_OK;
+}
+
+rf_status rf_request_advance(rf_request *r, const rf_choice *c, const int32_t *end_tokens,
+                             size_t n_end, rf_finish *finish) {
     size_t n_before = r->tokens.len;
     uint32_t n_generated = (uint32_t)n_before - r->n_prompt;
-    int32_t token;
     *finish = RF_FINISH_NONE;
-    RF_TRY(choose(r, r->matcher, n_generated, logits, end_tokens, n_end, &token));
-    rf_ids_push(&r->tokens, token);
+    if (c->status != RF_OK) return c->status;
+    rf_ids_push(&r->tokens, c->token);
     r->last_us = rf_time_us();
     if (n_generated == 0) r->first_us = r->last_us;
 
-    rf_token_prob top[MAX_LOGPROBS];
     rf_event event;
-    bool ends = !r->o.ignore_eos && is_end(end_tokens, n_end, token);
-    rf_status s = describe(r, logits.row, n_vocab, token, ends, top, &event);
+    bool ends = !r->o.ignore_eos && is_end(end_tokens, n_end, c->token);
+    rf_status s = describe(r, c, ends, &event);
     if (s != RF_OK) { /* a token that nobody hears of does not count */
         r->tokens.len = n_before;
         return s;

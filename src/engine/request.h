@@ -1,7 +1,7 @@
 /* request.h - one request's life: its tokens, its sampler, its text on the way out.
  *
  * Knows nothing of batches or devices.  The engine owns requests; all functions are called by the
- * stepping thread, except rf_request_create. */
+ * stepping thread, except rf_request_create and rf_request_choose. */
 #pragma once
 #include <stdatomic.h>
 
@@ -42,6 +42,15 @@ typedef struct rf_logits {
     const float *row;    /* [n_vocab], or NULL */
     const rf_best *best; /* or NULL */
 } rf_logits;
+
+/* The next token, and where its event has log-probabilities those. */
+typedef struct rf_choice {
+    rf_status status;
+    int32_t token;
+    bool is_made; /* the engine's: there is one */
+    size_t n_top;
+    rf_token_prob chosen, top[RF_EVENT_TOP]; /* [n_top] */
+} rf_choice;
 
 typedef struct rf_request {
     struct rf_request *next; /* in the engine's list */
@@ -86,11 +95,14 @@ void rf_request_free(
 
 /* What of a row it usually does with. */
 rf_by_best rf_request_by_best(const rf_request *r);
-/* Chooses the next token from a row of logits [n_vocab], appends it and tells of it.  RF_EARG:
- * no token can be chosen; RF_EFULL: the grammar's matcher met a limit; RF_EUNSUPPORTED: only the whole
- * row can tell, nothing has changed.
- * end_tokens: [n_end].  *finish says whether and why the request is over. */
-RF_CHECKED rf_status rf_request_advance(rf_request *r, rf_logits logits, uint32_t n_vocab,
+/* Chooses the next token from a row of logits [n_vocab]; on any thread, other requests beside it.
+ * out->status: RF_EARG: no token can be chosen; RF_EFULL: the grammar's matcher met a limit;
+ * RF_EUNSUPPORTED: only the whole row can tell, nothing has changed.  end_tokens: [n_end]. */
+void rf_request_choose(rf_request *r, rf_logits logits, uint32_t n_vocab, const int32_t *end_tokens,
+                       size_t n_end, rf_choice *out);
+/* Appends what was chosen and tells of it; else its status.  *finish says whether and why the request is
+ * over. */
+RF_CHECKED rf_status rf_request_advance(rf_request *r, const rf_choice *c,
                                         const int32_t *end_tokens, size_t n_end, rf_finish *finish);
 /* Looking ahead: choosing and taking tokens that nobody hears of, until looking back undoes it.  take
  * says RF_EARG where the grammar forbids the token or it would end the text. */

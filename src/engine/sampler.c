@@ -190,20 +190,50 @@ void rf_sampler_go_back(rf_sampler *s, rf_sampler_mark mark) {
 
 /* ---- changes ---- */
 
-/* The token's change, at first none of its row's logit; NULL: no memory. */
-static change *change_of(rf_sampler *s, const float *logits, int32_t id) {
+/* A row of logits, whole or what is best in it, and who may not be chosen. */
+typedef struct view {
+    rf_sampler *s;
+    const float *logits; /* NULL: best tells */
+    const rf_best *best;
+    const int32_t *banned;
+    size_t n_banned;
+} view;
+
+/* NULL: it is not among the best. */
+static const float *logit_of(const view *v, int32_t id) {
+    if (v->logits) return v->logits + id;
+    const uint32_t group = (uint32_t)id / RF_BEST_GROUP;
+    uint32_t low = 0, high = v->best->n_groups;
+    while (low < high) {
+        const uint32_t middle = (low + high) / 2;
+        if (v->best->group[middle] < group)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    bool is_here = low < v->best->n_groups && v->best->group[low] == group;
+    return is_here ? v->best->x[low] + (uint32_t)id % RF_BEST_GROUP : NULL;
+}
+
+/* The token's change, at first none of its logit; NULL: its logit is not here.  RF_ENOMEM. */
+static rf_status change_of(const view *v, int32_t id, change **out) {
+    rf_sampler *s = v->s;
+    const float *logit;
+    *out = NULL;
     if (!s->place[id]) {
+        if (!(logit = logit_of(v, id))) return RF_OK;
         if (s->n_changes == s->cap_changes) {
             size_t cap = s->cap_changes ? 2 * s->cap_changes : 64;
             change *more = rf_realloc(s->changes, s->cap_changes, cap, sizeof *more);
-            if (!more) return NULL;
+            if (!more) return RF_ENOMEM;
             s->changes = more;
             s->cap_changes = cap;
         }
-        s->changes[s->n_changes++] = (change){.id = id, .logit = (double)logits[id]};
+        s->changes[s->n_changes++] = (change){.id = id, .logit = (double)*logit};
         s->place[id] = (uint32_t)s->n_changes;
     }
-    return &s->changes[s->place[id] - 1];
+    *out = &s->changes[s->place[id] - 1];
+    return RF_OK;
 }
 
 static void forget_changes(rf_sampler *s) {
@@ -211,11 +241,12 @@ static void forget_changes(rf_sampler *s) {
         s->place[s->changes[--s->n_changes].id] = 0;
 }
 
-static rf_status apply_bias(rf_sampler *s, const float *logits) {
+static rf_status apply_bias(const view *v) {
+    const rf_sampler *s = v->s;
     for (size_t i = 0; i < s->o.n_logit_bias; i++) {
-        change *c = change_of(s, logits, s->bias[i].token);
-        if (!c) return RF_ENOMEM;
-        c->logit += (double)s->bias[i].bias;
+        change *c;
+        RF_TRY(change_of(v, s->bias[i].token, &c));
+        if (c) c->logit += (double)s->bias[i].bias;
     }
     return RF_OK;
 }
@@ -224,7 +255,8 @@ static size_t window(const rf_sampler *s, int32_t last_n) {
     return last_n < 0 || (size_t)last_n > s->history.len ? s->history.len : (size_t)last_n;
 }
 
-static rf_status apply_penalties(rf_sampler *s, const float *logits) {
+static rf_status apply_penalties(const view *v) {
+    rf_sampler *s = v->s;
     const rf_sampling *o = &s->o;
     double repeat = (double)o->repeat_penalty, presence = (double)o->presence_penalty;
     double frequency = (double)o->frequency_penalty;
@@ -232,9 +264,9 @@ static rf_status apply_penalties(rf_sampler *s, const float *logits) {
     if (n == 0 || (repeat == 1 && presence == 0 && frequency == 0)) return RF_OK;
     const int32_t *recent = s->history.p + s->history.len - n;
     for (size_t i = 0; i < n; i++) {
-        change *c = change_of(s, logits, recent[i]);
-        if (!c) return RF_ENOMEM;
-        c->count++;
+        change *c;
+        RF_TRY(change_of(v, recent[i], &c));
+        if (c) c->count++;
     }
     for (size_t i = 0; i < s->n_changes; i++) {
         change *c = &s->changes[i];
@@ -252,7 +284,8 @@ static bool is_breaker(const rf_sampler *s, int32_t id) { return s->breaker && s
  * followed it then is made less likely by multiplier * base ^ (length - allowed).  z[i] is the
  * length of the common prefix of the reversed history and its tail from i (Z-algorithm, linear
  * time). */
-static rf_status apply_dry(rf_sampler *s, const float *logits) {
+static rf_status apply_dry(const view *v) {
+    rf_sampler *s = v->s;
     size_t n = window(s, s->o.dry_last_n);
     if (s->o.dry_multiplier <= 0 || n < 2) return RF_OK;
     const int32_t *last = s->history.p + s->history.len - 1; /* last[-i] is the ith from the end */
@@ -271,11 +304,9 @@ static rf_status apply_dry(rf_sampler *s, const float *logits) {
         int32_t next = last[-(ptrdiff_t)(i - 1)];
         if (length == 0 || length < (size_t)s->o.dry_allowed_length || is_breaker(s, next))
             continue;
-        change *c = change_of(s, logits, next);
-        if (!c)
-            status = RF_ENOMEM;
-        else if (length > c->count)
-            c->count = (uint32_t)length;
+        change *c;
+        status = change_of(v, next, &c);
+        if (c && length > c->count) c->count = (uint32_t)length;
     }
     rf_free(z);
     for (size_t i = 0; i < s->n_changes; i++) {
@@ -294,11 +325,19 @@ static bool is_changing(const rf_sampling *o) {
            o->frequency_penalty != 0 || o->dry_multiplier > 0;
 }
 
+/* Can no logit grow by that?  Then what is not among the best does not get there. */
+static bool is_lowering(const rf_sampler *s) {
+    const rf_sampling *o = &s->o;
+    for (size_t i = 0; i < o->n_logit_bias; i++)
+        if (s->bias[i].bias > 0) return false;
+    return o->repeat_penalty >= 1 && o->presence_penalty >= 0 && o->frequency_penalty >= 0;
+}
+
 /* Fills changes with what the options make of this row. */
-static rf_status apply_changes(rf_sampler *s, const float *logits) {
-    RF_TRY(apply_bias(s, logits));
-    RF_TRY(apply_penalties(s, logits));
-    return apply_dry(s, logits);
+static rf_status apply_changes(const view *v) {
+    RF_TRY(apply_bias(v));
+    RF_TRY(apply_penalties(v));
+    return apply_dry(v);
 }
 
 /* ---- filters ---- */
@@ -421,14 +460,6 @@ static double deciding_depth(const rf_sampling *o) {
     return only && o->min_p > 0 ? rf_log((double)o->min_p) : (double)-INFINITY;
 }
 
-/* A row of logits, and who may not be chosen. */
-typedef struct view {
-    rf_sampler *s;
-    const float *logits;
-    const int32_t *banned;
-    size_t n_banned;
-} view;
-
 static bool may_choose(const view *v, uint32_t id, double logit) {
     for (size_t i = 0; i < v->n_banned; i++)
         if (v->banned[i] == (int32_t)id) return false;
@@ -480,7 +511,8 @@ static candidates collect_best(const view *v, size_t k) {
 }
 
 /* Numbers below the bound would not do: others that are not here may be above them. */
-static candidates collect_best_of(const view *v, size_t k, const rf_best *best) {
+static candidates collect_best_of(const view *v, size_t k) {
+    const rf_best *best = v->best;
     rf_best_heap h = {.c = v->s->scratch, .k = k};
     for (uint32_t g = 0; g < best->n_groups; g++)
         offer_group(&h, v, best->group[g] * RF_BEST_GROUP, best->x[g], best->bound, INFINITY);
@@ -579,8 +611,8 @@ static bool pick_from_head(const view *v, uint64_t counter, int32_t *token) {
 
 rf_status rf_sampler_pick(rf_sampler *s, const float *logits, const int32_t *banned,
                           size_t n_banned, uint64_t counter, int32_t *token) {
-    const view v = {s, logits, banned, n_banned};
-    rf_status status = apply_changes(s, logits);
+    const view v = {.s = s, .logits = logits, .banned = banned, .n_banned = n_banned};
+    rf_status status = apply_changes(&v);
     if (status == RF_OK && !(takes_head(&s->o) && pick_from_head(&v, counter, token))) {
         candidates l = collect(&v);
         if (l.n) *token = decide(s, &s->o, &l, counter);
@@ -592,23 +624,28 @@ rf_status rf_sampler_pick(rf_sampler *s, const float *logits, const int32_t *ban
 
 rf_by_best rf_sampler_by_best(const rf_sampler *s) {
     size_t k = n_deciding(&s->o);
-    if (is_changing(&s->o) || k == 0 || k > RF_BEST_SURE) return RF_BY_ROW;
-    return k == 1 ? RF_BY_FIRST : RF_BY_BEST;
+    if (k == 0 || k > RF_BEST_SURE || !is_lowering(s)) return RF_BY_ROW;
+    return k == 1 && !is_changing(&s->o) ? RF_BY_FIRST : RF_BY_BEST;
 }
 
 bool rf_sampler_pick_best(rf_sampler *s, const rf_best *best, const int32_t *banned,
                           size_t n_banned, uint64_t counter, int32_t *token) {
-    const view v = {.s = s, .banned = banned, .n_banned = n_banned};
+    const view v = {.s = s, .best = best, .banned = banned, .n_banned = n_banned};
     size_t k = n_deciding(&s->o);
-    if (is_changing(&s->o) || k == 0 || k > s->n_vocab) return false;
-    if (k == 1 && best->first != RF_BEST_NONE && may_choose(&v, best->first, 0)) {
+    if (k == 0 || k > s->n_vocab || !is_lowering(s)) return false;
+    if (k == 1 && !is_changing(&s->o) && best->first != RF_BEST_NONE &&
+        may_choose(&v, best->first, 0)) {
         *token = (int32_t)best->first;
         return true;
     }
-    candidates l = collect_best_of(&v, k, best);
-    if (l.n < k || l.c[l.n - 1].logit < (double)best->bound) return false;
-    *token = decide(s, &s->o, &l, counter);
-    return true;
+    bool is_decided = apply_changes(&v) == RF_OK;
+    if (is_decided) {
+        candidates l = collect_best_of(&v, k);
+        is_decided = l.n == k && l.c[k - 1].logit >= (double)best->bound;
+        if (is_decided) *token = decide(s, &s->o, &l, counter);
+    }
+    forget_changes(s);
+    return is_decided;
 }
 
 /* ---- log-probabilities ---- */

@@ -377,19 +377,61 @@ static const char *why_failed(const rf_request *r, rf_status s) {
                : "no token can be chosen: every logit is -inf or not a number";
 }
 
+static bool is_by_row(const rf_engine *en, uint32_t output) {
+    return !en->ops->best || en->a.by_best[output] == RF_BY_ROW;
+}
+
 /* The request's next token, from what the device made of its row: the best where that is enough. */
-static rf_status take_token(rf_engine *en, rf_request *r, const float *result, uint32_t output,
-                            rf_finish *why) {
+static void choose(rf_engine *en, const float *result, uint32_t output) {
+    rf_request *r = en->a.output[output];
+    rf_choice *c = &en->a.choice[output];
     uint32_t n_vocab = en->model->n_vocab;
-    rf_logits logits = {.row = result + (size_t)output * n_vocab};
     const rf_ids *ends = &en->end_tokens;
-    if (en->ops->best && en->a.by_best[output] != RF_BY_ROW) {
+    rf_logits logits = {.row = result + (size_t)output * n_vocab};
+    c->is_made = true;
+    if (!is_by_row(en, output)) {
         logits = (rf_logits){.best = en->ops->best(en->exec, output)};
-        rf_status s = rf_request_advance(r, logits, n_vocab, ends->p, ends->len, why);
-        if (s != RF_EUNSUPPORTED) return s;
-        RF_TRY(en->ops->row(en->exec, output, &logits.row));
+        rf_request_choose(r, logits, n_vocab, ends->p, ends->len, c);
+        if (c->status != RF_EUNSUPPORTED) return;
+        c->status = en->ops->row(en->exec, output, &logits.row);
+        if (c->status != RF_OK) return;
     }
-    return rf_request_advance(r, logits, n_vocab, ends->p, ends->len, why);
+    rf_request_choose(r, logits, n_vocab, ends->p, ends->len, c);
+}
+
+typedef struct choosing {
+    rf_engine *en;
+    const float *result;
+    atomic_uint next;
+} choosing;
+
+static void choose_some(void *ctx, int ith, int n_threads) {
+    choosing *w = ctx;
+    (void)ith, (void)n_threads;
+    for (uint32_t o; (o = atomic_fetch_add(&w->next, 1)) < w->en->n_outputs;)
+        if (w->en->a.output[o] && !w->en->a.choice[o].is_made) choose(w->en, w->result, o);
+}
+
+/* All requests' next tokens, by all threads where there is enough to look through for waking them.  What
+ * is behind guesses is chosen once these are known to be right. */
+static void choose_together(rf_engine *en, const float *result) {
+    enum { MUCH = 1 << 17 };
+    size_t n_logits = 0;
+    uint32_t n = 0, n_rows;
+    rf_pool *pool = en->ops->idle_pool ? en->ops->idle_pool(en->backend) : NULL;
+    for (uint32_t o = 0; o < en->n_outputs; o += n_rows, n++) {
+        const rf_request *r = en->a.output[o];
+        n_rows = r ? 1 + r->draft.n_rows : 1;
+        for (uint32_t j = 0; j < n_rows; j++)
+            en->a.choice[o + j].is_made = j > 0; /* not now */
+        if (!r || (!is_by_row(en, o) && en->a.by_best[o] == RF_BY_FIRST)) continue;
+        n_logits += is_by_row(en, o) ? en->model->n_vocab : RF_BEST_GROUPS * RF_BEST_GROUP;
+    }
+    choosing w = {en, result, 0};
+    if (pool && n > 1 && n_logits >= MUCH)
+        rf_pool_run(pool, choose_some, &w);
+    else
+        choose_some(&w, 0, 1);
 }
 
 /* The request's next tokens, from the row of logits behind its last one and, as long as it chooses what
@@ -397,7 +439,9 @@ static rf_status take_token(rf_engine *en, rf_request *r, const float *result, u
 static void take_tokens(rf_engine *en, rf_request *r, const float *result, uint32_t first) {
     for (uint32_t j = 0;; j++) {
         rf_finish why = RF_FINISH_NONE;
-        rf_status s = take_token(en, r, result, first + j, &why);
+        const rf_ids *ends = &en->end_tokens;
+        if (j > 0) choose(en, result, first + j);
+        rf_status s = rf_request_advance(r, &en->a.choice[first + j], ends->p, ends->len, &why);
         bool was_guessed = s == RF_OK && rf_spec_was_right(r, j);
         note_token(en, r, was_guessed);
         if (s != RF_OK) why = RF_FINISH_ERROR;
@@ -418,6 +462,7 @@ static void advance(rf_engine *en, const float *result) {
         rf_request *r = en->a.running[i];
         if (r) note_done(en, r, r->n_done + en->a.sched[i].chunk);
     }
+    choose_together(en, result);
     for (uint32_t o = 0; o < en->n_outputs; o += n_rows) {
         rf_request *r = en->a.output[o];
         n_rows = r ? 1 + r->draft.n_rows : 1;

@@ -60,10 +60,15 @@ measured() {
 serve
 # ---- counts; all answers alike: n * 6 tokens
 measured 9 --concurrency 3 -p 20 -n 6 --spread 0
-says out '"workload":"random","seed":0,"n_prefix":0,"n_prompt":20,"n_gen":6,"spread":0,"cancel":0,"idle_connections":0,"rate":null,"concurrency":3'
+says out '"workload":"random","seed":0,"n_prefix":0,"n_prompt":20,"n_gen":6,"spread":0,"temperature":0,"top_k":0,"top_p":1,"cancel":0,"idle_connections":0,"rate":null,"concurrency":3'
 [ "$(number output_tokens)" = 54 ] || fail "54 tokens were asked for"
 [ "$(number prompt_tokens)" = 180 ] || fail "180 prompt tokens were sent"
 says out '"prompts":"tokens"'
+
+# ---- tokens drawn by chance
+measured 9 --concurrency 3 -p 20 -n 6 --spread 0 --temp 0.7 --top-k 40 --top-p 0.9
+says out '"temperature":0.7,"top_k":40,"top_p":0.9,'
+[ "$(number output_tokens)" = 54 ] || fail "54 tokens were asked for"
 
 # ---- lengths vary with the seed, and with nothing else
 measured 9 --concurrency 3 -p 20 -n 6 --spread 0.5 --seed 7
@@ -190,6 +195,7 @@ refused 2 "--requests: '0' is not" bench serve --requests 0
 refused 2 "--concurrency: '5000' is not" bench serve --concurrency 5000
 refused 2 "--rate: '0' is not" bench serve --rate 0
 refused 2 "--spread: '1.5' is not" bench serve --spread 1.5
+refused 2 "--top-k and --top-p say nothing without --temp" bench serve --top-p 0.9
 refused 2 "--cancel: '2' is not" bench serve --cancel 2
 refused 2 "--idle-connections: '-1' is not" bench serve --idle-connections -1
 refused 2 "unexpected argument 'x'" bench serve x

@@ -586,8 +586,9 @@ static void test_large_vocabulary(void **state) {
     float logits[N_VOCAB];
     uint32_t mask[(N_VOCAB + 31) / 32];
     uint64_t seed = SEED;
-    uint32_t n_chosen = 0, n_by_best = 0;
+    uint32_t n_chosen = 0, n_by_best = 0, n_lowered = 0;
     static rf_best best;
+    int32_t last_best = 0;
     for (uint32_t round = 0; round < 280; round++) {
         for (uint32_t i = 0; i < N_VOCAB; i++) {
             uint64_t r = rf_test_rand(&seed); /* few values: many ties */
@@ -604,11 +605,22 @@ static void test_large_vocabulary(void **state) {
         o.seed = round;
         if (round % 3 == 1) o.top_p = 1, o.min_p = 0; /* the draw alone */
         if (round % 7 == 3) o.repeat_penalty = 1.3f;
-        if (round % 14 == 3) o.frequency_penalty = -0.5f;
+        if (round % 14 == 3) o.frequency_penalty = -0.5f; /* so that logits grow */
+        const rf_logit_bias lower[] = {{5, -3}, {last_best, -INFINITY}};
+        if (round % 9 == 5) {
+            o.presence_penalty = 0.7f;
+            o.frequency_penalty = 0.2f;
+            o.dry_multiplier = 0.8f;
+            o.logit_bias = lower;
+            o.n_logit_bias = RF_COUNT(lower);
+        }
+        bool is_lowered = o.frequency_penalty >= 0 && (round % 9 == 5 || round % 7 == 3);
         rf_sampler *few = NULL, *all = NULL;
         assert_int_equal(rf_sampler_create(&few, &o, N_VOCAB, NULL), RF_OK);
-        o.logit_bias = &none;
-        o.n_logit_bias = 1;
+        if (!o.n_logit_bias) {
+            o.logit_bias = &none;
+            o.n_logit_bias = 1;
+        }
         o.top_n_sigma = 100;
         assert_int_equal(rf_sampler_create(&all, &o, N_VOCAB, NULL), RF_OK);
         rf_sampler_set_mask(few, round % 2 ? mask : NULL);
@@ -627,6 +639,7 @@ static void test_large_vocabulary(void **state) {
             if (rf_sampler_pick_best(few, &best, banned, n_banned, n, &guess)) {
                 assert_int_equal(guess, want);
                 n_by_best++;
+                n_lowered += is_lowered;
             }
             last = got;
             assert_int_equal(got, want);
@@ -637,10 +650,12 @@ static void test_large_vocabulary(void **state) {
             }
             n_chosen += s == RF_OK;
         }
+        last_best = last >= 0 ? last : 0;
         rf_sampler_free(few);
         rf_sampler_free(all);
     }
     assert_in_range(n_chosen, 200 * 20, 279 * 20);
+    assert_in_range(n_lowered, 50, n_by_best - 1);
     assert_in_range(n_by_best, 20 * 20, n_chosen - 1);
 }
 

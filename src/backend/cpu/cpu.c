@@ -206,11 +206,14 @@ static rf_status cpu_peek(rf_exec *x, rf_val v, float *out, size_t n) {
     return RF_OK;
 }
 
+static rf_pool *cpu_idle_pool(const rf_backend *b) { return b->pool; }
+
 const rf_backend_ops rf_cpu_ops = {
     .name = "cpu",
     .open = cpu_open,
     .close = cpu_close,
     .describe = cpu_describe,
+    .idle_pool = cpu_idle_pool,
     .compile = cpu_compile,
     .measure = cpu_measure,
     .exec_free = cpu_exec_free,

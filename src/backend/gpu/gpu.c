@@ -300,9 +300,9 @@ static const rf_best *gpu_best(const rf_exec *x, uint32_t output) {
     const rf_gpu_flight *f = &x->flight[x->seen];
     if (!x->waited || output >= f->n_outputs || f->told[output] == RF_BY_ROW) return NULL;
     rf_best *best = &x->best[output];
-    if (f->told[output] == RF_BY_FIRST) best->n_groups = 0;
     best->first = f->first[output];
-    return best->n_groups <= RF_BEST_GROUPS ? best : NULL;
+    if (f->told[output] == RF_BY_FIRST || best->n_groups > RF_BEST_GROUPS) best->n_groups = 0;
+    return best;
 }
 
 static rf_status gpu_row(rf_exec *x, uint32_t output, const float **row) {
@@ -421,12 +421,15 @@ static rf_status gpu_peek(rf_exec *x, rf_val v, float *out, size_t n) {
     return leave_when_done(x);
 }
 
+static rf_pool *gpu_idle_pool(const rf_backend *b) { return b->pool; }
+
 const rf_backend_ops rf_gpu_ops = {
     .name = "gpu",
     .runs_ahead = true,
     .open = gpu_open,
     .close = gpu_close,
     .describe = gpu_describe,
+    .idle_pool = gpu_idle_pool,
     .usual_batch = gpu_usual_batch,
     .compile = gpu_compile,
     .measure = gpu_measure,
