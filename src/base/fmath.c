@@ -69,6 +69,10 @@ double rf_exp(double x) {
 static bool has_avx2(void) {
     return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
 }
+
+static bool has_avx512(void) {
+    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq");
+}
 #endif
 
 void rf_exp_n(double *p, const double *x, size_t n) {
@@ -197,7 +201,8 @@ double rf_expf_sum(const float *x, size_t n, float max, float scale) {
     double sum[8] = {0};
     size_t i = 0;
 #if defined(__x86_64__)
-    if (has_avx2()) i = rf_expf_sum_avx2(sum, x, n, max, scale);
+    if (has_avx512()) i = rf_expf_sum_avx512(sum, x, n, max, scale);
+    if (has_avx2()) i += rf_expf_sum_avx2(sum, x + i, n - i, max, scale);
 #endif
     for (; i < n; i++) {
         float p = rf_expf(scale * (x[i] - max));
@@ -207,6 +212,25 @@ double rf_expf_sum(const float *x, size_t n, float max, float scale) {
         for (i = 0; i < half; i++)
             sum[i] += sum[i + half];
     return sum[0];
+}
+
+void rf_expf_n(float *p, const float *x, size_t n, float max, float scale) {
+    size_t i = 0;
+#if defined(__x86_64__)
+    if (has_avx2()) i = rf_expf_n_avx2(p, x, n, max, scale);
+#endif
+    for (; i < n; i++)
+        p[i] = rf_expf(scale * (x[i] - max));
+}
+
+size_t rf_find_between(uint32_t *at, const float *x, size_t n, float low, float high) {
+    size_t i = 0, n_found = 0;
+#if defined(__x86_64__)
+    if (has_avx2()) i = rf_find_between_avx2(at, &n_found, x, n, low, high);
+#endif
+    for (; i < n; i++)
+        if (x[i] >= low && x[i] < high) at[n_found++] = (uint32_t)i;
+    return n_found;
 }
 
 float rf_largest(const float *x, size_t n) {

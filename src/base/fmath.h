@@ -51,6 +51,10 @@ float rf_expf(float x);
 /* The sum of rf_expf(scale * (x[i] - max)), without those that are NaN, in double: element i is added to
  * sum i % 8, in order; then 0 + 4, 1 + 5, ..., 0 + 2, 1 + 3, 0 + 1. */
 double rf_expf_sum(const float *x, size_t n, float max, float scale);
+/* p[i] = rf_expf(scale * (x[i] - max)); p may be x. */
+void rf_expf_n(float *p, const float *x, size_t n, float max, float scale);
+/* Which of x lie in [low, high), in order, into at [n]; returns how many. */
+size_t rf_find_between(uint32_t *at, const float *x, size_t n, float low, float high);
 
 float rf_largest(const float *x, size_t n); /* a NaN is below all; -inf: there is nothing else */
 /* The largest of each 64 of x, the last of them maybe fewer: [ceil(n / 64)]. */

@@ -1,4 +1,4 @@
-/* fmath_avx2.c - rf_exp_n for four doubles, rf_expf_sum and rf_largest for eight floats at a time: the
+/* fmath_avx2.c - rf_exp_n for four doubles, and what goes through rows of floats for eight at a time: the
  * operations of rf_exp and rf_expf, in their order. */
 #include "base/fmath_avx2.h"
 
@@ -51,6 +51,30 @@ size_t rf_expf_sum_avx2(double sum[8], const float *x, size_t n, float max, floa
     }
     _mm256_storeu_pd(sum, low);
     _mm256_storeu_pd(sum + 4, high);
+    return i;
+}
+
+size_t rf_expf_n_avx2(float *p, const float *x, size_t n, float max, float scale) {
+    const __m256 most = _mm256_set1_ps(max), by = _mm256_set1_ps(scale);
+    size_t i = 0;
+    for (; i + 8 <= n; i += 8)
+        _mm256_storeu_ps(p + i,
+                         rf_expf8(_mm256_mul_ps(by, _mm256_sub_ps(_mm256_loadu_ps(x + i), most))));
+    return i;
+}
+
+size_t rf_find_between_avx2(uint32_t *at, size_t *n_found, const float *x, size_t n, float low,
+                            float high) {
+    const __m256 from = _mm256_set1_ps(low), to = _mm256_set1_ps(high);
+    size_t i = 0, found = 0;
+    for (; i + 8 <= n; i += 8) {
+        const __m256 v = _mm256_loadu_ps(x + i);
+        const __m256 is_in =
+            _mm256_and_ps(_mm256_cmp_ps(v, from, _CMP_GE_OQ), _mm256_cmp_ps(v, to, _CMP_LT_OQ));
+        for (unsigned m = (unsigned)_mm256_movemask_ps(is_in); m; m &= m - 1)
+            at[found++] = (uint32_t)i + (uint32_t)__builtin_ctz(m);
+    }
+    *n_found = found;
     return i;
 }
 

@@ -172,25 +172,31 @@ static double append(const rf_row *r, float low, float high, rf_candidates *l) {
     double share = 0;
     for (size_t g = 0; g < n_groups(r); g++) {
         if (!(r->most[g] >= low)) continue;
-        for (size_t i = g * RF_BEST_GROUP, end = i + group_size(r, g); i < end; i++) {
-            float x = r->x[i];
-            if (!(x >= low && x < high)) continue;
-            double p = (double)rf_expf(r->scale * (x - r->max)) / r->total;
-            l->c[l->n++] = (candidate){.id = (int32_t)i, .logit = (double)x, .p = p};
+        const size_t first = g * RF_BEST_GROUP;
+        uint32_t at[RF_BEST_GROUP];
+        float e[RF_BEST_GROUP] = {0};
+        size_t n = rf_find_between(at, r->x + first, group_size(r, g), low, high);
+        for (size_t i = 0; i < n; i++)
+            e[i] = r->x[first + at[i]];
+        rf_expf_n(e, e, (n + 7) / 8 * 8, r->max, r->scale); /* whole vectors */
+        for (size_t i = 0; i < n; i++) {
+            double p = (double)e[i] / r->total;
+            l->c[l->n++] = (candidate){
+                .id = (int32_t)(first + at[i]), .logit = (double)r->x[first + at[i]], .p = p};
             share += p;
         }
     }
     return share;
 }
 
-/* Slice by slice from the top, each as deep as all above it: few slices, and the last, which alone is put
- * in order, is seldom long. */
+/* Slice by slice from the top, at first thin, then each as deep as all above it: few slices, and the last,
+ * which alone is put in order, is seldom long. */
 rf_candidates rf_row_head(rf_row *r, float scale, double share, candidate *c) {
     weigh(r, scale);
     rf_candidates l = {.c = c};
     float high = INFINITY;
     double before = 0;
-    for (float depth = 2;; depth *= 2) {
+    for (float depth = 2;; depth += depth < 16 ? 2 : depth) {
         float low = r->max - depth / scale;
         bool last = !(low > -FLT_MAX) || depth > 1e6f;
         rf_candidates slice = {.c = c + l.n};

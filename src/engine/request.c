@@ -256,10 +256,13 @@ static rf_status feed_matcher(rf_request *r, rf_matcher *m, int32_t token) {
     return rf_matcher_feed(m, rf_buf_str(&r->fed));
 }
 
+/* May not end before min_tokens?  Where nothing ends it, nothing need be banned. */
+static bool has_to_go_on(const rf_request *r) { return r->o.min_tokens > 0 && !r->o.ignore_eos; }
+
 /* The token that follows n_generated others, where the grammar's matcher (NULL: none) stands. */
 static rf_status choose(rf_request *r, rf_matcher *m, uint32_t n_generated, rf_logits logits,
                         const int32_t *end_tokens, size_t n_end, int32_t *token) {
-    bool too_early = r->o.min_tokens > 0 && n_generated < (uint32_t)r->o.min_tokens;
+    bool too_early = has_to_go_on(r) && n_generated < (uint32_t)r->o.min_tokens;
     size_t n_banned = too_early ? n_end : 0;
     if (m) RF_TRY(prepare_mask(r, m, end_tokens, n_end));
     if (logits.row)
@@ -272,7 +275,7 @@ static rf_status choose(rf_request *r, rf_matcher *m, uint32_t n_generated, rf_l
 rf_by_best rf_request_by_best(const rf_request *r) {
     if (r->matcher || r->o.n_logprobs >= 0) return RF_BY_ROW;
     rf_by_best by = rf_sampler_by_best(r->sampler);
-    return by == RF_BY_FIRST && r->o.min_tokens > 0 ? RF_BY_BEST : by; /* the first may be banned */
+    return by == RF_BY_FIRST && has_to_go_on(r) ? RF_BY_BEST : by; /* the first may be banned */
 }
 
 void rf_request_choose(rf_request *r, rf_logits logits, uint32_t n_vocab, const int32_t *end_tokens,

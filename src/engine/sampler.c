@@ -523,10 +523,17 @@ static candidates collect_best_of(const view *v, size_t k) {
 static candidates collect_all(const view *v, double bound) {
     const rf_sampler *s = v->s;
     candidates l = {.c = s->scratch};
-    for (uint32_t i = 0; i < s->n_vocab; i++) {
-        double x = (double)v->logits[i];
-        if (x >= bound && !s->place[i] && may_choose(v, i, x))
-            l.c[l.n++] = (candidate){.id = (int32_t)i, .logit = x};
+    const float low = nextafterf((float)bound, -INFINITY); /* below it, however it was rounded */
+    for (uint32_t first = 0, n; first < s->n_vocab; first += n) {
+        uint32_t at[RF_BEST_GROUP];
+        n = s->n_vocab - first < RF_BEST_GROUP ? s->n_vocab - first : RF_BEST_GROUP;
+        size_t n_found = rf_find_between(at, v->logits + first, n, low, INFINITY);
+        for (size_t k = 0; k < n_found; k++) {
+            const uint32_t i = first + at[k];
+            const double x = (double)v->logits[i];
+            if (x >= bound && !s->place[i] && may_choose(v, i, x))
+                l.c[l.n++] = (candidate){.id = (int32_t)i, .logit = x};
+        }
     }
     for (size_t i = 0; i < s->n_changes; i++) {
         const change *c = &s->changes[i];

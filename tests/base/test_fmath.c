@@ -104,6 +104,16 @@ static void rows_of_floats(void **state) {
         for (size_t i = 0; i < n; i += 64)
             assert_true(of_64[i / 64] == rf_largest(x + i, n - i < 64 ? n - i : 64));
         float max = n % 5 && n > 19 ? most : 10; /* above some: rf_expf has an end there too */
+        float each[RF_COUNT(x)];
+        uint32_t at[RF_COUNT(x)];
+        rf_expf_n(each, x, n, max, scale);
+        size_t n_found = rf_find_between(at, x, n, -1, max), n_seen = 0;
+        for (size_t i = 0; i < n; i++) {
+            float one = rf_expf(scale * (x[i] - max));
+            assert_true(each[i] == one || (each[i] != each[i] && one != one));
+            if (x[i] >= -1 && x[i] < max) assert_int_equal(at[n_seen++], i);
+        }
+        assert_int_equal(n_found, n_seen);
         double want = sum_of_expf(x, n, max, scale), got = rf_expf_sum(x, n, max, scale);
         assert_memory_equal(&got, &want, sizeof want);
     }

@@ -533,6 +533,45 @@ static void prefix_salts(void **state) {
     rf_engine_close(en);
 }
 
+/* With so many answers over so large a vocabulary all threads choose, each its own request's token. */
+static void choosing_together(void **state) {
+    (void)state;
+    enum { N = 48, N_TOKENS = 5 };
+    static record alone[N], crowd[N];
+    static const rf_logit_bias bias[] = {{300, -2}, {301, -INFINITY}};
+    static const int32_t prompt[] = {1, 400, 30, 700};
+    memset(alone, 0, sizeof alone);
+    memset(crowd, 0, sizeof crowd);
+    for (int is_crowd = 0; is_crowd < 2; is_crowd++) {
+        rf_engine *en =
+            open_engine((rf_engine_opts){.model_path = rf_test_data("../../models/demo.gguf"),
+                                         .n_ctx = 64,
+                                         .n_kv_blocks = N * 2,
+                                         .max_seqs = N,
+                                         .n_threads = is_crowd ? 3 : 1});
+        for (uint32_t i = 0; i < N; i++) {
+            rf_request_opts o =
+                request_of(prompt, RF_COUNT(prompt), N_TOKENS, is_crowd ? &crowd[i] : &alone[i]);
+            o.n_logprobs = i % 5 ? -1 : 3;
+            o.min_tokens = i % 3 ? 0 : N_TOKENS;
+            o.sampling.seed = i;
+            o.sampling.temperature = i % 6 ? 1.5f : 0;
+            o.sampling.top_k = i % 6 == 1 || i % 6 == 2 ? 0 : 40;
+            o.sampling.top_p = i % 6 == 1 ? 1 : 0.9f;
+            o.sampling.min_p = i % 6 == 3 ? 0.05f : 0;
+            o.sampling.repeat_penalty = i % 6 == 4 ? 1.2f : 1;
+            if (i % 6 == 5) o.sampling.logit_bias = bias, o.sampling.n_logit_bias = RF_COUNT(bias);
+            submit(en, &o);
+            if (!is_crowd) run_all(en);
+        }
+        run_all(en);
+        rf_engine_close(en);
+    }
+    for (uint32_t i = 0; i < N; i++)
+        assert_same_answer(&alone[i], &crowd[i]);
+    assert_memory_not_equal(crowd[1].tokens, crowd[7].tokens, sizeof *crowd[1].tokens * N_TOKENS);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(crowds_llama),
@@ -549,6 +588,7 @@ int main(void) {
         cmocka_unit_test(prefix_salts),
         cmocka_unit_test(logits_of_a_sequence),
         cmocka_unit_test(reference_backend),
+        cmocka_unit_test(choosing_together),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
