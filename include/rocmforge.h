@@ -299,8 +299,8 @@ typedef struct rf_request_opts {
     const int32_t *tokens; /* the prompt, copied */
     size_t n_tokens;
     rf_sampling sampling;
-    int32_t max_tokens; /* -1: until the context is full */
-    int32_t min_tokens;
+    int32_t max_tokens;      /* -1: until the context is full */
+    int32_t min_tokens;      /* before so many nothing that ends the text is chosen */
     const char *const *stop; /* stop strings, copied */
     size_t n_stop;
     int32_t n_logprobs; /* -1: none; else that many likeliest tokens beside the chosen one, <= 20 */

@@ -74,10 +74,12 @@ static void test_requests(void **state) {
 }
 
 /* Of a vocabulary like the demo model's the device hands over what is best alone, where that is enough:
- * the same tokens, whatever the options. */
+ * the same tokens, whatever the options, also where there are enough for all threads to choose, and to
+ * fetch rows where the best is not enough. */
 static void test_best(void **state) {
     (void)state;
-    enum { N = 5 };
+    enum { N = 40 };
+    static const rf_logit_bias bias[] = {{300, -2}, {301, -INFINITY}};
     static record alone[N], crowd[N];
     int32_t prompt[6];
     uint64_t noise = 77;
@@ -87,15 +89,21 @@ static void test_best(void **state) {
         rf_engine *en =
             open_engine((rf_engine_opts){.model_path = rf_test_data("../../models/demo.gguf"),
                                          .backend = on_gpu ? "gpu" : "cpu",
+                                         .n_threads = 3,
                                          .max_seqs = N});
         for (int i = 0; i < N; i++) {
+            const int kind = i % 7;
             rf_request_opts o =
-                request_of(prompt, 6 - (size_t)i, 3, on_gpu ? &crowd[i] : &alone[i]);
-            if (i) o.n_logprobs = -1;                           /* 0 needs the row */
-            if (i > 1) o.sampling = rf_sampling_default();      /* 1 is greedy */
-            if (i == 3) o.sampling.top_k = 0;                   /* needs the row */
-            if (i == 4) o.min_tokens = 3, o.ignore_eos = false; /* some tokens are banned */
-            o.sampling.seed = 5;
+                request_of(prompt, 6 - (size_t)i % 5, 3, on_gpu ? &crowd[i] : &alone[i]);
+            if (kind) o.n_logprobs = -1;                           /* 0 needs the row */
+            if (kind > 1) o.sampling = rf_sampling_default();      /* 1 is greedy */
+            if (kind == 3) o.sampling.top_k = 0;                   /* needs the row */
+            if (kind == 4) o.min_tokens = 3, o.ignore_eos = false; /* some tokens are banned */
+            if (kind == 5) o.sampling.repeat_penalty = 1.3f, o.sampling.dry_multiplier = 0.5f;
+            if (kind == 6) o.sampling.logit_bias = bias, o.sampling.n_logit_bias = RF_COUNT(bias);
+            if (kind >= 5)
+                o.sampling.top_k = 47; /* with some changed, more than are surely there */
+            o.sampling.seed = 5 + (uint64_t)i;
             submit(en, &o);
         }
         run_all(en);
