@@ -184,7 +184,9 @@ static rf_status choose_limits(rf_engine *en, const rf_engine_opts *o, rf_error 
                      : en->table_stride > usual ? en->table_stride
                                                 : usual;
     if (l->n_kv_blocks < en->table_stride)
-        return rf_fail(e, RF_EARG, "%u KV blocks of %d tokens cannot hold a context of %u tokens",
+        return rf_fail(e, RF_EARG,
+                       "%u KV blocks of %d tokens cannot hold a context of %u tokens; give the KV "
+                       "cache more, or a shorter context",
                        l->n_kv_blocks, RF_KV_BLOCK, en->n_ctx);
     return RF_OK;
 }
