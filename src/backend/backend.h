@@ -84,7 +84,7 @@ typedef struct rf_backend_ops {
     rf_status (*open)(rf_backend **out, const rf_backend_opts *o, rf_error *e);
     void (*close)(rf_backend *b);
     void (*describe)(const rf_backend *b, char *out, size_t cap); /* "cpu avx2, 2 threads" */
-    /* Threads that are idle while nothing runs, and then whoever uses the backend may use.  NULL: none. */
+    /* Threads that are idle between wait and run, for whoever uses the backend then.  NULL: none. */
     rf_pool *(*idle_pool)(const rf_backend *b);
     /* Rows of a step from which on a row costs no less.  NULL: RF_USUAL_BATCH. */
     uint32_t (*usual_batch)(const rf_backend *b);

@@ -215,11 +215,13 @@ double rf_expf_sum(const float *x, size_t n, float max, float scale) {
 }
 
 void rf_expf_n(float *p, const float *x, size_t n, float max, float scale) {
-    size_t i = 0;
 #if defined(__x86_64__)
-    if (has_avx2()) i = rf_expf_n_avx2(p, x, n, max, scale);
+    if (has_avx2()) {
+        rf_expf_n_avx2(p, x, n, max, scale);
+        return;
+    }
 #endif
-    for (; i < n; i++)
+    for (size_t i = 0; i < n; i++)
         p[i] = rf_expf(scale * (x[i] - max));
 }
 

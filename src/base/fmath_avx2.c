@@ -2,6 +2,8 @@
  * operations of rf_exp and rf_expf, in their order. */
 #include "base/fmath_avx2.h"
 
+#include <string.h>
+
 #include "base/fmath_exp.h"
 
 /* 2^k of four int32 k in [-1022, 1023] */
@@ -54,13 +56,18 @@ size_t rf_expf_sum_avx2(double sum[8], const float *x, size_t n, float max, floa
     return i;
 }
 
-size_t rf_expf_n_avx2(float *p, const float *x, size_t n, float max, float scale) {
+/* The rest goes by a vector, too: callers have a few numbers at a time. */
+void rf_expf_n_avx2(float *p, const float *x, size_t n, float max, float scale) {
     const __m256 most = _mm256_set1_ps(max), by = _mm256_set1_ps(scale);
-    size_t i = 0;
-    for (; i + 8 <= n; i += 8)
-        _mm256_storeu_ps(p + i,
-                         rf_expf8(_mm256_mul_ps(by, _mm256_sub_ps(_mm256_loadu_ps(x + i), most))));
-    return i;
+    for (size_t i = 0; i < n; i += 8) {
+        float rest[8] = {0};
+        const bool is_whole = n - i >= 8;
+        if (!is_whole) memcpy(rest, x + i, (n - i) * sizeof *x);
+        const __m256 v = _mm256_loadu_ps(is_whole ? x + i : rest);
+        const __m256 e = rf_expf8(_mm256_mul_ps(by, _mm256_sub_ps(v, most)));
+        _mm256_storeu_ps(is_whole ? p + i : rest, e);
+        if (!is_whole) memcpy(p + i, rest, (n - i) * sizeof *p);
+    }
 }
 
 size_t rf_find_between_avx2(uint32_t *at, size_t *n_found, const float *x, size_t n, float low,

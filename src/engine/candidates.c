@@ -174,11 +174,11 @@ static double append(const rf_row *r, float low, float high, rf_candidates *l) {
         if (!(r->most[g] >= low)) continue;
         const size_t first = g * RF_BEST_GROUP;
         uint32_t at[RF_BEST_GROUP];
-        float e[RF_BEST_GROUP] = {0};
+        float e[RF_BEST_GROUP];
         size_t n = rf_find_between(at, r->x + first, group_size(r, g), low, high);
         for (size_t i = 0; i < n; i++)
             e[i] = r->x[first + at[i]];
-        rf_expf_n(e, e, (n + 7) / 8 * 8, r->max, r->scale); /* whole vectors */
+        rf_expf_n(e, e, n, r->max, r->scale);
         for (size_t i = 0; i < n; i++) {
             double p = (double)e[i] / r->total;
             l->c[l->n++] = (candidate){

@@ -47,7 +47,6 @@ typedef struct rf_logits {
 typedef struct rf_choice {
     rf_status status;
     int32_t token;
-    bool is_made; /* the engine's: there is one */
     size_t n_top;
     rf_token_prob chosen, top[RF_EVENT_TOP]; /* [n_top] */
 } rf_choice;

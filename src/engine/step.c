@@ -388,7 +388,6 @@ static void choose(rf_engine *en, const float *result, uint32_t output) {
     uint32_t n_vocab = en->model->n_vocab;
     const rf_ids *ends = &en->end_tokens;
     rf_logits logits = {.row = result + (size_t)output * n_vocab};
-    c->is_made = true;
     if (!is_by_row(en, output)) {
         logits = (rf_logits){.best = en->ops->best(en->exec, output)};
         rf_request_choose(r, logits, n_vocab, ends->p, ends->len, c);
@@ -397,6 +396,18 @@ static void choose(rf_engine *en, const float *result, uint32_t output) {
         if (c->status != RF_OK) return;
     }
     rf_request_choose(r, logits, n_vocab, ends->p, ends->len, c);
+}
+
+/* Is it the first row of its request, not one behind a guess?  Rows of a request are neighbours. */
+static bool is_first_row(const rf_engine *en, uint32_t output) {
+    const rf_request *r = en->a.output[output];
+    return r && (output == 0 || en->a.output[output - 1] != r);
+}
+
+/* Logits that are looked through for the token. */
+static size_t n_looked_through(const rf_engine *en, uint32_t output) {
+    if (is_by_row(en, output)) return en->model->n_vocab;
+    return en->a.by_best[output] == RF_BY_FIRST ? 0 : RF_BEST_GROUPS * RF_BEST_GROUP;
 }
 
 typedef struct choosing {
@@ -409,7 +420,7 @@ static void choose_some(void *ctx, int ith, int n_threads) {
     choosing *w = ctx;
     (void)ith, (void)n_threads;
     for (uint32_t o; (o = atomic_fetch_add(&w->next, 1)) < w->en->n_outputs;)
-        if (w->en->a.output[o] && !w->en->a.choice[o].is_made) choose(w->en, w->result, o);
+        if (is_first_row(w->en, o)) choose(w->en, w->result, o);
 }
 
 /* All requests' next tokens, by all threads where there is enough to look through for waking them.  What
@@ -417,15 +428,12 @@ static void choose_some(void *ctx, int ith, int n_threads) {
 static void choose_together(rf_engine *en, const float *result) {
     enum { MUCH = 1 << 17 };
     size_t n_logits = 0;
-    uint32_t n = 0, n_rows;
+    uint32_t n = 0;
     rf_pool *pool = en->ops->idle_pool ? en->ops->idle_pool(en->backend) : NULL;
-    for (uint32_t o = 0; o < en->n_outputs; o += n_rows, n++) {
-        const rf_request *r = en->a.output[o];
-        n_rows = r ? 1 + r->draft.n_rows : 1;
-        for (uint32_t j = 0; j < n_rows; j++)
-            en->a.choice[o + j].is_made = j > 0; /* not now */
-        if (!r || (!is_by_row(en, o) && en->a.by_best[o] == RF_BY_FIRST)) continue;
-        n_logits += is_by_row(en, o) ? en->model->n_vocab : RF_BEST_GROUPS * RF_BEST_GROUP;
+    for (uint32_t o = 0; o < en->n_outputs; o++) {
+        if (!is_first_row(en, o)) continue;
+        n_logits += n_looked_through(en, o);
+        n++;
     }
     choosing w = {en, result, 0};
     if (pool && n > 1 && n_logits >= MUCH)
