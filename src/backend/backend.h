@@ -34,7 +34,8 @@ typedef struct rf_batch {
     const float *mask; /* RF_ATTN_CUSTOM: [n_tokens][mask_stride], column j = key position j */
     uint32_t mask_stride;
     const rf_by_best
-        *by_best; /* [n_outputs] what of the result's row is wanted; NULL: all of all */
+        *by_best;          /* [n_outputs] what of the result's row is wanted; NULL: all of all */
+    const rf_noise *noise; /* [n_outputs] of rows wanted by their first; NULL: none */
     const uint32_t
         *n_prefix;         /* RF_ATTN_PREFIX: [n_seqs] keys that every row of the sequence sees, all
                                  in the KV cache after this step; NULL: none */

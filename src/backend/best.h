@@ -21,8 +21,15 @@ enum {
 typedef enum rf_by_best {
     RF_BY_ROW,
     RF_BY_BEST,
-    RF_BY_FIRST, /* the largest number's column */
+    RF_BY_FIRST, /* the largest number's column, of noisy numbers where there is noise */
 } rf_by_best;
+
+/* A row's noise (noise.h). */
+typedef struct rf_noise {
+    uint32_t seed[2]; /* low half first */
+    uint32_t draw;    /* how many there were before, of this seed */
+    float scale;      /* of the logits; 0: they have no noise */
+} rf_noise;
 
 typedef struct rf_best {
     uint32_t n_groups; /* 0: first alone is told, as where too many are alike */

@@ -188,6 +188,7 @@ static rf_status split_run(rf_exec *x, const rf_batch *batch, rf_error *e) {
     b.n_outputs = batch->n_tokens;
     b.out_row = x->all_rows;
     b.by_best = NULL;
+    b.noise = NULL;
     for (uint32_t i = 0; i + 1 < x->split.n; i++) {
         const stage *s = &x->stage[i];
         const float *rows;
@@ -199,6 +200,7 @@ static rf_status split_run(rf_exec *x, const rf_batch *batch, rf_error *e) {
     b.n_outputs = batch->n_outputs;
     b.out_row = batch->out_row;
     b.by_best = batch->by_best;
+    b.noise = batch->noise;
     return last->ops->run(last->exec, &b, e);
 }
 

@@ -41,13 +41,13 @@ double rf_candidates_max(const rf_candidates *l) {
     return max;
 }
 
-void rf_candidates_softmax(rf_candidates *l) {
+void rf_candidates_softmax(rf_candidates *l, double scale) {
     double max = rf_candidates_max(l), sum = 0, x[FEW];
     for (size_t at = 0, n; at < l->n; at += n) {
         candidate *c = l->c + at;
         n = l->n - at < FEW ? l->n - at : FEW;
         for (size_t i = 0; i < n; i++)
-            x[i] = c[i].logit - max;
+            x[i] = scale * (c[i].logit - max);
         rf_exp_n(x, x, n);
         for (size_t i = 0; i < n; i++)
             sum += c[i].p = x[i];
@@ -158,11 +158,10 @@ float rf_row_kth_most(const rf_row *r, size_t k, candidate *c) {
     return (float)h.c[0].logit;
 }
 
-static void weigh(rf_row *r, float scale) {
-    r->scale = scale;
+static void weigh(rf_row *r) {
     r->total = 0;
     for (size_t g = 0; g < n_groups(r); g++) {
-        r->mass[g] = rf_expf_sum(r->x + g * RF_BEST_GROUP, group_size(r, g), r->max, scale);
+        r->mass[g] = rf_expf_sum(r->x + g * RF_BEST_GROUP, group_size(r, g), r->max, 1);
         r->total += r->mass[g];
     }
 }
@@ -178,7 +177,7 @@ static double append(const rf_row *r, float low, float high, rf_candidates *l) {
         size_t n = rf_find_between(at, r->x + first, group_size(r, g), low, high);
         for (size_t i = 0; i < n; i++)
             e[i] = r->x[first + at[i]];
-        rf_expf_n(e, e, n, r->max, r->scale);
+        rf_expf_n(e, e, n, r->max, 1);
         for (size_t i = 0; i < n; i++) {
             double p = (double)e[i] / r->total;
             l->c[l->n++] = (candidate){
@@ -191,13 +190,13 @@ static double append(const rf_row *r, float low, float high, rf_candidates *l) {
 
 /* Slice by slice from the top, at first thin, then each as deep as all above it: few slices, and the last,
  * which alone is put in order, is seldom long. */
-rf_candidates rf_row_head(rf_row *r, float scale, double share, candidate *c) {
-    weigh(r, scale);
+rf_candidates rf_row_head(rf_row *r, double share, candidate *c) {
+    weigh(r);
     rf_candidates l = {.c = c};
     float high = INFINITY;
     double before = 0;
     for (float depth = 2;; depth += depth < 16 ? 2 : depth) {
-        float low = r->max - depth / scale;
+        float low = r->max - depth;
         bool last = !(low > -FLT_MAX) || depth > 1e6f;
         rf_candidates slice = {.c = c + l.n};
         double mass = append(r, last ? -FLT_MAX : low, high, &slice);

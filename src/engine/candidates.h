@@ -26,8 +26,8 @@ int rf_by_logit(const rf_candidate *x, const rf_candidate *y);
 void rf_candidates_sort(rf_candidates *l);
 void rf_candidates_keep(rf_candidates *l, size_t n); /* the first n, at least one */
 void rf_candidates_keep_best(rf_candidates *l, size_t k);
-double rf_candidates_max(const rf_candidates *l); /* the best logit */
-void rf_candidates_softmax(rf_candidates *l);     /* fills p */
+double rf_candidates_max(const rf_candidates *l);           /* the best logit */
+void rf_candidates_softmax(rf_candidates *l, double scale); /* fills p: of scale * logit */
 /* How many of the likeliest hold this share of all, at least 1, by p; they are moved to the front, the
  * last of them behind the others. */
 size_t rf_candidates_head(rf_candidates *l, double share);
@@ -46,9 +46,9 @@ bool rf_best_needs(const rf_best_heap *h, float most);
 typedef struct rf_row {
     const float *x; /* [n] NaN: impossible */
     size_t n;
-    float max, scale; /* likelihoods are exp(scale * (logit - max)) as rf_expf makes them */
-    float *most;      /* [ceil(n / RF_BEST_GROUP)] */
-    double *mass;     /* likewise */
+    float max;    /* likelihoods are exp(logit - max) as rf_expf makes them */
+    float *most;  /* [ceil(n / RF_BEST_GROUP)] */
+    double *mass; /* likewise */
     double total;
 } rf_row;
 
@@ -56,9 +56,9 @@ typedef struct rf_row {
 bool rf_row_find_most(rf_row *r);
 /* The kth of most, by falling value; -inf if there are fewer.  c: [k] that is overwritten. */
 float rf_row_kth_most(const rf_row *r, size_t k, rf_candidate *c);
-/* The likeliest that hold this share of the row at this scale, into c [n]: at least one, as
+/* The likeliest that hold this share of the row, into c [n]: at least one, as
  * rf_candidates_head orders them, with their p.  After rf_row_find_most. */
-rf_candidates rf_row_head(rf_row *r, float scale, double share, rf_candidate *c);
+rf_candidates rf_row_head(rf_row *r, double share, rf_candidate *c);
 
 #ifdef __cplusplus
 }

@@ -209,10 +209,11 @@ static rf_status alloc_arrays(rf_engine *en, rf_error *e) {
     a->output = rf_alloc(l->max_outputs, sizeof *a->output);
     a->behind = rf_alloc(l->max_seqs, sizeof *a->behind);
     a->by_best = rf_alloc(l->max_outputs, sizeof *a->by_best);
+    a->noise = rf_alloc(l->max_outputs, sizeof *a->noise);
     a->choice = rf_alloc(l->max_outputs, sizeof *a->choice);
     if (!a->token || !a->pos || !a->seq_start || !a->kv_len || !a->n_prefix || !a->state ||
         !a->table || !a->out_row || !a->sched || !a->running || !a->output || !a->behind ||
-        !a->by_best || !a->choice)
+        !a->by_best || !a->noise || !a->choice)
         return rf_fail_nomem(e, table * sizeof *a->table);
     return RF_OK;
 }
@@ -407,7 +408,7 @@ void rf_engine_close(rf_engine *en) {
     void *const memory[] = {en->a.token,    en->a.pos,     en->a.seq_start, en->a.kv_len,
                             en->a.n_prefix, en->a.state,   en->a.table,     en->a.out_row,
                             en->a.sched,    en->a.running, en->a.output,    en->a.behind,
-                            en->a.by_best,  en->a.choice};
+                            en->a.by_best,  en->a.noise,   en->a.choice};
     for (size_t i = 0; i < RF_COUNT(memory); i++)
         rf_free(memory[i]);
     rf_ids_free(&en->end_tokens);

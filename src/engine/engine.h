@@ -34,6 +34,7 @@ typedef struct rf_engine_arrays { /* what a batch points to, sized once for the 
     rf_request **output;  /* [max_outputs] whose logits row i is */
     rf_request **behind;  /* [max_seqs] likewise, of the run that follows */
     rf_by_best *by_best;  /* [max_outputs] what of the row that request does with */
+    rf_noise *noise;      /* [max_outputs] of the row */
     rf_choice *choice;    /* [max_outputs] */
 } rf_engine_arrays;
 

@@ -256,33 +256,40 @@ static rf_status feed_matcher(rf_request *r, rf_matcher *m, int32_t token) {
     return rf_matcher_feed(m, rf_buf_str(&r->fed));
 }
 
-/* May not end before min_tokens?  Where nothing ends it, nothing need be banned. */
-static bool has_to_go_on(const rf_request *r) { return r->o.min_tokens > 0 && !r->o.ignore_eos; }
+static uint32_t n_generated(const rf_request *r) { return (uint32_t)r->tokens.len - r->n_prompt; }
 
-/* The token that follows n_generated others, where the grammar's matcher (NULL: none) stands. */
-static rf_status choose(rf_request *r, rf_matcher *m, uint32_t n_generated, rf_logits logits,
+/* May it not end behind n tokens?  Where nothing ends it, nothing need be banned. */
+static bool is_too_early(const rf_request *r, uint32_t n) {
+    return !r->o.ignore_eos && r->o.min_tokens > 0 && n < (uint32_t)r->o.min_tokens;
+}
+
+/* The token that follows n others, where the grammar's matcher (NULL: none) stands. */
+static rf_status choose(rf_request *r, rf_matcher *m, uint32_t n, rf_logits logits,
                         const int32_t *end_tokens, size_t n_end, int32_t *token) {
-    bool too_early = has_to_go_on(r) && n_generated < (uint32_t)r->o.min_tokens;
-    size_t n_banned = too_early ? n_end : 0;
+    size_t n_banned = is_too_early(r, n) ? n_end : 0;
     if (m) RF_TRY(prepare_mask(r, m, end_tokens, n_end));
-    if (logits.row)
-        return rf_sampler_pick(r->sampler, logits.row, end_tokens, n_banned, n_generated, token);
-    bool is_decided = logits.best && rf_sampler_pick_best(r->sampler, logits.best, end_tokens,
-                                                          n_banned, n_generated, token);
+    if (logits.row) return rf_sampler_pick(r->sampler, logits.row, end_tokens, n_banned, n, token);
+    bool is_decided = logits.best &&
+                      rf_sampler_pick_best(r->sampler, logits.best, end_tokens, n_banned, n, token);
     return is_decided ? RF_OK : RF_EUNSUPPORTED;
 }
 
-rf_by_best rf_request_by_best(const rf_request *r) {
+rf_by_best rf_request_by_best(const rf_request *r, uint32_t n_ahead) {
     if (r->matcher || r->o.n_logprobs >= 0) return RF_BY_ROW;
     rf_by_best by = rf_sampler_by_best(r->sampler);
-    return by == RF_BY_FIRST && has_to_go_on(r) ? RF_BY_BEST : by; /* the first may be banned */
+    if (by != RF_BY_FIRST || !is_too_early(r, n_generated(r) + n_ahead)) return by;
+    return rf_request_noise(r, n_ahead).scale > 0 ? RF_BY_ROW
+                                                  : RF_BY_BEST; /* the first may be banned */
+}
+
+rf_noise rf_request_noise(const rf_request *r, uint32_t n_ahead) {
+    return rf_sampler_noise(r->sampler, n_generated(r) + n_ahead);
 }
 
 void rf_request_choose(rf_request *r, rf_logits logits, uint32_t n_vocab, const int32_t *end_tokens,
                        size_t n_end, rf_choice *out) {
-    uint32_t n_generated = (uint32_t)r->tokens.len - r->n_prompt;
     out->n_top = 0;
-    out->status = choose(r, r->matcher, n_generated, logits, end_tokens, n_end, &out->token);
+    out->status = choose(r, r->matcher, n_generated(r), logits, end_tokens, n_end, &out->token);
     if (out->status != RF_OK || r->o.n_logprobs < 0) return;
     out->n_top = (size_t)r->o.n_logprobs < n_vocab ? (size_t)r->o.n_logprobs : n_vocab;
     out->chosen = (rf_token_prob){out->token, rf_logprob(logits.row, n_vocab, out->token)};
@@ -307,12 +314,12 @@ static rf_status describe(rf_request *r, const rf_choice *c, bool ends, rf_event
 rf_status rf_request_advance(rf_request *r, const rf_choice *c, const int32_t *end_tokens,
                              size_t n_end, rf_finish *finish) {
     size_t n_before = r->tokens.len;
-    uint32_t n_generated = (uint32_t)n_before - r->n_prompt;
+    bool is_first = n_generated(r) == 0;
     *finish = RF_FINISH_NONE;
     if (c->status != RF_OK) return c->status;
     rf_ids_push(&r->tokens, c->token);
     r->last_us = rf_time_us();
-    if (n_generated == 0) r->first_us = r->last_us;
+    if (is_first) r->first_us = r->last_us;
 
     rf_event event;
     bool ends = !r->o.ignore_eos && is_end(end_tokens, n_end, c->token);
@@ -345,9 +352,8 @@ rf_status rf_request_look_ahead(rf_request *r) {
 
 rf_status rf_request_ahead_pick(rf_request *r, const float *logits, const int32_t *end_tokens,
                                 size_t n_end, int32_t *token) {
-    uint32_t n_generated = (uint32_t)r->tokens.len - r->n_prompt + r->ahead.n;
-    return choose(r, r->ahead.matcher, n_generated, (rf_logits){.row = logits}, end_tokens, n_end,
-                  token);
+    return choose(r, r->ahead.matcher, n_generated(r) + r->ahead.n, (rf_logits){.row = logits},
+                  end_tokens, n_end, token);
 }
 
 rf_status rf_request_ahead_take(rf_request *r, int32_t token, const int32_t *end_tokens,

@@ -92,8 +92,9 @@ RF_CHECKED rf_status rf_request_create(rf_request **out, const rf_request_opts *
 void rf_request_free(
     rf_request *r); /* KV blocks and copies must be given back before; NULL is fine */
 
-/* What of a row it usually does with. */
-rf_by_best rf_request_by_best(const rf_request *r);
+/* What of a row it usually does with, for the token behind its next n_ahead ones; and that row's noise. */
+rf_by_best rf_request_by_best(const rf_request *r, uint32_t n_ahead);
+rf_noise rf_request_noise(const rf_request *r, uint32_t n_ahead);
 /* Chooses the next token from a row of logits [n_vocab]; on any thread, other requests beside it.
  * out->status: RF_EARG: no token can be chosen; RF_EFULL: the grammar's matcher met a limit;
  * RF_EUNSUPPORTED: only the whole row can tell, nothing has changed.  end_tokens: [n_end]. */

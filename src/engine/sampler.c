@@ -1,10 +1,11 @@
-/* sampler.c - penalties, filters and the draw.
+/* sampler.c - penalties and filters, before the draw.
  *
  * Options change the logits of few tokens, which are kept apart: the row is only read.  What decides is
  * a list of candidates (id, logit as double): the best k of the row, found by passing over groups of
  * columns that are all too small, or all of it where no option says how many.  Filters shrink the
- * list.  Where a share of the row's mass decides (top_p alone, or the draw itself), only its head
- * becomes a list.  Orders are by falling logit, then rising id, so that every result is defined. */
+ * list.  Where a share of the row's mass decides, only its head becomes a list, and where nothing
+ * comes before the draw, nothing does.  Orders are by falling logit, then rising id, so that every
+ * result is defined. */
 #include "engine/sampler.h"
 
 #include <math.h>
@@ -15,11 +16,9 @@
 #include "base/fmath.h"
 #include "base/rng.h"
 #include "engine/candidates.h"
+#include "engine/draw.h"
 
-enum {
-    STREAM_DRAW, /* independent random streams of one seed */
-    STREAM_XTC,
-};
+enum { STREAM_XTC = 1 }; /* of a seed's numbers; the draw's are apart from all streams */
 
 typedef rf_candidate candidate;
 typedef rf_candidates candidates;
@@ -42,7 +41,8 @@ struct rf_sampler {
     change *changes;      /* [n_changes] of the row that is looked at */
     size_t n_changes, cap_changes;
     uint32_t *place; /* [n_vocab] of a token among the changes, from 1 on; 0: it is none */
-    rf_row row;      /* its mass, and the copy, only for options that take the head of a row */
+    rf_row row;      /* its mass, and the rest, only for options that take a whole row */
+    float *likely;   /* [groups of the row] */
     float *copy;     /* [n_vocab] */
     double mu;       /* mirostat's running bound, in bits */
 };
@@ -110,12 +110,15 @@ static rf_status check(const rf_sampling *o, uint32_t n_vocab, rf_error *e) {
     return RF_OK;
 }
 
-/* Is the first that narrows the whole row down a share of its mass: top_p, or the draw itself? */
-static bool takes_head(const rf_sampling *o) {
+/* Does nothing come before a share of the row's mass, or before the draw? */
+static bool takes_row(const rf_sampling *o) {
     if (o->temperature <= 0 || o->top_k || o->mirostat || o->top_n_sigma > 0 || o->typical_p < 1)
         return false;
     return o->top_p < 1 || (o->min_p <= 0 && o->xtc_probability <= 0);
 }
+
+/* Is the temperature all that counts of those that choose among logits? */
+static bool is_plain(const rf_sampling *o) { return takes_row(o) && o->top_p >= 1; }
 
 static bool take_memory(rf_sampler *s) {
     size_t n_groups = (s->n_vocab + RF_BEST_GROUP - 1) / RF_BEST_GROUP;
@@ -124,10 +127,11 @@ static bool take_memory(rf_sampler *s) {
     s->bias = rf_alloc(s->o.n_logit_bias, sizeof *s->bias);
     s->row = (rf_row){.n = s->n_vocab, .most = rf_alloc(n_groups, sizeof *s->row.most)};
     if (!s->scratch || !s->place || !s->bias || !s->row.most) return false;
-    if (!takes_head(&s->o)) return true;
+    if (!takes_row(&s->o)) return true;
     s->row.mass = rf_alloc(n_groups, sizeof *s->row.mass);
+    s->likely = rf_alloc(n_groups, sizeof *s->likely);
     s->copy = rf_alloc(s->n_vocab, sizeof *s->copy);
-    return s->row.mass && s->copy;
+    return s->row.mass && s->likely && s->copy;
 }
 
 rf_status rf_sampler_create(rf_sampler **out, const rf_sampling *o, uint32_t n_vocab, rf_error *e) {
@@ -155,6 +159,7 @@ void rf_sampler_free(rf_sampler *s) {
     rf_free(s->place);
     rf_free(s->row.most);
     rf_free(s->row.mass);
+    rf_free(s->likely);
     rf_free(s->copy);
     rf_free(s->bias);
     rf_ids_free(&s->history);
@@ -367,7 +372,7 @@ static int by_p(const void *a, const void *b) { /* p holds the distance here */
 
 static void filter_typical(candidates *l, double typical_p) {
     if (typical_p >= 1) return;
-    rf_candidates_softmax(l);
+    rf_candidates_softmax(l, 1);
     double entropy = 0, max = rf_candidates_max(l), sum = 0, mass = 0;
     for (size_t i = 0; i < l->n; i++)
         if (l->c[i].p > 0) entropy -= l->c[i].p * rf_log(l->c[i].p);
@@ -385,7 +390,7 @@ static void filter_typical(candidates *l, double typical_p) {
 
 static void filter_top_p(candidates *l, double top_p) {
     if (top_p >= 1) return;
-    rf_candidates_softmax(l);
+    rf_candidates_softmax(l, 1);
     rf_candidates_keep(l, rf_candidates_head(l, top_p));
 }
 
@@ -403,7 +408,7 @@ static void filter_min_p(candidates *l, double min_p) {
 static void filter_xtc(candidates *l, const rf_sampling *o, uint64_t counter) {
     if (o->xtc_probability <= 0 || o->xtc_threshold > 0.5f) return;
     if (rf_rng_unit(o->seed, STREAM_XTC, counter) >= (double)o->xtc_probability) return;
-    rf_candidates_softmax(l);
+    rf_candidates_softmax(l, 1);
     const candidate *stays = NULL;
     for (size_t i = 0; i < l->n; i++)
         if (l->c[i].p >= (double)o->xtc_threshold && (!stays || rf_by_logit(&l->c[i], stays) > 0))
@@ -416,32 +421,25 @@ static void filter_xtc(candidates *l, const rf_sampling *o, uint64_t counter) {
     rf_candidates_keep(l, n);
 }
 
-static int32_t draw(candidates *l, const rf_sampling *o, uint64_t counter, double *p) {
-    rf_candidates_softmax(l);
-    double u = rf_rng_unit(o->seed, STREAM_DRAW, counter);
-    size_t n = rf_candidates_head(l, nextafter(u, 1)); /* where the sum passes u */
-    *p = l->c[n - 1].p;
-    return l->c[n - 1].id;
+/* One of the list, by its likelihoods at the temperature. */
+static const candidate *draw(candidates *l, const rf_sampling *o, uint64_t counter) {
+    const rf_noise noise = rf_noise_at(o->seed, counter, o->temperature);
+    rf_candidates_softmax(l, (double)noise.scale);
+    return &l->c[rf_draw_from_list(&noise, l)];
 }
 
 /* Mirostat 2 (Basu et al. 2021): cuts off tokens more surprising than mu, and steers mu so that the
  * mean surprise becomes tau. */
 static int32_t draw_mirostat(rf_sampler *s, candidates *l, uint64_t counter) {
     const double ln2 = 0.69314718055994530942;
-    rf_candidates_softmax(l);
+    rf_candidates_softmax(l, 1 / (double)s->o.temperature);
     size_t n = rf_candidates_head(l, 0); /* the likeliest stays in any case */
     for (size_t i = n; i < l->n; i++)
         if (l->c[i].p > 0 && -rf_log(l->c[i].p) / ln2 <= s->mu) l->c[n++] = l->c[i];
     rf_candidates_keep(l, n);
-    double p;
-    int32_t id = draw(l, &s->o, counter, &p);
-    s->mu -= (double)s->o.mirostat_eta * (-rf_log(p) / ln2 - (double)s->o.mirostat_tau);
-    return id;
-}
-
-static void divide_by_temperature(candidates *l, double temperature) {
-    for (size_t i = 0; i < l->n; i++)
-        l->c[i].logit /= temperature;
+    const candidate *drawn = draw(l, &s->o, counter);
+    s->mu -= (double)s->o.mirostat_eta * (-rf_log(drawn->p) / ln2 - (double)s->o.mirostat_tau);
+    return drawn->id;
 }
 
 /* ---- the choice ---- */
@@ -581,34 +579,27 @@ static int32_t decide(rf_sampler *s, const rf_sampling *o, candidates *l, uint64
             if (l->c[i].logit > l->c[best].logit) best = i;
         return l->c[best].id;
     }
-    if (o->mirostat) {
-        divide_by_temperature(l, (double)o->temperature);
-        return draw_mirostat(s, l, counter);
-    }
+    if (o->mirostat) return draw_mirostat(s, l, counter);
     filter_top_n_sigma(l, (double)o->top_n_sigma);
     if (o->top_k) rf_candidates_keep_best(l, (size_t)o->top_k);
     filter_typical(l, (double)o->typical_p);
     filter_top_p(l, (double)o->top_p);
     filter_min_p(l, (double)o->min_p);
     filter_xtc(l, o, counter);
-    divide_by_temperature(l, (double)o->temperature);
-    double p;
-    return draw(l, o, counter, &p);
+    return draw(l, o, counter)->id;
 }
 
-/* The choice where the head of the row is all that matters; false: the row is not of finite numbers. */
-static bool pick_from_head(const view *v, uint64_t counter, int32_t *token) {
+/* The choice that needs no list of all candidates; false: the row is not of finite numbers. */
+static bool pick_from_row(const view *v, uint64_t counter, int32_t *token) {
     rf_sampler *s = v->s;
     rf_row *row = &s->row;
     row->x = effective_row(v, s->copy);
     if (!rf_row_find_most(row)) return false;
-    if (s->o.top_p >= 1) { /* the likeliest whose sum passes the drawn number: the last of them */
-        double u = rf_rng_unit(s->o.seed, STREAM_DRAW, counter),
-               scale = 1 / (double)s->o.temperature;
-        candidates l = rf_row_head(row, (float)fmin(scale, 1e30), nextafter(u, 1), s->scratch);
-        *token = l.c[l.n - 1].id;
+    if (is_plain(&s->o)) {
+        const rf_noise noise = rf_noise_at(s->o.seed, counter, s->o.temperature);
+        *token = rf_draw_from_row(&noise, row, s->likely);
     } else {
-        candidates l = rf_row_head(row, 1, (double)s->o.top_p, s->scratch);
+        candidates l = rf_row_head(row, (double)s->o.top_p, s->scratch);
         rf_sampling rest = s->o;
         rest.top_p = 1;
         *token = decide(s, &rest, &l, counter);
@@ -620,7 +611,7 @@ rf_status rf_sampler_pick(rf_sampler *s, const float *logits, const int32_t *ban
                           size_t n_banned, uint64_t counter, int32_t *token) {
     const view v = {.s = s, .logits = logits, .banned = banned, .n_banned = n_banned};
     rf_status status = apply_changes(&v);
-    if (status == RF_OK && !(takes_head(&s->o) && pick_from_head(&v, counter, token))) {
+    if (status == RF_OK && !(takes_row(&s->o) && pick_from_row(&v, counter, token))) {
         candidates l = collect(&v);
         if (l.n) *token = decide(s, &s->o, &l, counter);
         status = l.n ? RF_OK : RF_EARG;
@@ -631,20 +622,31 @@ rf_status rf_sampler_pick(rf_sampler *s, const float *logits, const int32_t *ban
 
 rf_by_best rf_sampler_by_best(const rf_sampler *s) {
     size_t k = n_deciding(&s->o);
+    if (is_plain(&s->o)) return is_changing(&s->o) ? RF_BY_ROW : RF_BY_FIRST;
     if (k == 0 || k > RF_BEST_SURE || !is_lowering(s)) return RF_BY_ROW;
     return k == 1 && !is_changing(&s->o) ? RF_BY_FIRST : RF_BY_BEST;
+}
+
+rf_noise rf_sampler_noise(const rf_sampler *s, uint64_t counter) {
+    if (!is_plain(&s->o)) return (rf_noise){.scale = 0};
+    return rf_noise_at(s->o.seed, counter, s->o.temperature);
+}
+
+/* By the first alone. */
+static bool pick_first(const view *v, int32_t *token) {
+    const uint32_t first = v->best->first;
+    if (first == RF_BEST_NONE || is_changing(&v->s->o) || !may_choose(v, first, 0)) return false;
+    *token = (int32_t)first;
+    return true;
 }
 
 bool rf_sampler_pick_best(rf_sampler *s, const rf_best *best, const int32_t *banned,
                           size_t n_banned, uint64_t counter, int32_t *token) {
     const view v = {.s = s, .best = best, .banned = banned, .n_banned = n_banned};
     size_t k = n_deciding(&s->o);
+    if (is_plain(&s->o)) return pick_first(&v, token);
     if (k == 0 || k > s->n_vocab || !is_lowering(s)) return false;
-    if (k == 1 && !is_changing(&s->o) && best->first != RF_BEST_NONE &&
-        may_choose(&v, best->first, 0)) {
-        *token = (int32_t)best->first;
-        return true;
-    }
+    if (k == 1 && pick_first(&v, token)) return true;
     bool is_decided = apply_changes(&v) == RF_OK;
     if (is_decided) {
         candidates l = collect_best_of(&v, k);

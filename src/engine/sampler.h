@@ -1,9 +1,9 @@
 /* sampler.h - one request's choice of the next token from a row of logits.
  *
  * Pure but for its own history: the result depends on the options, the tokens seen and the logits
- * alone.  The nth draw uses the counter-based generator at (seed, stream 0, n), so neither batch
- * nor thread can change it.  All arithmetic is in double with base/fmath.h, ties go to the lowest
- * id. */
+ * alone.  The nth draw is made of the noise that (seed, n) gives each token (backend/noise.h), so neither
+ * batch nor thread nor device can change it.  What comes before the draw is computed in double with
+ * base/fmath.h; ties go to the lowest id. */
 #pragma once
 #include "backend/best.h"
 #include "base/base.h"
@@ -40,6 +40,8 @@ RF_CHECKED rf_status rf_sampler_pick(rf_sampler *s, const float *logits, const i
 /* What of a row does, with these options; and the same choice from that; false: only the whole row can
  * tell, nothing has changed. */
 rf_by_best rf_sampler_by_best(const rf_sampler *s);
+/* Of draw number `counter`, for devices that tell the first of a row. */
+rf_noise rf_sampler_noise(const rf_sampler *s, uint64_t counter);
 bool rf_sampler_pick_best(rf_sampler *s, const rf_best *best, const int32_t *banned,
                           size_t n_banned, uint64_t counter, int32_t *token);
 /* ln softmax(logits)[token], and the n likeliest tokens (ties: lowest id first). */

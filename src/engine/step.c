@@ -238,7 +238,8 @@ static void add_rows(rf_engine *en, rf_batch *b, rf_request *r, uint32_t chunk) 
         a->pos[b->n_tokens] = pos;
         if (pos + 1 >= n_tokens) {
             a->out_row[b->n_outputs] = b->n_tokens;
-            a->by_best[b->n_outputs] = rf_request_by_best(r);
+            a->by_best[b->n_outputs] = rf_request_by_best(r, pos + 1 - n_tokens);
+            a->noise[b->n_outputs] = rf_request_noise(r, pos + 1 - n_tokens);
             a->output[b->n_outputs++] = r;
         }
         b->n_tokens++;
@@ -263,6 +264,7 @@ static rf_batch make_batch(rf_engine *en) {
     rf_engine_arrays *a = &en->a;
     b.n_prefix = a->n_prefix;
     b.by_best = a->by_best;
+    b.noise = a->noise;
     for (uint32_t i = 0; i < en->n_running; i++)
         if (a->sched[i].chunk) add_rows(en, &b, a->running[i], a->sched[i].chunk);
     en->n_outputs = b.n_outputs;
@@ -312,6 +314,7 @@ static rf_status follow(rf_engine *en, rf_error *e) {
     rf_batch b = rf_engine_empty_batch(en);
     b.n_prefix = a->n_prefix;
     b.by_best = a->by_best;
+    b.noise = a->noise;
     b.follows = true;
     for (uint32_t o = 0; o < en->n_outputs; o++) {
         rf_request *r = a->output[o];
@@ -319,6 +322,7 @@ static rf_status follow(rf_engine *en, rf_error *e) {
         uint32_t pos = (uint32_t)r->tokens.len, t = b.n_tokens++;
         a->token[t] = ~(int32_t)o;
         a->pos[t] = pos;
+        a->noise[t] = rf_request_noise(r, 1);
         a->out_row[b.n_outputs++] = t;
         a->behind[t] = r;
         add_seq(en, &b, r, pos + 1);

@@ -73,12 +73,23 @@ static void test_requests(void **state) {
     check_model("models/qwen3moe-quant.gguf");
 }
 
+/* Nothing but a temperature. */
+static rf_sampling plain(uint64_t seed) {
+    rf_sampling o = rf_sampling_default();
+    o.temperature = 1.1f;
+    o.top_k = 0;
+    o.top_p = 1;
+    o.min_p = 0;
+    o.seed = seed;
+    return o;
+}
+
 /* Of a vocabulary like the demo model's the device hands over what is best alone, where that is enough:
  * the same tokens, whatever the options, also where there are enough for all threads to choose, and to
  * fetch rows where the best is not enough. */
 static void test_best(void **state) {
     (void)state;
-    enum { N = 40 };
+    enum { N = 45 };
     static const rf_logit_bias bias[] = {{300, -2}, {301, -INFINITY}};
     static record alone[N], crowd[N];
     int32_t prompt[6];
@@ -92,7 +103,7 @@ static void test_best(void **state) {
                                          .n_threads = 3,
                                          .max_seqs = N});
         for (int i = 0; i < N; i++) {
-            const int kind = i % 7;
+            const int kind = i % 9;
             rf_request_opts o =
                 request_of(prompt, 6 - (size_t)i % 5, 3, on_gpu ? &crowd[i] : &alone[i]);
             if (kind) o.n_logprobs = -1;                           /* 0 needs the row */
@@ -101,8 +112,10 @@ static void test_best(void **state) {
             if (kind == 4) o.min_tokens = 3, o.ignore_eos = false; /* some tokens are banned */
             if (kind == 5) o.sampling.repeat_penalty = 1.3f, o.sampling.dry_multiplier = 0.5f;
             if (kind == 6) o.sampling.logit_bias = bias, o.sampling.n_logit_bias = RF_COUNT(bias);
-            if (kind >= 5)
+            if (kind == 5 || kind == 6)
                 o.sampling.top_k = 47; /* with some changed, more than are surely there */
+            if (kind >= 7) o.sampling = plain(0);
+            if (kind == 8) o.min_tokens = 2, o.ignore_eos = false;
             o.sampling.seed = 5 + (uint64_t)i;
             submit(en, &o);
         }
@@ -113,20 +126,21 @@ static void test_best(void **state) {
         assert_same_answer(&crowd[i], &alone[i]);
 }
 
-/* Greedy requests without more ---------------------------------------------------------------------*/
+/* Requests that do with the first of a row ---------------------------------------------------------*/
 
-enum { N_GREEDY = 5 };
+enum { N_FIRST = 5 };
 
-/* Prompts of one to three blocks of KV; lengths of answers that part at different steps, one of them at an
+/* Greedy, and drawn.  Prompts of one to three blocks of KV; lengths of answers that part at different steps, one of them at an
  * edge of blocks. */
-static rf_request_opts greedy(int i, record *r) {
-    static int32_t prompt[N_GREEDY][80];
-    static const size_t n[N_GREEDY] = {30, 3, 65, 33, 12};
+static rf_request_opts by_first(int i, record *r) {
+    static int32_t prompt[N_FIRST][80];
+    static const size_t n[N_FIRST] = {30, 3, 65, 33, 12};
     uint64_t noise = 500 + (uint64_t)i;
     random_tokens(&noise, prompt[i], n[i], 4000);
     rf_request_opts o = request_of(prompt[i], n[i], 3 + 2 * i, r);
     o.n_logprobs = -1;
     o.ignore_eos = true;
+    if (i % 2) o.sampling = plain((uint64_t)i);
     return o;
 }
 
@@ -138,9 +152,9 @@ static rf_engine *open_demo(const char *backend, uint32_t max_seqs) {
 }
 
 static void answer_alone(record *out) {
-    for (int i = 0; i < N_GREEDY; i++) {
+    for (int i = 0; i < N_FIRST; i++) {
         rf_engine *en = open_demo("cpu", 1);
-        rf_request_opts o = greedy(i, &out[i]);
+        rf_request_opts o = by_first(i, &out[i]);
         run_request(en, &o);
         rf_engine_close(en);
     }
@@ -150,12 +164,12 @@ static void answer_alone(record *out) {
  * comes later, is cancelled, or stands beside one whose tokens the host draws. */
 static void test_following(void **state) {
     (void)state;
-    static record alone[N_GREEDY], got[N_GREEDY], drawn[2];
+    static record alone[N_FIRST], got[N_FIRST], drawn[2];
     answer_alone(alone);
     rf_gpu_driver_set(rf_host_gpu());
     for (int way = 0; way < 4; way++) {
-        rf_engine *en = open_demo("gpu", way == 1 ? 2 : N_GREEDY + 1);
-        rf_request_opts o = greedy(1, &drawn[way / 3]);
+        rf_engine *en = open_demo("gpu", way == 1 ? 2 : N_FIRST + 1);
+        rf_request_opts o = by_first(1, &drawn[way / 3]);
         uint32_t n_ahead = 0, n_steps = 0;
         memset(got, 0, sizeof got);
         drawn[way / 3] = (record){0};
@@ -163,15 +177,15 @@ static void test_following(void **state) {
         o.sampling.seed = 3;
         if (way >= 2) submit(en, &o);
         if (way == 2) run_all(en);
-        for (int i = 0; i < N_GREEDY; i++) {
-            rf_request_opts g = greedy(i, &got[i]);
+        for (int i = 0; i < N_FIRST; i++) {
+            rf_request_opts g = by_first(i, &got[i]);
             submit(en, &g);
             if (way != 1) assert_int_equal(rf_engine_step(en), 1);
         }
         for (; rf_engine_step(en) == 1; n_steps++)
             n_ahead += en->is_begun;
         assert_true(n_steps > 0 && n_ahead > 0);
-        for (int i = 0; i < N_GREEDY; i++)
+        for (int i = 0; i < N_FIRST; i++)
             assert_same_answer(&got[i], &alone[i]);
         assert_all_blocks_free(en);
         rf_engine_close(en);
@@ -182,13 +196,13 @@ static void test_following(void **state) {
 /* A word that ends the text, a cancelled request, a time that is over: the row behind is for nobody. */
 static void test_following_ends(void **state) {
     (void)state;
-    static record alone[N_GREEDY], got[N_GREEDY], later;
+    static record alone[N_FIRST], got[N_FIRST], later;
     answer_alone(alone);
     rf_gpu_driver_set(rf_host_gpu());
-    rf_engine *en = open_demo("gpu", N_GREEDY);
+    rf_engine *en = open_demo("gpu", N_FIRST);
     memset(got, 0, sizeof got);
-    for (int i = 0; i < N_GREEDY; i++) {
-        rf_request_opts o = greedy(i, &got[i]);
+    for (int i = 0; i < N_FIRST; i++) {
+        rf_request_opts o = by_first(i, &got[i]);
         char word[16] = "";
         const char *stops[] = {word};
         if (i == 4) { /* what the second of its tokens says */
@@ -208,7 +222,7 @@ static void test_following_ends(void **state) {
     assert_true(got[4].n_tokens < alone[4].n_tokens);
     for (int i = 0; i < 3; i++)
         assert_same_answer(&got[i], &alone[i]);
-    rf_request_opts o = greedy(2, &later); /* among the blocks that were left */
+    rf_request_opts o = by_first(2, &later); /* among the blocks that were left */
     run_request(en, &o);
     assert_same_answer(&later, &alone[2]);
     assert_all_blocks_free(en);
@@ -218,14 +232,14 @@ static void test_following_ends(void **state) {
 /* A fault with two runs on their way. */
 static void test_following_fault(void **state) {
     (void)state;
-    static record alone[N_GREEDY], got[N_GREEDY];
+    static record alone[N_FIRST], got[N_FIRST];
     answer_alone(alone);
     for (int by_waiting = 0; by_waiting < 2; by_waiting++) {
         rf_gpu_driver_set(rf_faulty_gpu(rf_host_gpu()));
-        rf_engine *en = open_demo("gpu", N_GREEDY);
+        rf_engine *en = open_demo("gpu", N_FIRST);
         memset(got, 0, sizeof got);
-        for (int i = 0; i < N_GREEDY; i++) {
-            rf_request_opts o = greedy(i, &got[i]);
+        for (int i = 0; i < N_FIRST; i++) {
+            rf_request_opts o = by_first(i, &got[i]);
             submit(en, &o);
         }
         for (int i = 0; i < 4; i++)
@@ -236,7 +250,7 @@ static void test_following_fault(void **state) {
         else
             rf_faulty_launch(1, 1);
         run_all(en);
-        for (int i = 0; i < N_GREEDY; i++)
+        for (int i = 0; i < N_FIRST; i++)
             assert_same_answer(&got[i], &alone[i]);
         assert_all_blocks_free(en);
         rf_engine_close(en);

@@ -2,7 +2,7 @@
  * tools/make_sampler_fixtures.py computed from the options' definitions.
  *
  * The sampler shows no distribution, only draws: so each case is drawn many times and compared with
- * the draw that the expected distribution gives for the same random number, and its frequencies
+ * the draw that the expected distribution gives with the same noise, and its frequencies
  * with the expected ones.  All seeds are fixed: a test that passes once always passes. */
 #include "engine/sampler.h"
 
@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backend/noise.h"
 #include "base/buf.h"
 #include "base/rng.h"
 #include "lib/testlib.h"
@@ -38,6 +39,17 @@ typedef struct one_case {
     size_t n_history, n_breakers, n_banned;
     dist struck, spared; /* with and without XTC */
 } one_case;
+
+/* ln of a token's wait in a draw, in double, from the generator's words and the definition. */
+static double ln_wait(uint64_t seed, uint64_t draw, uint32_t token) {
+    uint32_t group[4], word[4];
+    rf_philox(seed, (uint64_t)3 << 32 | token / 256, draw, group);
+    rf_philox(seed, (uint64_t)2 << 32 | token / 4, draw, word);
+    const uint32_t g = group[token / 64 % 4], w = word[token % 4];
+    double wait = -log1p(-((g >> 6) + 0.5) / 0x1p26) / 64;
+    if (g % 64 != token % 64) wait -= log1p(-((w >> 1) + 0.5) / 0x1p31);
+    return log(wait);
+}
 
 /* ---- the fixture ---- */
 
@@ -191,16 +203,28 @@ static rf_sampler *sampler_for(const one_case *c) {
 
 /* ---- draws against expected distributions ---- */
 
+/* Noisy logits are floats. */
+static double rounding_of(const one_case *c) {
+    float most = 1;
+    for (uint32_t i = 0; i < c->row->n; i++)
+        if (isfinite(c->row->logits[i])) most = fmaxf(most, fabsf(c->row->logits[i]));
+    return 1e-5 + 4e-7 * (double)most / (double)c->o.temperature;
+}
+
+/* The token whose likelihood, by the noise of that draw, comes first. */
 static int32_t expected_draw(const one_case *c, uint64_t counter, bool *too_close) {
     bool strikes = rf_rng_unit(c->o.seed, 1, counter) < (double)c->o.xtc_probability;
     const dist *d = strikes ? &c->struck : &c->spared;
-    double u = rf_rng_unit(c->o.seed, 0, counter), mass = 0;
-    for (uint32_t i = 0; i + 1 < d->n; i++) {
-        mass += d->p[i];
-        *too_close = *too_close || fabs(mass - u) < 1e-8;
-        if (mass > u) return d->id[i];
+    double most = (double)-INFINITY, second = most;
+    int32_t drawn = -1;
+    for (uint32_t i = 0; i < d->n; i++) {
+        double noisy = log(d->p[i]) - ln_wait(c->o.seed, counter, (uint32_t)d->id[i]);
+        if (noisy > most) drawn = d->id[i];
+        second = fmax(second, fmin(noisy, most));
+        most = fmax(noisy, most);
     }
-    return d->id[d->n - 1];
+    *too_close = d->n > 1 && most - second < rounding_of(c);
+    return drawn;
 }
 
 static void check_frequencies(const one_case *c, const uint32_t *seen) {
@@ -255,7 +279,7 @@ static void check_case(const one_case *c) {
                      want);
         seen[token]++;
     }
-    assert_true(n_skipped < 3);
+    assert_true(n_skipped < N_DRAWS / 50);
     check_frequencies(c, seen);
     rf_sampler_free(s);
 }
@@ -368,6 +392,37 @@ static void big_vocabulary(void **state) {
     rf_sampler_free(s);
     rf_free(logits);
     rf_free(copy);
+}
+
+/* How often tokens of several groups come, the last of which is not full. */
+static void frequencies_of_groups(void **state) {
+    (void)state;
+    enum { N = 300, DRAWS = 60000 };
+    float logits[N];
+    double p[N], sum = 0, chi = 0;
+    uint32_t seen[N] = {0};
+    uint64_t noise = 3;
+    for (int i = 0; i < N; i++)
+        sum += p[i] = exp((double)(logits[i] = 2 * rf_test_randf(&noise)) / 1.25);
+    for (int kind = 0; kind < 2; kind++) { /* from a row, from a list */
+        rf_sampling o = plain();
+        o.temperature = 1.25f;
+        o.top_k = kind ? N : 0;
+        rf_sampler *s;
+        assert_int_equal(rf_sampler_create(&s, &o, N, NULL), RF_OK);
+        for (uint64_t n = (uint64_t)kind; n < DRAWS; n += 2) {
+            int32_t token;
+            assert_int_equal(rf_sampler_pick(s, logits, NULL, 0, n, &token), RF_OK);
+            seen[token]++;
+        }
+        rf_sampler_free(s);
+    }
+    for (int i = 0; i < N; i++) {
+        double expected = DRAWS * p[i] / sum;
+        assert_true(expected > 10);
+        chi += (seen[i] - expected) * (seen[i] - expected) / expected;
+    }
+    assert_true(chi < N + 4 * sqrt(2.0 * N));
 }
 
 /* ---- refusals ---- */
@@ -555,7 +610,8 @@ static void allocation_failures(void **state) {
 }
 
 /* What a device would tell of the row: some groups, and the highest number elsewhere is below the bound. */
-static void tell_best(const float *logits, uint32_t n, uint64_t seed, rf_best *best) {
+static void tell_best(const float *logits, uint32_t n, uint64_t seed, const rf_noise *noise,
+                      rf_best *best) {
     float elsewhere = -INFINITY;
     bool is_first = seed % 5 == 4; /* alone */
     *best = (rf_best){.bound = -INFINITY};
@@ -571,10 +627,7 @@ static void tell_best(const float *logits, uint32_t n, uint64_t seed, rf_best *b
         if (is_told) best->group[best->n_groups++] = g;
     }
     best->bound = nextafterf(elsewhere, INFINITY);
-    best->first = RF_BEST_NONE;
-    for (uint32_t i = 0; i < n; i++)
-        if (isfinite(logits[i]) && (best->first == RF_BEST_NONE || logits[i] > logits[best->first]))
-            best->first = i;
+    best->first = rf_noise_first(noise, logits, n);
 }
 
 /* The sampler looks at the best logits only, or at the head of the row's mass.  A bound of many deviations
@@ -586,7 +639,7 @@ static void test_large_vocabulary(void **state) {
     float logits[N_VOCAB];
     uint32_t mask[(N_VOCAB + 31) / 32];
     uint64_t seed = SEED;
-    uint32_t n_chosen = 0, n_by_best = 0, n_lowered = 0;
+    uint32_t n_chosen = 0, n_by_best = 0, n_lowered = 0, n_drawn = 0;
     static rf_best best;
     int32_t last_best = 0;
     for (uint32_t round = 0; round < 280; round++) {
@@ -634,12 +687,14 @@ static void test_large_vocabulary(void **state) {
             rf_status s = rf_sampler_pick(all, logits, banned, n_banned, n, &want);
             assert_int_equal(rf_sampler_pick(few, logits, banned, n_banned, n, &got), s);
             assert_true(s != RF_OK || n_banned == 0 || got != last);
-            tell_best(logits, N_VOCAB, n, &best);
+            const rf_noise noise = rf_sampler_noise(few, n);
+            tell_best(logits, N_VOCAB, n, &noise, &best);
             int32_t guess = -1;
             if (rf_sampler_pick_best(few, &best, banned, n_banned, n, &guess)) {
                 assert_int_equal(guess, want);
                 n_by_best++;
                 n_lowered += is_lowered;
+                n_drawn += noise.scale > 0;
             }
             last = got;
             assert_int_equal(got, want);
@@ -656,6 +711,7 @@ static void test_large_vocabulary(void **state) {
     }
     assert_in_range(n_chosen, 200 * 20, 279 * 20);
     assert_in_range(n_lowered, 50, n_by_best - 1);
+    assert_in_range(n_drawn, 50, n_by_best - 1);
     assert_in_range(n_by_best, 20 * 20, n_chosen - 1);
 }
 
@@ -711,9 +767,16 @@ static int32_t draw_in_order(likely *c, size_t n, const rf_sampling *o, uint64_t
     }
     c += struck;
     n -= struck;
-    share_out(c, n, (double)o->temperature);
-    size_t drawn = count_mass(c, n, rf_rng_unit(o->seed, 0, counter));
-    return drawn ? c[drawn - 1].id : -1;
+    double most = (double)-INFINITY, second = most;
+    int32_t drawn = -1;
+    for (size_t i = 0; i < n; i++) {
+        double noisy =
+            c[i].logit / (double)o->temperature - ln_wait(o->seed, counter, (uint32_t)c[i].id);
+        if (noisy > most) drawn = c[i].id;
+        second = fmax(second, fmin(noisy, most));
+        most = fmax(noisy, most);
+    }
+    return n > 1 && most - second < 1e-5 ? -1 : drawn;
 }
 
 /* Without top_k, of a large vocabulary: flat and steep rows, with and without ties. */
@@ -759,6 +822,8 @@ int main(void) {
         cmocka_unit_test(test_large_vocabulary), cmocka_unit_test(long_lists),
         cmocka_unit_test(cases_of_the_oracle),   cmocka_unit_test(mirostat_steers),
         cmocka_unit_test(same_seed_same_draws),  cmocka_unit_test(big_vocabulary),
+        cmocka_unit_test(frequencies_of_groups),
+
         cmocka_unit_test(wrong_options),         cmocka_unit_test(wrong_tokens),
         cmocka_unit_test(extreme_penalties),     cmocka_unit_test(logprobs),
         cmocka_unit_test(allocation_failures),

@@ -156,8 +156,8 @@ typedef struct rf_gpu_recording {
 
 /* A batch's arrays and embeddings, side by side in one block that is uploaded at once. */
 typedef struct rf_gpu_input {
-    size_t token_at, pos_at, row_seq_at, out_row_at, kv_len_at, prefix_at, seq_start_at, state_at,
-        table_at, mask_at, embed_at, bytes;
+    size_t token_at, pos_at, row_seq_at, out_row_at, noise_at, kv_len_at, prefix_at, seq_start_at,
+        state_at, table_at, mask_at, embed_at, bytes;
 } rf_gpu_input;
 
 /* What host and device tell each other of a run that is queued: the next one is queued behind it while it

@@ -133,7 +133,8 @@ rf_gpu_input rf_gpu_input_of(const rf_exec *x, const rf_gpu_shape *s) {
     in.pos_at = at += rf_gpu_align((size_t)s->n_tokens * WORD);
     in.row_seq_at = at += rf_gpu_align((size_t)s->n_tokens * WORD);
     in.out_row_at = at += rf_gpu_align((size_t)s->n_tokens * WORD);
-    in.kv_len_at = at += rf_gpu_align((size_t)s->n_outputs * WORD);
+    in.noise_at = at += rf_gpu_align((size_t)s->n_outputs * WORD);
+    in.kv_len_at = at += rf_gpu_align((size_t)s->n_outputs * sizeof(rf_noise));
     in.prefix_at = at += rf_gpu_align((size_t)s->n_seqs * WORD);
     in.seq_start_at = at += rf_gpu_align((size_t)s->n_seqs * WORD);
     in.state_at = at += x->state_bytes ? rf_gpu_align(((size_t)s->n_seqs + 1) * WORD) : 0;

@@ -60,6 +60,7 @@ static void fill_tables(const rf_exec *x, const rf_batch *b) {
     uint8_t *staging = x->flight[x->latest].staging;
     uint32_t *row_seq = (uint32_t *)(void *)(staging + in->row_seq_at);
     uint32_t *table = (uint32_t *)(void *)(staging + in->table_at);
+    rf_noise *noise = (rf_noise *)(void *)(staging + in->noise_at);
     float *mask = (float *)(void *)(staging + in->mask_at);
     memcpy(staging + in->token_at, b->token, b->n_tokens * sizeof *b->token);
     memcpy(staging + in->pos_at, b->pos, b->n_tokens * sizeof *b->pos);
@@ -74,6 +75,8 @@ static void fill_tables(const rf_exec *x, const rf_batch *b) {
     }
     if (b->n_outputs)
         memcpy(staging + in->out_row_at, b->out_row, b->n_outputs * sizeof *b->out_row);
+    for (uint32_t i = 0; i < b->n_outputs; i++)
+        noise[i] = b->noise ? b->noise[i] : (rf_noise){.scale = 0};
     for (uint32_t s = 0; s < b->n_seqs; s++) {
         uint32_t n = (b->kv_len[s] + RF_KV_BLOCK - 1) / RF_KV_BLOCK;
         uint32_t *to = table + (size_t)s * x->shape.table_stride;
@@ -294,6 +297,7 @@ static void run_best(const rf_exec *x, rf_gpu_queue *q) {
         .chosen = (uint32_t *)(void *)(x->memory + x->chosen_at),
         .most = (float *)(void *)(x->memory + x->most_at),
         .x = (const float *)(const void *)rf_gpu_address(x, x->plan->result),
+        .noise = (const rf_noise *)(const void *)(x->memory + x->input_at + x->input.noise_at),
         .n_rows = x->shape.n_outputs,
         .cols = x->plan->n_result,
         .n_groups = x->n_groups,

@@ -20,6 +20,7 @@
 #include "backend/gpu/exec.h"
 #include "backend/gpu/quarantine.h"
 #include "backend/gpu/trial.h"
+#include "backend/noise.h"
 
 enum {
     MAX_BATCHES = 9,
@@ -350,11 +351,9 @@ static void note_launched(tester *t, const rf_exec *x) {
 }
 
 /* Is what the device calls the best of a row right?  want: the row. */
-static bool is_best(const rf_best *b, const float *want, uint32_t n) {
-    uint32_t next = 0 /* of the groups */, first = RF_BEST_NONE;
+static bool is_best(const rf_best *b, const float *want, uint32_t n, const rf_noise *noise) {
+    uint32_t next = 0 /* of the groups */, first = rf_noise_first(noise, want, n);
     bool right = b->n_groups >= RF_BEST_SURE;
-    for (uint32_t k = 0; k < n; k++)
-        if (isfinite(want[k]) && (first == RF_BEST_NONE || want[k] > want[first])) first = k;
     if (b->n_groups == 0) return b->first == first;
     for (uint32_t k = 0; k < n && right; k++) {
         if (next < b->n_groups && b->group[next] < k / RF_BEST_GROUP) next++;
@@ -369,12 +368,14 @@ static bool is_best(const rf_best *b, const float *want, uint32_t n) {
 static rf_status compare_best(tester *t, const pair *p, const rf_batch *b, const float *want,
                               rf_error *e) {
     static const rf_by_best by_best[RF_GPU_TRIAL_POSITIONS] = {RF_BY_BEST, RF_BY_FIRST};
+    static const rf_noise noise[RF_GPU_TRIAL_POSITIONS] = {{.scale = 0}, {{1, 2}, 3, 0.5f}};
     static const rf_gpu_kernels makers = {
         .launched = {[RF_GPU_best_groups] = true, [RF_GPU_best_rows] = true}};
     uint32_t n = p->plan->n_result;
     rf_batch best = *b;
     const float *rows;
     best.by_best = by_best;
+    best.noise = noise;
     if (!p->gpu->n_groups || b->n_outputs == 0 || t->is_near) return RF_OK;
     poison(p->gpu);
     rf_status s = rf_gpu_ops.run(p->gpu, &best, e);
@@ -384,7 +385,7 @@ static rf_status compare_best(tester *t, const pair *p, const rf_batch *b, const
     if (s != RF_OK) return rf_gpu_status(&t->gpu->queue, e);
     for (uint32_t i = 0; i < b->n_outputs && i < 2 && t->n_blamed == 0; i++) { /* rows are right */
         const rf_best *got = rf_gpu_ops.best(p->gpu, i);
-        if (got && !is_best(got, want + (size_t)i * n, n))
+        if (got && !is_best(got, want + (size_t)i * n, n, &noise[i]))
             blame(t, &makers, "the best of a row is not");
     }
     return RF_OK;

@@ -1,7 +1,10 @@
 /* best.hip - which of a row's logits can be chosen (rf_best): the best of each group of columns, then
  * the groups whose best is among the first, and the best of all.  What is not a finite number counts as
- * -inf. */
+ * -inf.  Where a row has noise, its noisy numbers (noise.h) are what is compared. */
 #include "backend/gpu/kernels/canon.h"
+
+#define RF_BOTH RF_DEVICE
+#include "backend/noise.h"
 
 enum {
     BEST_PARTS = 16, /* threads of a group of columns, groups of a block */
@@ -15,8 +18,32 @@ RF_DEVICE float finite_or_least(float x) {
     return x > -__builtin_inff() && x < __builtin_inff() ? x : -__builtin_inff();
 }
 
+/* Noise to the block's numbers x, of columns from first on: four neighbours by each thread, whose words
+ * are made at once.  word: [BEST_PARTS] */
+RF_DEVICE void add_noise(const rf_noise *noise, uint32_t first, float *x, uint32_t *word) {
+    const uint32_t tid = rf_tid(), group = tid / BEST_PARTS;
+    uint32_t mine[4];
+    if (tid < BEST_PARTS / 4)
+        rf_noise_words(noise, RF_NOISE_GROUPS, first / (4 * RF_BEST_GROUP) + tid, word + 4 * tid);
+    rf_noise_words(noise, RF_NOISE_COLUMNS, first / 4 + tid, mine);
+    rf_sync();
+    RF_UNROLL
+    for (uint32_t k = 0; k < 4; k++) {
+        const float v = x[4 * tid + k], wait = rf_noise_wait_of(4 * tid + k, word[group], mine[k]);
+        x[4 * tid + k] = v > -__builtin_inff() ? rf_noisy(noise, v, wait) : v;
+    }
+    rf_sync();
+}
+
+/* With noise if there is any. */
+RF_DEVICE float number_at(const rf_noise *noise, const float *x, uint32_t column) {
+    const float v = finite_or_least(x[column]);
+    return noise->scale > 0 && v > -__builtin_inff() ? rf_noisy_at(noise, column, v) : v;
+}
+
 RF_KERNEL(best_groups, rf_gpu_best_args) {
     RF_SHARED float x[BEST_COLUMNS], part[RF_BLOCK_best_groups];
+    RF_SHARED uint32_t word[BEST_PARTS];
     const uint32_t tid = rf_tid(), first = rf_bid_x() * BEST_COLUMNS;
     for (uint32_t row = rf_bid_y(); row < a.n_rows; row += 65535) {
         RF_UNROLL
@@ -26,6 +53,8 @@ RF_KERNEL(best_groups, rf_gpu_best_args) {
                                       : -__builtin_inff();
         }
         rf_sync();
+        const rf_noise noise = a.noise[row];
+        if (noise.scale > 0) add_noise(&noise, first, x, word);
         const float *mine = x + tid / BEST_PARTS * RF_BEST_GROUP + tid % BEST_PARTS;
         float most = mine[0];
         RF_UNROLL
@@ -137,15 +166,16 @@ RF_DEVICE uint32_t first_of(const best_shared *s, uint32_t n) {
 }
 
 /* The column of the row's largest number; most: of this thread's groups, the first of which is at. */
-RF_DEVICE uint32_t first_column(best_shared *s, const float *x, uint32_t cols, float most,
-                                uint32_t at) {
+RF_DEVICE uint32_t first_column(best_shared *s, const rf_noise *noise, const float *x,
+                                uint32_t cols, float most, uint32_t at) {
     find_first(s, most, at);
     const uint32_t group = first_of(s, RF_BLOCK_best_rows / 32);
     const uint32_t column = group * RF_BEST_GROUP + rf_tid() % RF_BEST_GROUP;
     rf_sync();
-    find_first(
-        s, group < RF_BEST_NONE && column < cols ? finite_or_least(x[column]) : -__builtin_inff(),
-        column);
+    find_first(s,
+               group < RF_BEST_NONE && column < cols ? number_at(noise, x, column)
+                                                     : -__builtin_inff(),
+               column);
     return first_of(s, RF_BEST_GROUP / 32);
 }
 
@@ -170,7 +200,8 @@ RF_KERNEL(best_rows, rf_gpu_best_args) {
             top = most > top ? most : top;
         }
     }
-    const uint32_t first = first_column(s, x, a.cols, top, at);
+    const rf_noise noise = a.noise[row];
+    const uint32_t first = first_column(s, &noise, x, a.cols, top, at);
     if (tid == 0) a.chosen[row] = a.first[row] = first;
     if (a.first_only) return;
     const uint32_t bound = find_bound(s, key);
