@@ -46,7 +46,7 @@ static bool cannot_win(const search *s, float wait, double likelihood) {
 
 /* The least wait of a group is at least that. */
 static float least_wait(uint32_t group_word) {
-    return rf_noise_of_group(group_word) / RF_BEST_GROUP;
+    return rf_noise_of_group(group_word) / (float)RF_BEST_GROUP;
 }
 
 /* ---- rows ---- */
