@@ -24,12 +24,21 @@ typedef enum rf_by_best {
     RF_BY_FIRST, /* the largest number's column, of noisy numbers where there is noise */
 } rf_by_best;
 
-/* A row's noise (noise.h). */
+/* A row's noise (noise.h), and which of its columns may be drawn. */
 typedef struct rf_noise {
     uint32_t seed[2]; /* low half first */
     uint32_t draw;    /* how many there were before, of this seed */
     float scale;      /* of the logits; 0: they have no noise */
+    uint32_t narrows; /* rf_narrows, or 0: any column */
+    uint32_t share;   /* by RF_NARROWS_SHARE, of 2^32 */
+    float depth;      /* by RF_NARROWS_DEPTH, 0 or less */
 } rf_noise;
+
+typedef enum rf_narrows {
+    RF_NARROWS_SHARE =
+        1, /* only the likeliest columns that together hold that share of the row's mass */
+    RF_NARROWS_DEPTH = 2, /* only logits that reach the largest plus depth */
+} rf_narrows;
 
 typedef struct rf_best {
     uint32_t n_groups; /* 0: first alone is told, as where too many are alike */

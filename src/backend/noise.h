@@ -16,6 +16,10 @@
 #include "backend/best.h"
 #include "base/philox.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 enum { /* the third word of a generator's counter; streams of rng.h that draws use have 0 there */
        RF_NOISE_COLUMNS = 2,
        RF_NOISE_GROUPS = 3,
@@ -100,6 +104,12 @@ RF_BOTH float rf_noisy(const rf_noise *n, float logit, float wait) {
     return __builtin_fmaf(logit, n->scale, -rf_noise_ln(wait));
 }
 
+/* Of all columns' mass, what those before a column may hold at most less one. */
+RF_BOTH uint64_t rf_noise_share(uint64_t all, uint32_t share) {
+    const uint64_t part = (all >> 32) * share + ((all & 0xffffffffu) * share >> 32);
+    return part > 0 ? part : 1;
+}
+
 /* One column's noisy number; the logit is finite. */
 RF_BOTH float rf_noisy_at(const rf_noise *n, uint32_t column, float logit) {
     const uint32_t i = column / RF_BEST_GROUP % 4, k = column % 4;
@@ -111,17 +121,10 @@ RF_BOTH float rf_noisy_at(const rf_noise *n, uint32_t column, float logit) {
     return rf_noisy(n, logit, rf_noise_wait_of(column, group, word));
 }
 
-/* The finite column whose number is the largest, the lowest of equals: looks at all. */
-RF_BOTH uint32_t rf_noise_first(const rf_noise *n, const float *x, uint32_t cols) {
-    const float infinity = __builtin_inff();
-    uint32_t first = RF_BEST_NONE;
-    float most = -infinity;
-    for (uint32_t i = 0; i < cols; i++) {
-        if (!(x[i] > -infinity && x[i] < infinity)) continue;
-        const float number = n->scale > 0 ? rf_noisy_at(n, i, x[i]) : x[i];
-        if (!(number > most)) continue;
-        most = number;
-        first = i;
-    }
-    return first;
+/* The drawn column of a row; without noise that of the largest logit, the lowest of equals.  RF_BEST_NONE: none
+ * is finite.  Looks at all, again and again: for tests.  Not for kernels. */
+uint32_t rf_noise_first(const rf_noise *n, const float *x, uint32_t cols);
+
+#ifdef __cplusplus
 }
+#endif

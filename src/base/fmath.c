@@ -225,6 +225,19 @@ void rf_expf_n(float *p, const float *x, size_t n, float max, float scale) {
         p[i] = rf_expf(scale * (x[i] - max));
 }
 
+uint64_t rf_expf_units(uint32_t *units, const float *x, size_t n, float max) {
+    uint64_t sum = 0;
+    size_t i = 0;
+#if defined(__x86_64__)
+    if (has_avx2()) i = rf_expf_units_avx2(&sum, units, x, n, max);
+#endif
+    for (; i < n; i++) {
+        float p = rf_expf(x[i] - max);
+        sum += units[i] = p == p ? (uint32_t)(int32_t)(p * RF_EXPF_UNITS) : 0;
+    }
+    return sum;
+}
+
 size_t rf_find_between(uint32_t *at, const float *x, size_t n, float low, float high) {
     size_t i = 0, n_found = 0;
 #if defined(__x86_64__)

@@ -53,6 +53,10 @@ float rf_expf(float x);
 double rf_expf_sum(const float *x, size_t n, float max, float scale);
 /* p[i] = rf_expf(scale * (x[i] - max)); p may be x. */
 void rf_expf_n(float *p, const float *x, size_t n, float max, float scale);
+/* units[i] = rf_expf(x[i] - max) in units of 2^-30, cut off, 0 for a NaN; their sum, which has no order.  No x is
+ * above max. */
+#define RF_EXPF_UNITS 1073741824.0f
+uint64_t rf_expf_units(uint32_t *units, const float *x, size_t n, float max);
 /* Which of x lie in [low, high), in order, into at [n]; returns how many. */
 size_t rf_find_between(uint32_t *at, const float *x, size_t n, float low, float high);
 

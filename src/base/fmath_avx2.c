@@ -70,6 +70,24 @@ void rf_expf_n_avx2(float *p, const float *x, size_t n, float max, float scale) 
     }
 }
 
+size_t rf_expf_units_avx2(uint64_t *sum, uint32_t *units, const float *x, size_t n, float max) {
+    const __m256 most = _mm256_set1_ps(max), by = _mm256_set1_ps(RF_EXPF_UNITS);
+    __m256i all = _mm256_setzero_si256();
+    size_t i = 0;
+    for (; i + 8 <= n; i += 8) {
+        __m256 p = rf_expf8(_mm256_sub_ps(_mm256_loadu_ps(x + i), most));
+        p = _mm256_and_ps(p, _mm256_cmp_ps(p, p, _CMP_ORD_Q));
+        __m256i u = _mm256_cvttps_epi32(_mm256_mul_ps(p, by));
+        _mm256_storeu_si256((void *)(units + i), u);
+        all = _mm256_add_epi64(all, _mm256_blend_epi32(u, _mm256_setzero_si256(), 0xaa));
+        all = _mm256_add_epi64(all, _mm256_srli_epi64(u, 32));
+    }
+    uint64_t part[4];
+    _mm256_storeu_si256((void *)part, all);
+    *sum = part[0] + part[1] + part[2] + part[3];
+    return i;
+}
+
 size_t rf_find_between_avx2(uint32_t *at, size_t *n_found, const float *x, size_t n, float low,
                             float high) {
     const __m256 from = _mm256_set1_ps(low), to = _mm256_set1_ps(high);

@@ -23,6 +23,7 @@ size_t rf_exp_n_avx2(double *p, const double *x, size_t n);
 size_t rf_expf_sum_avx2(double sum[8], const float *x, size_t n, float max, float scale);
 size_t rf_expf_sum_avx512(double sum[8], const float *x, size_t n, float max, float scale);
 void rf_expf_n_avx2(float *p, const float *x, size_t n, float max, float scale); /* all of them */
+size_t rf_expf_units_avx2(uint64_t *sum, uint32_t *units, const float *x, size_t n, float max);
 size_t rf_find_between_avx2(uint32_t *at, size_t *n_found, const float *x, size_t n, float low,
                             float high);
 size_t rf_largest_avx2(float *most, const float *x, size_t n);

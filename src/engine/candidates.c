@@ -158,50 +158,66 @@ float rf_row_kth_most(const rf_row *r, size_t k, candidate *c) {
     return (float)h.c[0].logit;
 }
 
-static void weigh(rf_row *r) {
-    r->total = 0;
-    for (size_t g = 0; g < n_groups(r); g++) {
-        r->mass[g] = rf_expf_sum(r->x + g * RF_BEST_GROUP, group_size(r, g), r->max, 1);
-        r->total += r->mass[g];
-    }
+/* The masses of a group's columns, and their sum. */
+static uint64_t units_of(const rf_row *r, size_t g, uint32_t units[RF_BEST_GROUP]) {
+    return rf_expf_units(units, r->x + g * RF_BEST_GROUP, group_size(r, g), r->max);
 }
 
-/* Appends whoever lies in [low, high); returns their share of the row. */
-static double append(const rf_row *r, float low, float high, rf_candidates *l) {
-    double share = 0;
+void rf_row_weigh(rf_row *r) {
+    uint32_t units[RF_BEST_GROUP];
+    r->total = 0;
+    for (size_t g = 0; g < n_groups(r); g++)
+        r->total += units_of(r, g, units);
+}
+
+uint64_t rf_row_before(const rf_row *r, uint32_t column) {
+    const float mine = r->x[column];
+    uint32_t units[RF_BEST_GROUP];
+    uint64_t before = 0;
+    for (size_t g = 0; g < n_groups(r); g++) {
+        if (!(r->most[g] >= mine)) continue;
+        (void)units_of(r, g, units);
+        for (size_t k = 0; k < group_size(r, g); k++) {
+            const size_t i = g * RF_BEST_GROUP + k;
+            before += r->x[i] > mine || (r->x[i] == mine && i < column) ? units[k] : 0;
+        }
+    }
+    return before;
+}
+
+/* Appends whoever lies in [low, high); returns their mass. */
+static uint64_t append(const rf_row *r, float low, float high, rf_candidates *l) {
+    uint64_t mass = 0;
     for (size_t g = 0; g < n_groups(r); g++) {
         if (!(r->most[g] >= low)) continue;
         const size_t first = g * RF_BEST_GROUP;
         uint32_t at[RF_BEST_GROUP];
-        float e[RF_BEST_GROUP];
+        uint32_t units[RF_BEST_GROUP];
+        (void)units_of(r, g, units);
         size_t n = rf_find_between(at, r->x + first, group_size(r, g), low, high);
-        for (size_t i = 0; i < n; i++)
-            e[i] = r->x[first + at[i]];
-        rf_expf_n(e, e, n, r->max, 1);
         for (size_t i = 0; i < n; i++) {
-            double p = (double)e[i] / r->total;
-            l->c[l->n++] = (candidate){
-                .id = (int32_t)(first + at[i]), .logit = (double)r->x[first + at[i]], .p = p};
-            share += p;
+            const size_t id = first + at[i];
+            mass += units[at[i]];
+            l->c[l->n++] =
+                (candidate){.id = (int32_t)id, .logit = (double)r->x[id], .p = units[at[i]]};
         }
     }
-    return share;
+    return mass;
 }
 
 /* Slice by slice from the top, at first thin, then each as deep as all above it: few slices, and the last,
- * which alone is put in order, is seldom long. */
-rf_candidates rf_row_head(rf_row *r, double share, candidate *c) {
-    weigh(r);
+ * which alone is put in order, is seldom long.  Masses are integers, which doubles add without rounding. */
+rf_candidates rf_row_head(const rf_row *r, uint64_t share, candidate *c) {
     rf_candidates l = {.c = c};
     float high = INFINITY;
-    double before = 0;
+    uint64_t before = 0;
     for (float depth = 2;; depth += depth < 16 ? 2 : depth) {
         float low = r->max - depth;
         bool last = !(low > -FLT_MAX) || depth > 1e6f;
         rf_candidates slice = {.c = c + l.n};
-        double mass = append(r, last ? -FLT_MAX : low, high, &slice);
+        uint64_t mass = append(r, last ? -FLT_MAX : low, high, &slice);
         if (last || before + mass >= share) {
-            if (slice.n) l.n += rf_candidates_head(&slice, share - before);
+            if (slice.n) l.n += rf_candidates_head(&slice, (double)(share - before));
             return l;
         }
         before += mass;

@@ -42,23 +42,26 @@ void rf_best_offer(rf_best_heap *h, rf_candidate next);
 /* May a logit that is at most this be among them? */
 bool rf_best_needs(const rf_best_heap *h, float most);
 
-/* A whole row, and its groups' largest and summed likelihoods, the largest logit's being 1. */
+/* A whole row, the largest logits of its groups, and its mass. */
 typedef struct rf_row {
     const float *x; /* [n] NaN: impossible */
     size_t n;
-    float max;    /* likelihoods are exp(logit - max) as rf_expf makes them */
-    float *most;  /* [ceil(n / RF_BEST_GROUP)] */
-    double *mass; /* likewise */
-    double total;
+    float max;
+    float *most;    /* [ceil(n / RF_BEST_GROUP)] */
+    uint64_t total; /* mass: rf_expf_units */
 } rf_row;
 
 /* Fills most and max; false: nothing is finite, or something is above all numbers. */
 bool rf_row_find_most(rf_row *r);
 /* The kth of most, by falling value; -inf if there are fewer.  c: [k] that is overwritten. */
 float rf_row_kth_most(const rf_row *r, size_t k, rf_candidate *c);
-/* The likeliest that hold this share of the row, into c [n]: at least one, as
- * rf_candidates_head orders them, with their p.  After rf_row_find_most. */
-rf_candidates rf_row_head(rf_row *r, double share, rf_candidate *c);
+/* Fills total, after rf_row_find_most. */
+void rf_row_weigh(rf_row *r);
+/* The likeliest whose masses reach `share`, into c [n]: at least one, as rf_candidates_head orders them; p is
+ * their mass. */
+rf_candidates rf_row_head(const rf_row *r, uint64_t share, rf_candidate *c);
+/* The mass of those before this column, by falling logit, then rising column. */
+uint64_t rf_row_before(const rf_row *r, uint32_t column);
 
 #ifdef __cplusplus
 }

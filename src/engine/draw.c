@@ -15,6 +15,7 @@ typedef struct search {
     double reach; /* at least exp(base - best), as floats round it */
     float best;   /* noisy logit */
     int32_t token;
+    uint32_t block, word[4]; /* the words of groups that were made last, from 4 * block on */
 } search;
 
 rf_noise rf_noise_at(uint64_t seed, uint64_t draw, float temperature) {
@@ -24,8 +25,19 @@ rf_noise rf_noise_at(uint64_t seed, uint64_t draw, float temperature) {
 }
 
 static search search_for(const rf_noise *noise, double base) {
-    return (search){
-        .noise = noise, .base = base, .reach = (double)INFINITY, .best = -INFINITY, .token = -1};
+    return (search){.noise = noise,
+                    .base = base,
+                    .reach = (double)INFINITY,
+                    .best = -INFINITY,
+                    .token = -1,
+                    .block = UINT32_MAX};
+}
+
+/* Neighbours are asked for one after the other. */
+static uint32_t word_of_group(search *s, uint32_t group) {
+    if (s->block != group / 4) rf_noise_words(s->noise, RF_NOISE_GROUPS, group / 4, s->word);
+    s->block = group / 4;
+    return s->word[group % 4];
 }
 
 /* True where the token is ahead of the best so far. */
@@ -69,16 +81,15 @@ static void look_at_group(search *s, const rf_row *row, uint32_t g, uint32_t gro
 int32_t rf_draw_from_row(const rf_noise *noise, const rf_row *row, float *likely) {
     const uint32_t n_groups = ((uint32_t)row->n + RF_BEST_GROUP - 1) / RF_BEST_GROUP;
     search s = search_for(noise, (double)noise->scale * (double)row->max);
-    uint32_t word[4], top = 0;
+    uint32_t top = 0;
     while (row->most[top] != row->max)
         top++;
     rf_expf_n(likely, row->most, n_groups, row->max, noise->scale);
-    rf_noise_words(noise, RF_NOISE_GROUPS, top / 4, word);
-    look_at_group(&s, row, top, word[top % 4], 1);
+    look_at_group(&s, row, top, word_of_group(&s, top), 1);
     for (uint32_t g = 0; g < n_groups; g++) {
-        if (g % 4 == 0) rf_noise_words(noise, RF_NOISE_GROUPS, g / 4, word);
-        if (g != top && !cannot_win(&s, least_wait(word[g % 4]), (double)likely[g]))
-            look_at_group(&s, row, g, word[g % 4], (double)likely[g]);
+        const uint32_t word = word_of_group(&s, g);
+        if (g != top && !cannot_win(&s, least_wait(word), (double)likely[g]))
+            look_at_group(&s, row, g, word, (double)likely[g]);
     }
     return s.token;
 }
@@ -86,10 +97,9 @@ int32_t rf_draw_from_row(const rf_noise *noise, const rf_row *row, float *likely
 /* ---- lists ---- */
 
 static bool look_at(search *s, const rf_candidate *c) {
-    const uint32_t column = (uint32_t)c->id, group = column / RF_BEST_GROUP;
-    uint32_t group_words[4], words[4];
-    rf_noise_words(s->noise, RF_NOISE_GROUPS, group / 4, group_words);
-    const uint32_t group_word = group_words[group % 4];
+    const uint32_t column = (uint32_t)c->id;
+    const uint32_t group_word = word_of_group(s, column / RF_BEST_GROUP);
+    uint32_t words[4];
     if (cannot_win(s, least_wait(group_word), c->p)) return false;
     rf_noise_words(s->noise, RF_NOISE_COLUMNS, column / 4, words);
     const float wait = rf_noise_wait_of(column, group_word, words[column % 4]);

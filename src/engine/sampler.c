@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backend/noise.h"
 #include "base/buf.h"
 #include "base/fmath.h"
 #include "base/rng.h"
@@ -41,10 +42,10 @@ struct rf_sampler {
     change *changes;      /* [n_changes] of the row that is looked at */
     size_t n_changes, cap_changes;
     uint32_t *place; /* [n_vocab] of a token among the changes, from 1 on; 0: it is none */
-    rf_row row;      /* its mass, and the rest, only for options that take a whole row */
-    float *likely;   /* [groups of the row] */
-    float *copy;     /* [n_vocab] */
-    double mu;       /* mirostat's running bound, in bits */
+    rf_row row;
+    float *likely; /* [groups of the row]; it and the copy only for options that take a whole row */
+    float *copy;   /* [n_vocab] */
+    double mu;     /* mirostat's running bound, in bits */
 };
 
 /* ---- creation ---- */
@@ -117,8 +118,12 @@ static bool takes_row(const rf_sampling *o) {
     return o->top_p < 1 || (o->min_p <= 0 && o->xtc_probability <= 0);
 }
 
-/* Is the temperature all that counts of those that choose among logits? */
-static bool is_plain(const rf_sampling *o) { return takes_row(o) && o->top_p >= 1; }
+/* Is what may be drawn the whole row, or the first of it by falling logit, wherever they end? */
+static bool draws_first(const rf_sampling *o) {
+    if (o->temperature <= 0 || o->top_k || o->mirostat || o->top_n_sigma > 0 || o->typical_p < 1)
+        return false;
+    return o->xtc_probability <= 0;
+}
 
 static bool take_memory(rf_sampler *s) {
     size_t n_groups = (s->n_vocab + RF_BEST_GROUP - 1) / RF_BEST_GROUP;
@@ -128,10 +133,9 @@ static bool take_memory(rf_sampler *s) {
     s->row = (rf_row){.n = s->n_vocab, .most = rf_alloc(n_groups, sizeof *s->row.most)};
     if (!s->scratch || !s->place || !s->bias || !s->row.most) return false;
     if (!takes_row(&s->o)) return true;
-    s->row.mass = rf_alloc(n_groups, sizeof *s->row.mass);
     s->likely = rf_alloc(n_groups, sizeof *s->likely);
     s->copy = rf_alloc(s->n_vocab, sizeof *s->copy);
-    return s->row.mass && s->likely && s->copy;
+    return s->likely && s->copy;
 }
 
 rf_status rf_sampler_create(rf_sampler **out, const rf_sampling *o, uint32_t n_vocab, rf_error *e) {
@@ -158,7 +162,6 @@ void rf_sampler_free(rf_sampler *s) {
     rf_free(s->changes);
     rf_free(s->place);
     rf_free(s->row.most);
-    rf_free(s->row.mass);
     rf_free(s->likely);
     rf_free(s->copy);
     rf_free(s->bias);
@@ -394,9 +397,22 @@ static void filter_top_p(candidates *l, double top_p) {
     rf_candidates_keep(l, rf_candidates_head(l, top_p));
 }
 
-static void filter_min_p(candidates *l, double min_p) {
-    if (min_p <= 0) return;
-    double bound = rf_candidates_max(l) + rf_log(min_p);
+/* How far below the largest logit those lie that min_p keeps, and the share that top_p keeps, of 2^32. */
+static float depth_of(const rf_sampling *o) {
+    return o->min_p > 0 ? (float)rf_log((double)o->min_p) : 0;
+}
+static uint32_t share_of(const rf_sampling *o) {
+    return o->top_p < 1 ? (uint32_t)((double)o->top_p * 0x1p32) : 0;
+}
+
+/* The bound is a float, as a device finds it. */
+static double min_p_bound(double max, const rf_sampling *o) {
+    return (double)((float)max + depth_of(o));
+}
+
+static void filter_min_p(candidates *l, const rf_sampling *o) {
+    if (o->min_p <= 0) return;
+    double bound = min_p_bound(rf_candidates_max(l), o);
     size_t n = 0;
     for (size_t i = 0; i < l->n; i++)
         if (l->c[i].logit >= bound) l->c[n++] = l->c[i];
@@ -452,10 +468,10 @@ static size_t n_deciding(const rf_sampling *o) {
     return o->mirostat || o->top_n_sigma > 0 ? 0 : (size_t)o->top_k;
 }
 
-/* Where min_p is the only filter, logits below the best's by more than this do not matter. */
-static double deciding_depth(const rf_sampling *o) {
+/* Is min_p the only filter?  Then it decides who is looked at. */
+static bool is_min_p_alone(const rf_sampling *o) {
     bool only = !o->mirostat && o->top_n_sigma <= 0 && o->typical_p >= 1 && o->top_p >= 1;
-    return only && o->min_p > 0 ? rf_log((double)o->min_p) : (double)-INFINITY;
+    return only && o->min_p > 0;
 }
 
 static bool may_choose(const view *v, uint32_t id, double logit) {
@@ -545,11 +561,11 @@ static candidates collect(const view *v) {
     const rf_sampling *o = &v->s->o;
     size_t k = n_deciding(o);
     if (k) return collect_best(v, k);
-    double depth = deciding_depth(o), bound = (double)-INFINITY;
-    if (depth > bound) {
+    double bound = (double)-INFINITY;
+    if (is_min_p_alone(o)) {
         candidates best = collect_best(v, 1);
         if (best.n == 0) return best;
-        bound = best.c[0].logit + depth;
+        bound = min_p_bound(best.c[0].logit, o);
     }
     return collect_all(v, bound);
 }
@@ -584,9 +600,33 @@ static int32_t decide(rf_sampler *s, const rf_sampling *o, candidates *l, uint64
     if (o->top_k) rf_candidates_keep_best(l, (size_t)o->top_k);
     filter_typical(l, (double)o->typical_p);
     filter_top_p(l, (double)o->top_p);
-    filter_min_p(l, (double)o->min_p);
+    filter_min_p(l, o);
     filter_xtc(l, o, counter);
     return draw(l, o, counter)->id;
+}
+
+/* The noise of a draw, and which columns options that draw of the first of a row leave. */
+static rf_noise noise_of(const rf_sampling *o, uint64_t counter) {
+    rf_noise n = rf_noise_at(o->seed, counter, o->temperature);
+    if (o->top_p < 1) n.narrows |= RF_NARROWS_SHARE;
+    if (o->min_p > 0) n.narrows |= RF_NARROWS_DEPTH;
+    n.share = share_of(o);
+    n.depth = depth_of(o);
+    return n;
+}
+
+/* A draw from the whole row; false: it is not among those that may be drawn. */
+static bool draw_from_all(rf_sampler *s, uint64_t counter, int32_t *token) {
+    const rf_noise noise = noise_of(&s->o, counter);
+    const int32_t drawn = rf_draw_from_row(&noise, &s->row, s->likely);
+    if (drawn < 0) return false;
+    if (noise.narrows & RF_NARROWS_DEPTH && !(s->row.x[drawn] >= s->row.max + noise.depth))
+        return false;
+    if (noise.narrows & RF_NARROWS_SHARE &&
+        rf_row_before(&s->row, (uint32_t)drawn) >= rf_noise_share(s->row.total, noise.share))
+        return false;
+    *token = drawn;
+    return true;
 }
 
 /* The choice that needs no list of all candidates; false: the row is not of finite numbers. */
@@ -595,15 +635,13 @@ static bool pick_from_row(const view *v, uint64_t counter, int32_t *token) {
     rf_row *row = &s->row;
     row->x = effective_row(v, s->copy);
     if (!rf_row_find_most(row)) return false;
-    if (is_plain(&s->o)) {
-        const rf_noise noise = rf_noise_at(s->o.seed, counter, s->o.temperature);
-        *token = rf_draw_from_row(&noise, row, s->likely);
-    } else {
-        candidates l = rf_row_head(row, (double)s->o.top_p, s->scratch);
-        rf_sampling rest = s->o;
-        rest.top_p = 1;
-        *token = decide(s, &rest, &l, counter);
-    }
+    if (s->o.top_p < 1) rf_row_weigh(row);
+    if (draws_first(&s->o) && draw_from_all(s, counter, token)) return true;
+    if (s->o.top_p >= 1) return false;
+    candidates l = rf_row_head(row, rf_noise_share(row->total, share_of(&s->o)), s->scratch);
+    rf_sampling rest = s->o;
+    rest.top_p = 1;
+    *token = decide(s, &rest, &l, counter);
     return true;
 }
 
@@ -622,14 +660,13 @@ rf_status rf_sampler_pick(rf_sampler *s, const float *logits, const int32_t *ban
 
 rf_by_best rf_sampler_by_best(const rf_sampler *s) {
     size_t k = n_deciding(&s->o);
-    if (is_plain(&s->o)) return is_changing(&s->o) ? RF_BY_ROW : RF_BY_FIRST;
+    if (draws_first(&s->o)) return is_changing(&s->o) ? RF_BY_ROW : RF_BY_FIRST;
     if (k == 0 || k > RF_BEST_SURE || !is_lowering(s)) return RF_BY_ROW;
     return k == 1 && !is_changing(&s->o) ? RF_BY_FIRST : RF_BY_BEST;
 }
 
 rf_noise rf_sampler_noise(const rf_sampler *s, uint64_t counter) {
-    if (!is_plain(&s->o)) return (rf_noise){.scale = 0};
-    return rf_noise_at(s->o.seed, counter, s->o.temperature);
+    return draws_first(&s->o) ? noise_of(&s->o, counter) : (rf_noise){.scale = 0};
 }
 
 /* By the first alone. */
@@ -644,7 +681,7 @@ bool rf_sampler_pick_best(rf_sampler *s, const rf_best *best, const int32_t *ban
                           size_t n_banned, uint64_t counter, int32_t *token) {
     const view v = {.s = s, .best = best, .banned = banned, .n_banned = n_banned};
     size_t k = n_deciding(&s->o);
-    if (is_plain(&s->o)) return pick_first(&v, token);
+    if (draws_first(&s->o)) return pick_first(&v, token);
     if (k == 0 || k > s->n_vocab || !is_lowering(s)) return false;
     if (k == 1 && pick_first(&v, token)) return true;
     bool is_decided = apply_changes(&v) == RF_OK;

@@ -1364,7 +1364,7 @@ static void fill_best(float *x, uint32_t n, int kind) {
 static void test_best(void **state) {
     (void)state;
     static const uint32_t cols[] = {64 * 64, 64 * 64 + 1, 8230, 151936 / 8 + 3};
-    enum { ROWS = 3 };
+    enum { ROWS = 6 };
     for (size_t c = 0; c < RF_COUNT(cols); c++)
         for (int kind = 0; kind < BEST_KINDS; kind++) {
             uint32_t n = cols[c], n_groups = rf_gpu_best_groups(n);
@@ -1373,11 +1373,17 @@ static void test_best(void **state) {
             fill_best(x, ROWS * n, kind);
             uint32_t first[ROWS], chosen[ROWS];
             rf_noise noise[ROWS] = {
-                {.scale = 0}, {{7, 8}, 9, 0}, {{(uint32_t)c, 5}, (uint32_t)kind, 2}};
+                {.scale = 0},
+                {.scale = 0, .seed = {7, 8}, .narrows = RF_NARROWS_SHARE},
+                {.scale = 2, .draw = (uint32_t)kind},
+                {.scale = 0.5f, .draw = 1, .narrows = RF_NARROWS_SHARE, .share = 0x50000000u},
+                {.scale = 0.25f, .narrows = RF_NARROWS_DEPTH, .depth = -0.125f},
+                {.scale = 0.5f, .narrows = 3, .share = 0x20000000u, .depth = -1, .seed = {1}},
+            };
             rf_gpu_best_args args = {.dst = take(ROWS * sizeof *got),
                                      .first = take(sizeof first),
                                      .chosen = take(sizeof chosen),
-                                     .most = take((size_t)ROWS * n_groups * sizeof(float)),
+                                     .most = take((size_t)2 * ROWS * n_groups * sizeof(float)),
                                      .x = up(x, (size_t)ROWS * n * sizeof *x),
                                      .noise = up(noise, sizeof noise),
                                      .n_rows = ROWS,

@@ -107,13 +107,19 @@ static void rows_of_floats(void **state) {
         float each[RF_COUNT(x)];
         uint32_t at[RF_COUNT(x)];
         rf_expf_n(each, x, n, max, scale);
+        uint32_t units[RF_COUNT(x)];
+        uint64_t sum = rf_expf_units(units, x, n, fmaxf(max, most));
         size_t n_found = rf_find_between(at, x, n, -1, max), n_seen = 0;
         for (size_t i = 0; i < n; i++) {
             float one = rf_expf(scale * (x[i] - max));
             assert_true(each[i] == one || (each[i] != each[i] && one != one));
+            float mass = isnan(x[i]) ? 0 : 0x1p30f * rf_expf(x[i] - fmaxf(max, most));
+            assert_true((float)units[i] == floorf(mass));
+            sum -= units[i];
             if (x[i] >= -1 && x[i] < max) assert_int_equal(at[n_seen++], i);
         }
         assert_int_equal(n_found, n_seen);
+        assert_int_equal(sum, 0);
         double want = sum_of_expf(x, n, max, scale), got = rf_expf_sum(x, n, max, scale);
         assert_memory_equal(&got, &want, sizeof want);
     }

@@ -89,7 +89,7 @@ static rf_sampling plain(uint64_t seed) {
  * fetch rows where the best is not enough. */
 static void test_best(void **state) {
     (void)state;
-    enum { N = 45 };
+    enum { N = 50 };
     static const rf_logit_bias bias[] = {{300, -2}, {301, -INFINITY}};
     static record alone[N], crowd[N];
     int32_t prompt[6];
@@ -103,18 +103,19 @@ static void test_best(void **state) {
                                          .n_threads = 3,
                                          .max_seqs = N});
         for (int i = 0; i < N; i++) {
-            const int kind = i % 9;
+            const int kind = i % 10;
             rf_request_opts o =
                 request_of(prompt, 6 - (size_t)i % 5, 3, on_gpu ? &crowd[i] : &alone[i]);
             if (kind) o.n_logprobs = -1;                           /* 0 needs the row */
             if (kind > 1) o.sampling = rf_sampling_default();      /* 1 is greedy */
-            if (kind == 3) o.sampling.top_k = 0;                   /* needs the row */
+            if (kind == 3) o.sampling.top_k = 0;                   /* drawn on the device */
             if (kind == 4) o.min_tokens = 3, o.ignore_eos = false; /* some tokens are banned */
             if (kind == 5) o.sampling.repeat_penalty = 1.3f, o.sampling.dry_multiplier = 0.5f;
             if (kind == 6) o.sampling.logit_bias = bias, o.sampling.n_logit_bias = RF_COUNT(bias);
             if (kind == 5 || kind == 6)
                 o.sampling.top_k = 47; /* with some changed, more than are surely there */
             if (kind >= 7) o.sampling = plain(0);
+            if (kind == 9) o.sampling.typical_p = 0.9f; /* needs the row */
             if (kind == 8) o.min_tokens = 2, o.ignore_eos = false;
             o.sampling.seed = 5 + (uint64_t)i;
             submit(en, &o);
@@ -141,6 +142,7 @@ static rf_request_opts by_first(int i, record *r) {
     o.n_logprobs = -1;
     o.ignore_eos = true;
     if (i % 2) o.sampling = plain((uint64_t)i);
+    if (i == 3) o.sampling.top_p = 0.7f, o.sampling.min_p = 0.01f;
     return o;
 }
 

@@ -305,7 +305,7 @@ typedef struct rf_gpu_best_args {
     rf_best *dst;          /* [n_rows] */
     uint32_t *first;       /* [n_rows] the same as in dst, in the host's memory */
     uint32_t *chosen;      /* [n_rows] likewise, in the device's */
-    float *most;           /* [n_rows][n_groups] scratch */
+    float *most;           /* [2][n_rows][n_groups] scratch: of what is compared, of logits */
     const float *x;        /* [n_rows][cols] */
     const rf_noise *noise; /* [n_rows] */
     uint32_t n_rows, cols, n_groups;

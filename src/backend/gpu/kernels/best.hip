@@ -1,6 +1,7 @@
 /* best.hip - which of a row's logits can be chosen (rf_best): the best of each group of columns, then
  * the groups whose best is among the first, and the best of all.  What is not a finite number counts as
- * -inf.  Where a row has noise, its noisy numbers (noise.h) are what is compared. */
+ * -inf.  Where a row has noise, its noisy numbers (noise.h) are what is compared, and only the columns
+ * that may be drawn are the best of all. */
 #include "backend/gpu/kernels/canon.h"
 
 #define RF_BOTH RF_DEVICE
@@ -41,6 +42,25 @@ RF_DEVICE float number_at(const rf_noise *noise, const float *x, uint32_t column
     return noise->scale > 0 && v > -__builtin_inff() ? rf_noisy_at(noise, column, v) : v;
 }
 
+/* The largest of each group of the block's numbers x.  part: [threads] */
+RF_DEVICE void keep_most(float *most, uint32_t n_groups, const float *x, float *part) {
+    const uint32_t tid = rf_tid(), group = rf_bid_x() * BEST_PARTS + tid;
+    const float *mine = x + tid / BEST_PARTS * RF_BEST_GROUP + tid % BEST_PARTS;
+    float v = mine[0];
+    RF_UNROLL
+    for (uint32_t j = 1; j < BEST_EACH; j++)
+        v = mine[j * BEST_PARTS] > v ? mine[j * BEST_PARTS] : v;
+    part[tid] = v;
+    rf_sync();
+    if (tid < BEST_PARTS && group < n_groups) {
+        v = part[tid * BEST_PARTS];
+        for (uint32_t j = 1; j < BEST_PARTS; j++)
+            v = part[tid * BEST_PARTS + j] > v ? part[tid * BEST_PARTS + j] : v;
+        most[group] = v;
+    }
+    rf_sync();
+}
+
 RF_KERNEL(best_groups, rf_gpu_best_args) {
     RF_SHARED float x[BEST_COLUMNS], part[RF_BLOCK_best_groups];
     RF_SHARED uint32_t word[BEST_PARTS];
@@ -54,22 +74,12 @@ RF_KERNEL(best_groups, rf_gpu_best_args) {
         }
         rf_sync();
         const rf_noise noise = a.noise[row];
-        if (noise.scale > 0) add_noise(&noise, first, x, word);
-        const float *mine = x + tid / BEST_PARTS * RF_BEST_GROUP + tid % BEST_PARTS;
-        float most = mine[0];
-        RF_UNROLL
-        for (uint32_t j = 1; j < BEST_EACH; j++)
-            most = mine[j * BEST_PARTS] > most ? mine[j * BEST_PARTS] : most;
-        part[tid] = most;
-        rf_sync();
-        const uint32_t group = rf_bid_x() * BEST_PARTS + tid;
-        if (tid < BEST_PARTS && group < a.n_groups) {
-            most = part[tid * BEST_PARTS];
-            for (uint32_t j = 1; j < BEST_PARTS; j++)
-                most = part[tid * BEST_PARTS + j] > most ? part[tid * BEST_PARTS + j] : most;
-            a.most[(uint64_t)row * a.n_groups + group] = most;
+        float *most = a.most + (uint64_t)row * a.n_groups;
+        if (noise.scale > 0) {
+            if (noise.narrows) keep_most(most + (uint64_t)a.n_rows * a.n_groups, a.n_groups, x, part);
+            add_noise(&noise, first, x, word);
         }
-        rf_sync();
+        keep_most(most, a.n_groups, x, part);
     }
 }
 
@@ -78,6 +88,7 @@ typedef struct best_shared {
     uint32_t group[RF_BEST_GROUPS];
     float most[RF_BLOCK_best_rows / 32];
     uint32_t at[RF_BLOCK_best_rows / 32];
+    uint64_t mass[RF_BLOCK_best_rows / 32];
 } best_shared;
 
 /* The counts of all threads, added; also leaves them in s. */
@@ -179,6 +190,98 @@ RF_DEVICE uint32_t first_column(best_shared *s, const rf_noise *noise, const flo
     return first_of(s, RF_BEST_GROUP / 32);
 }
 
+/* The sum over all threads. */
+RF_DEVICE uint64_t add_all(best_shared *s, uint64_t mine) {
+    RF_UNROLL
+    for (uint32_t half = 16; half > 0; half /= 2) {
+        const uint32_t low = rf_lane_xor((uint32_t)mine, half);
+        mine += (uint64_t)rf_lane_xor((uint32_t)(mine >> 32), half) << 32 | low;
+    }
+    rf_sync();
+    if (rf_tid() % 32 == 0) s->mass[rf_tid() / 32] = mine;
+    rf_sync();
+    mine = 0;
+    for (uint32_t i = 0; i < RF_BLOCK_best_rows / 32; i++)
+        mine += s->mass[i];
+    return mine;
+}
+
+/* The largest of n numbers. */
+RF_DEVICE float largest_of(best_shared *s, const float *x, uint32_t n) {
+    float most = -__builtin_inff();
+    for (uint32_t i = rf_tid(); i < n; i += RF_BLOCK_best_rows)
+        most = x[i] > most ? x[i] : most;
+    rf_sync();
+    find_first(s, most, 0);
+    for (uint32_t i = 0; i < RF_BLOCK_best_rows / 32; i++)
+        most = s->most[i] > most ? s->most[i] : most;
+    return most;
+}
+
+/* Do the columns before this one, by falling logit, hold less than the share?  Eight loads at once: one block
+ * has to bring the whole row. */
+RF_DEVICE int is_in_share(best_shared *s, const float *x, uint32_t cols, float top, uint32_t share,
+                          uint32_t column) {
+    enum { AT_ONCE = 8 };
+    const uint32_t stride = RF_BLOCK_best_rows;
+    const float mine = x[column];
+    uint64_t all = 0, before = 0;
+    RF_NO_UNROLL
+    for (uint32_t first = rf_tid(); first < cols; first += AT_ONCE * stride) {
+        float v[AT_ONCE];
+        RF_UNROLL
+        for (uint32_t j = 0; j < AT_ONCE; j++) {
+            const uint32_t i = first + j * stride;
+            v[j] = x[i < cols ? i : column];
+        }
+        RF_UNROLL
+        for (uint32_t j = 0; j < AT_ONCE; j++) {
+            const uint32_t i = first + j * stride;
+            const float logit = i < cols ? finite_or_least(v[j]) : -__builtin_inff();
+            const uint32_t units = (uint32_t)(int32_t)(rf_exp32(logit - top) * RF_EXPF_UNITS);
+            all += units;
+            before += comes_before(logit, i, mine, column) ? units : 0;
+        }
+    }
+    all = add_all(s, all);
+    return add_all(s, before) < rf_noise_share(all, share);
+}
+
+/* The first by noise of those that reach `least` and come before the column by falling logit. */
+RF_DEVICE uint32_t first_before(best_shared *s, const rf_noise *noise, const float *x,
+                                uint32_t cols, float least, uint32_t column) {
+    const float mine = x[column];
+    float most = -__builtin_inff();
+    uint32_t at = RF_BEST_NONE;
+    RF_NO_UNROLL
+    for (uint32_t i = rf_tid(); i < cols; i += RF_BLOCK_best_rows) {
+        const float v = finite_or_least(x[i]);
+        if (!(v >= least) || !comes_before(v, i, mine, column)) continue;
+        const float noisy = number_at(noise, x, i);
+        at = noisy > most ? i : at;
+        most = noisy > most ? noisy : most;
+    }
+    rf_sync();
+    find_first(s, most, at);
+    return first_of(s, RF_BLOCK_best_rows / 32);
+}
+
+/* The first by noise of the columns that may be drawn, where `first` is that of all.  These are the likeliest
+ * few: whoever is not among them tells that all who come later are not, either. */
+RF_DEVICE uint32_t first_that_may(best_shared *s, const rf_noise *noise, const float *x,
+                                  uint32_t cols, float top, uint32_t first) {
+    const float none = -__builtin_inff();
+    const float least = noise->narrows & RF_NARROWS_DEPTH ? top + noise->depth : none;
+    while (first != RF_BEST_NONE) {
+        if (x[first] >= least &&
+            (!(noise->narrows & RF_NARROWS_SHARE) ||
+             is_in_share(s, x, cols, top, noise->share, first)))
+            break;
+        first = first_before(s, noise, x, cols, least, first);
+    }
+    return first;
+}
+
 /* One block per row.  Thread t owns neighbouring groups, so that their order is that of the threads. */
 RF_KERNEL(best_rows, rf_gpu_best_args) {
     RF_SHARED best_shared shared;
@@ -201,7 +304,11 @@ RF_KERNEL(best_rows, rf_gpu_best_args) {
         }
     }
     const rf_noise noise = a.noise[row];
-    const uint32_t first = first_column(s, &noise, x, a.cols, top, at);
+    uint32_t first = first_column(s, &noise, x, a.cols, top, at);
+    if (noise.scale > 0 && noise.narrows) {
+        const float *most = a.most + (uint64_t)(a.n_rows + row) * a.n_groups;
+        first = first_that_may(s, &noise, x, a.cols, largest_of(s, most, a.n_groups), first);
+    }
     if (tid == 0) a.chosen[row] = a.first[row] = first;
     if (a.first_only) return;
     const uint32_t bound = find_bound(s, key);
