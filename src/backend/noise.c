@@ -26,17 +26,32 @@ static uint32_t largest(const rf_noise *n, const float *x, uint32_t cols, uint32
     return first;
 }
 
+static uint64_t mass_of_all(const float *x, uint32_t cols, float top) {
+    uint64_t all = 0;
+    for (uint32_t at = 0; at < cols; at += RF_BEST_GROUP) {
+        const uint32_t n = cols - at < RF_BEST_GROUP ? cols - at : RF_BEST_GROUP;
+        float finite[RF_BEST_GROUP];
+        uint32_t units[RF_BEST_GROUP];
+        for (uint32_t i = 0; i < n; i++)
+            finite[i] = isfinite(x[at + i]) ? x[at + i] : -INFINITY;
+        const float most = rf_largest(finite, n);
+        if (most > -INFINITY)
+            all += rf_noise_mass(rf_expf_units(units, finite, n, most), rf_expf(most - top));
+    }
+    return all;
+}
+
 static bool may_be_drawn(const rf_noise *n, const float *x, uint32_t cols, float top,
                          uint32_t column) {
-    uint64_t all = 0, before = 0;
+    uint64_t before = 0;
     if (n->narrows & RF_NARROWS_DEPTH && !(x[column] >= top + n->depth)) return false;
     if (!(n->narrows & RF_NARROWS_SHARE)) return true;
     for (uint32_t i = 0; i < cols; i++) {
-        uint32_t units = 0;
-        if (isfinite(x[i])) all += rf_expf_units(&units, &x[i], 1, top);
-        before += comes_before(x, i, column) ? units : 0;
+        uint32_t units;
+        if (isfinite(x[i]) && comes_before(x, i, column))
+            before += rf_expf_units(&units, &x[i], 1, top);
     }
-    return before < rf_noise_share(all, n->share);
+    return before < rf_noise_share(mass_of_all(x, cols, top), n->share);
 }
 
 uint32_t rf_noise_first(const rf_noise *n, const float *x, uint32_t cols) {

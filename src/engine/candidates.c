@@ -6,6 +6,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "backend/noise.h"
 #include "base/fmath.h"
 
 enum { FEW = 256 }; /* candidates that are put in order, or turned into likelihoods, at once */
@@ -158,31 +159,52 @@ float rf_row_kth_most(const rf_row *r, size_t k, candidate *c) {
     return (float)h.c[0].logit;
 }
 
-/* The masses of a group's columns, and their sum. */
-static uint64_t units_of(const rf_row *r, size_t g, uint32_t units[RF_BEST_GROUP]) {
-    return rf_expf_units(units, r->x + g * RF_BEST_GROUP, group_size(r, g), r->max);
+/* The masses of a group's columns below that logit, and their sum. */
+static uint64_t units_of(const rf_row *r, size_t g, float max, uint32_t units[RF_BEST_GROUP]) {
+    return rf_expf_units(units, r->x + g * RF_BEST_GROUP, group_size(r, g), max);
 }
 
-void rf_row_weigh(rf_row *r) {
+static uint64_t mass_of(const rf_row *r, size_t g) {
     uint32_t units[RF_BEST_GROUP];
-    r->total = 0;
-    for (size_t g = 0; g < n_groups(r); g++)
-        r->total += units_of(r, g, units);
+    if (!(r->most[g] > -INFINITY)) return 0;
+    return rf_noise_mass(units_of(r, g, r->most[g], units), rf_expf(r->most[g] - r->max));
 }
 
-uint64_t rf_row_before(const rf_row *r, uint32_t column) {
+uint64_t rf_row_mass(const rf_row *r) {
+    uint64_t all = 0;
+    for (size_t g = 0; g < n_groups(r); g++)
+        all += mass_of(r, g);
+    return all;
+}
+
+/* Of those before the column, by falling logit, then rising column. */
+static uint64_t mass_before(const rf_row *r, uint32_t column) {
     const float mine = r->x[column];
     uint32_t units[RF_BEST_GROUP];
     uint64_t before = 0;
     for (size_t g = 0; g < n_groups(r); g++) {
         if (!(r->most[g] >= mine)) continue;
-        (void)units_of(r, g, units);
+        (void)units_of(r, g, r->max, units);
         for (size_t k = 0; k < group_size(r, g); k++) {
             const size_t i = g * RF_BEST_GROUP + k;
             before += r->x[i] > mine || (r->x[i] == mine && i < column) ? units[k] : 0;
         }
     }
     return before;
+}
+
+/* The row is weighed, heavy groups first, until there is enough. */
+bool rf_row_in_share(const rf_row *r, uint32_t column, uint32_t share) {
+    const float heavy = r->max - 4;
+    const uint64_t before = mass_before(r, column);
+    uint64_t all = 0;
+    for (int pass = 0; pass < 2; pass++)
+        for (size_t g = 0; g < n_groups(r); g++) {
+            if ((r->most[g] >= heavy) != (pass == 0)) continue;
+            all += mass_of(r, g);
+            if (before < rf_noise_share(all, share)) return true;
+        }
+    return false;
 }
 
 /* Appends whoever lies in [low, high); returns their mass. */
@@ -193,7 +215,7 @@ static uint64_t append(const rf_row *r, float low, float high, rf_candidates *l)
         const size_t first = g * RF_BEST_GROUP;
         uint32_t at[RF_BEST_GROUP];
         uint32_t units[RF_BEST_GROUP];
-        (void)units_of(r, g, units);
+        (void)units_of(r, g, r->max, units);
         size_t n = rf_find_between(at, r->x + first, group_size(r, g), low, high);
         for (size_t i = 0; i < n; i++) {
             const size_t id = first + at[i];
@@ -207,7 +229,7 @@ static uint64_t append(const rf_row *r, float low, float high, rf_candidates *l)
 
 /* Slice by slice from the top, at first thin, then each as deep as all above it: few slices, and the last,
  * which alone is put in order, is seldom long.  Masses are integers, which doubles add without rounding. */
-rf_candidates rf_row_head(const rf_row *r, uint64_t share, candidate *c) {
+rf_candidates rf_row_head(const rf_row *r, uint64_t mass, candidate *c) {
     rf_candidates l = {.c = c};
     float high = INFINITY;
     uint64_t before = 0;
@@ -215,12 +237,12 @@ rf_candidates rf_row_head(const rf_row *r, uint64_t share, candidate *c) {
         float low = r->max - depth;
         bool last = !(low > -FLT_MAX) || depth > 1e6f;
         rf_candidates slice = {.c = c + l.n};
-        uint64_t mass = append(r, last ? -FLT_MAX : low, high, &slice);
-        if (last || before + mass >= share) {
-            if (slice.n) l.n += rf_candidates_head(&slice, (double)(share - before));
+        uint64_t more = append(r, last ? -FLT_MAX : low, high, &slice);
+        if (last || before + more >= mass) {
+            if (slice.n) l.n += rf_candidates_head(&slice, (double)(mass - before));
             return l;
         }
-        before += mass;
+        before += more;
         l.n += slice.n;
         high = low;
     }

@@ -42,26 +42,25 @@ void rf_best_offer(rf_best_heap *h, rf_candidate next);
 /* May a logit that is at most this be among them? */
 bool rf_best_needs(const rf_best_heap *h, float most);
 
-/* A whole row, the largest logits of its groups, and its mass. */
+/* A whole row, and the largest logits of its groups. */
 typedef struct rf_row {
     const float *x; /* [n] NaN: impossible */
     size_t n;
     float max;
-    float *most;    /* [ceil(n / RF_BEST_GROUP)] */
-    uint64_t total; /* mass: rf_expf_units */
+    float *most; /* [ceil(n / RF_BEST_GROUP)] */
 } rf_row;
 
 /* Fills most and max; false: nothing is finite, or something is above all numbers. */
 bool rf_row_find_most(rf_row *r);
 /* The kth of most, by falling value; -inf if there are fewer.  c: [k] that is overwritten. */
 float rf_row_kth_most(const rf_row *r, size_t k, rf_candidate *c);
-/* Fills total, after rf_row_find_most. */
-void rf_row_weigh(rf_row *r);
-/* The likeliest whose masses reach `share`, into c [n]: at least one, as rf_candidates_head orders them; p is
+/* The next three after rf_row_find_most; masses are as backend/noise.h has them.  Of all columns: */
+uint64_t rf_row_mass(const rf_row *r);
+/* Do those before the column, by falling logit, then rising column, hold less than the share, of 2^32? */
+bool rf_row_in_share(const rf_row *r, uint32_t column, uint32_t share);
+/* The likeliest whose masses reach `mass`, into c [n]: at least one, as rf_candidates_head orders them; p is
  * their mass. */
-rf_candidates rf_row_head(const rf_row *r, uint64_t share, rf_candidate *c);
-/* The mass of those before this column, by falling logit, then rising column. */
-uint64_t rf_row_before(const rf_row *r, uint32_t column);
+rf_candidates rf_row_head(const rf_row *r, uint64_t mass, rf_candidate *c);
 
 #ifdef __cplusplus
 }

@@ -622,8 +622,7 @@ static bool draw_from_all(rf_sampler *s, uint64_t counter, int32_t *token) {
     if (drawn < 0) return false;
     if (noise.narrows & RF_NARROWS_DEPTH && !(s->row.x[drawn] >= s->row.max + noise.depth))
         return false;
-    if (noise.narrows & RF_NARROWS_SHARE &&
-        rf_row_before(&s->row, (uint32_t)drawn) >= rf_noise_share(s->row.total, noise.share))
+    if (noise.narrows & RF_NARROWS_SHARE && !rf_row_in_share(&s->row, (uint32_t)drawn, noise.share))
         return false;
     *token = drawn;
     return true;
@@ -635,10 +634,9 @@ static bool pick_from_row(const view *v, uint64_t counter, int32_t *token) {
     rf_row *row = &s->row;
     row->x = effective_row(v, s->copy);
     if (!rf_row_find_most(row)) return false;
-    if (s->o.top_p < 1) rf_row_weigh(row);
     if (draws_first(&s->o) && draw_from_all(s, counter, token)) return true;
     if (s->o.top_p >= 1) return false;
-    candidates l = rf_row_head(row, rf_noise_share(row->total, share_of(&s->o)), s->scratch);
+    candidates l = rf_row_head(row, rf_noise_share(rf_row_mass(row), share_of(&s->o)), s->scratch);
     rf_sampling rest = s->o;
     rest.top_p = 1;
     *token = decide(s, &rest, &l, counter);

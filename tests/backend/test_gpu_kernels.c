@@ -1383,7 +1383,7 @@ static void test_best(void **state) {
             rf_gpu_best_args args = {.dst = take(ROWS * sizeof *got),
                                      .first = take(sizeof first),
                                      .chosen = take(sizeof chosen),
-                                     .most = take((size_t)2 * ROWS * n_groups * sizeof(float)),
+                                     .most = take((size_t)3 * ROWS * n_groups * sizeof(float)),
                                      .x = up(x, (size_t)ROWS * n * sizeof *x),
                                      .noise = up(noise, sizeof noise),
                                      .n_rows = ROWS,

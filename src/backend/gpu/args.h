@@ -302,11 +302,11 @@ typedef struct rf_gpu_choose_args {
  * then the groups that reach the 48th best of these.  Of a row with noise only first is told, by its noisy
  * numbers. */
 typedef struct rf_gpu_best_args {
-    rf_best *dst;          /* [n_rows] */
-    uint32_t *first;       /* [n_rows] the same as in dst, in the host's memory */
-    uint32_t *chosen;      /* [n_rows] likewise, in the device's */
-    float *most;           /* [2][n_rows][n_groups] scratch: of what is compared, of logits */
-    const float *x;        /* [n_rows][cols] */
+    rf_best *dst;     /* [n_rows] */
+    uint32_t *first;  /* [n_rows] the same as in dst, in the host's memory */
+    uint32_t *chosen; /* [n_rows] likewise, in the device's */
+    float *most;    /* [3][n_rows][n_groups] scratch: of what is compared, of logits, their mass */
+    const float *x; /* [n_rows][cols] */
     const rf_noise *noise; /* [n_rows] */
     uint32_t n_rows, cols, n_groups;
     uint32_t first_only; /* 1: dst is left as it is */

@@ -195,7 +195,7 @@ struct rf_exec {
     size_t ready_at, ready_bytes; /* of heads that keep a matrix */
     size_t state_at, state_bytes; /* [n_states][plan->state_floats] f32 */
     float *result;                /* [max_outputs][n_result] pinned */
-    size_t best_at, most_at;      /* [max_outputs] rf_best, [2][max_outputs][n_groups] f32 */
+    size_t best_at, most_at;      /* [max_outputs] rf_best, [3][max_outputs][n_groups] f32 */
     size_t chosen_at;             /* [max_outputs] u32: first of the latest run */
     uint32_t n_groups;            /* of a row of the result; 0: its best is not told */
     rf_best *best;                /* [max_outputs] pinned; NULL where n_groups is 0 */

@@ -248,7 +248,7 @@ rf_status rf_gpu_place_all(rf_exec *x, rf_error *e) {
     x->chosen_at = at += rf_gpu_align(best_bytes(x));
     x->most_at = at += rf_gpu_align(first_bytes(x));
     x->input_at = at +=
-        rf_gpu_align((size_t)2 * x->limits.max_outputs * x->n_groups * sizeof(float));
+        rf_gpu_align((size_t)3 * x->limits.max_outputs * x->n_groups * sizeof(float));
     x->input_cap = largest_input(x);
     x->device_bytes = at + x->input_cap;
     x->host_bytes =

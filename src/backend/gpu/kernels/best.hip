@@ -42,9 +42,9 @@ RF_DEVICE float number_at(const rf_noise *noise, const float *x, uint32_t column
     return noise->scale > 0 && v > -__builtin_inff() ? rf_noisy_at(noise, column, v) : v;
 }
 
-/* The largest of each group of the block's numbers x.  part: [threads] */
-RF_DEVICE void keep_most(float *most, uint32_t n_groups, const float *x, float *part) {
-    const uint32_t tid = rf_tid(), group = rf_bid_x() * BEST_PARTS + tid;
+/* The largest of each group of the block's numbers x; returns that of this thread's group.  part: [threads] */
+RF_DEVICE float keep_most(float *most, uint32_t n_groups, const float *x, float *part) {
+    const uint32_t tid = rf_tid(), group = rf_bid_x() * BEST_PARTS + tid / BEST_PARTS;
     const float *mine = x + tid / BEST_PARTS * RF_BEST_GROUP + tid % BEST_PARTS;
     float v = mine[0];
     RF_UNROLL
@@ -52,19 +52,47 @@ RF_DEVICE void keep_most(float *most, uint32_t n_groups, const float *x, float *
         v = mine[j * BEST_PARTS] > v ? mine[j * BEST_PARTS] : v;
     part[tid] = v;
     rf_sync();
-    if (tid < BEST_PARTS && group < n_groups) {
-        v = part[tid * BEST_PARTS];
-        for (uint32_t j = 1; j < BEST_PARTS; j++)
-            v = part[tid * BEST_PARTS + j] > v ? part[tid * BEST_PARTS + j] : v;
-        most[group] = v;
+    v = part[tid / BEST_PARTS * BEST_PARTS];
+    for (uint32_t j = 1; j < BEST_PARTS; j++) {
+        const float other = part[tid / BEST_PARTS * BEST_PARTS + j];
+        v = other > v ? other : v;
     }
+    if (tid % BEST_PARTS == 0 && group < n_groups) most[group] = v;
     rf_sync();
+    return v;
+}
+
+/* The sum over neighbouring threads, n in all, a power of two and at most 32. */
+RF_DEVICE uint64_t add_neighbours(uint64_t v, uint32_t n) {
+    RF_UNROLL
+    for (uint32_t half = n / 2; half > 0; half /= 2) {
+        const uint32_t low = rf_lane_xor((uint32_t)v, half);
+        v += (uint64_t)rf_lane_xor((uint32_t)(v >> 32), half) << 32 | low;
+    }
+    return v;
+}
+
+RF_DEVICE uint32_t units_below(float top, float v) {
+    return (uint32_t)(int32_t)(rf_exp32(v - top) * RF_EXPF_UNITS);
+}
+
+/* The mass of each group of the block's numbers x below its largest, as floats. */
+RF_DEVICE void keep_mass(float *mass, uint32_t n_groups, const float *x, float top) {
+    const uint32_t tid = rf_tid(), group = rf_bid_x() * BEST_PARTS + tid / BEST_PARTS;
+    const float *mine = x + tid / BEST_PARTS * RF_BEST_GROUP + tid % BEST_PARTS;
+    uint64_t units = 0;
+    RF_UNROLL
+    for (uint32_t j = 0; j < BEST_EACH; j++)
+        units += top > -__builtin_inff() ? units_below(top, mine[j * BEST_PARTS]) : 0;
+    units = add_neighbours(units, BEST_PARTS);
+    if (tid % BEST_PARTS == 0 && group < n_groups) mass[group] = (float)units;
 }
 
 RF_KERNEL(best_groups, rf_gpu_best_args) {
     RF_SHARED float x[BEST_COLUMNS], part[RF_BLOCK_best_groups];
     RF_SHARED uint32_t word[BEST_PARTS];
     const uint32_t tid = rf_tid(), first = rf_bid_x() * BEST_COLUMNS;
+    const uint64_t all = (uint64_t)a.n_rows * a.n_groups;
     for (uint32_t row = rf_bid_y(); row < a.n_rows; row += 65535) {
         RF_UNROLL
         for (uint32_t j = 0; j < BEST_EACH; j++) {
@@ -75,11 +103,12 @@ RF_KERNEL(best_groups, rf_gpu_best_args) {
         rf_sync();
         const rf_noise noise = a.noise[row];
         float *most = a.most + (uint64_t)row * a.n_groups;
-        if (noise.scale > 0) {
-            if (noise.narrows) keep_most(most + (uint64_t)a.n_rows * a.n_groups, a.n_groups, x, part);
-            add_noise(&noise, first, x, word);
+        if (noise.scale > 0 && noise.narrows) {
+            const float top = keep_most(most + all, a.n_groups, x, part);
+            keep_mass(most + 2 * all, a.n_groups, x, top);
         }
-        keep_most(most, a.n_groups, x, part);
+        if (noise.scale > 0) add_noise(&noise, first, x, word);
+        (void)keep_most(most, a.n_groups, x, part);
     }
 }
 
@@ -192,11 +221,7 @@ RF_DEVICE uint32_t first_column(best_shared *s, const rf_noise *noise, const flo
 
 /* The sum over all threads. */
 RF_DEVICE uint64_t add_all(best_shared *s, uint64_t mine) {
-    RF_UNROLL
-    for (uint32_t half = 16; half > 0; half /= 2) {
-        const uint32_t low = rf_lane_xor((uint32_t)mine, half);
-        mine += (uint64_t)rf_lane_xor((uint32_t)(mine >> 32), half) << 32 | low;
-    }
+    mine = add_neighbours(mine, 32);
     rf_sync();
     if (rf_tid() % 32 == 0) s->mass[rf_tid() / 32] = mine;
     rf_sync();
@@ -206,11 +231,17 @@ RF_DEVICE uint64_t add_all(best_shared *s, uint64_t mine) {
     return mine;
 }
 
-/* The largest of n numbers. */
-RF_DEVICE float largest_of(best_shared *s, const float *x, uint32_t n) {
+/* A row whose columns are drawn from, and what best_groups told of its groups. */
+typedef struct best_row {
+    const float *x, *most, *mass; /* [cols], [n_groups] of logits, likewise */
+    uint32_t cols, n_groups;
+    float top; /* the largest logit */
+} best_row;
+
+RF_DEVICE float largest_of(best_shared *s, const best_row *r) {
     float most = -__builtin_inff();
-    for (uint32_t i = rf_tid(); i < n; i += RF_BLOCK_best_rows)
-        most = x[i] > most ? x[i] : most;
+    for (uint32_t g = rf_tid(); g < r->n_groups; g += RF_BLOCK_best_rows)
+        most = r->most[g] > most ? r->most[g] : most;
     rf_sync();
     find_first(s, most, 0);
     for (uint32_t i = 0; i < RF_BLOCK_best_rows / 32; i++)
@@ -218,48 +249,48 @@ RF_DEVICE float largest_of(best_shared *s, const float *x, uint32_t n) {
     return most;
 }
 
-/* Do the columns before this one, by falling logit, hold less than the share?  Eight loads at once: one block
- * has to bring the whole row. */
-RF_DEVICE int is_in_share(best_shared *s, const float *x, uint32_t cols, float top, uint32_t share,
-                          uint32_t column) {
-    enum { AT_ONCE = 8 };
-    const uint32_t stride = RF_BLOCK_best_rows;
-    const float mine = x[column];
-    uint64_t all = 0, before = 0;
-    RF_NO_UNROLL
-    for (uint32_t first = rf_tid(); first < cols; first += AT_ONCE * stride) {
-        float v[AT_ONCE];
-        RF_UNROLL
-        for (uint32_t j = 0; j < AT_ONCE; j++) {
-            const uint32_t i = first + j * stride;
-            v[j] = x[i < cols ? i : column];
-        }
-        RF_UNROLL
-        for (uint32_t j = 0; j < AT_ONCE; j++) {
-            const uint32_t i = first + j * stride;
-            const float logit = i < cols ? finite_or_least(v[j]) : -__builtin_inff();
-            const uint32_t units = (uint32_t)(int32_t)(rf_exp32(logit - top) * RF_EXPF_UNITS);
-            all += units;
-            before += comes_before(logit, i, mine, column) ? units : 0;
+RF_DEVICE uint64_t mass_of_all(best_shared *s, const best_row *r) {
+    uint64_t all = 0;
+    for (uint32_t g = rf_tid(); g < r->n_groups; g += RF_BLOCK_best_rows)
+        if (r->most[g] > -__builtin_inff())
+            all += rf_noise_mass((uint64_t)r->mass[g], rf_exp32(r->most[g] - r->top));
+    return add_all(s, all);
+}
+
+/* The mass of the columns before this one, by falling logit. */
+RF_DEVICE uint64_t mass_before(best_shared *s, const best_row *r, uint32_t column) {
+    const float mine = r->x[column];
+    uint64_t before = 0;
+    for (uint32_t g = rf_tid(); g < r->n_groups; g += RF_BLOCK_best_rows) {
+        if (!(r->most[g] >= mine)) continue;
+        const uint32_t from = g * RF_BEST_GROUP;
+        RF_UNROLL_8
+        for (uint32_t k = 0; k < RF_BEST_GROUP; k++) {
+            const uint32_t i = from + k;
+            const float v = i < r->cols ? finite_or_least(r->x[i]) : -__builtin_inff();
+            before += comes_before(v, i, mine, column) ? units_below(r->top, v) : 0;
         }
     }
-    all = add_all(s, all);
-    return add_all(s, before) < rf_noise_share(all, share);
+    return add_all(s, before);
 }
 
 /* The first by noise of those that reach `least` and come before the column by falling logit. */
-RF_DEVICE uint32_t first_before(best_shared *s, const rf_noise *noise, const float *x,
-                                uint32_t cols, float least, uint32_t column) {
-    const float mine = x[column];
+RF_DEVICE uint32_t first_before(best_shared *s, const rf_noise *noise, const best_row *r,
+                                float least, uint32_t column) {
+    const float mine = r->x[column];
     float most = -__builtin_inff();
     uint32_t at = RF_BEST_NONE;
-    RF_NO_UNROLL
-    for (uint32_t i = rf_tid(); i < cols; i += RF_BLOCK_best_rows) {
-        const float v = finite_or_least(x[i]);
-        if (!(v >= least) || !comes_before(v, i, mine, column)) continue;
-        const float noisy = number_at(noise, x, i);
-        at = noisy > most ? i : at;
-        most = noisy > most ? noisy : most;
+    for (uint32_t g = rf_tid(); g < r->n_groups; g += RF_BLOCK_best_rows) {
+        if (!(r->most[g] >= mine)) continue;
+        const uint32_t from = g * RF_BEST_GROUP, to = rf_min_u32(from + RF_BEST_GROUP, r->cols);
+        RF_NO_UNROLL
+        for (uint32_t i = from; i < to; i++) {
+            const float v = finite_or_least(r->x[i]);
+            if (!(v >= least) || !comes_before(v, i, mine, column)) continue;
+            const float noisy = number_at(noise, r->x, i);
+            at = noisy > most ? i : at;
+            most = noisy > most ? noisy : most;
+        }
     }
     rf_sync();
     find_first(s, most, at);
@@ -268,16 +299,15 @@ RF_DEVICE uint32_t first_before(best_shared *s, const rf_noise *noise, const flo
 
 /* The first by noise of the columns that may be drawn, where `first` is that of all.  These are the likeliest
  * few: whoever is not among them tells that all who come later are not, either. */
-RF_DEVICE uint32_t first_that_may(best_shared *s, const rf_noise *noise, const float *x,
-                                  uint32_t cols, float top, uint32_t first) {
-    const float none = -__builtin_inff();
-    const float least = noise->narrows & RF_NARROWS_DEPTH ? top + noise->depth : none;
+RF_DEVICE uint32_t first_that_may(best_shared *s, const rf_noise *noise, const best_row *r,
+                                  uint32_t first) {
+    const int by_share = noise->narrows & RF_NARROWS_SHARE;
+    const float least =
+        noise->narrows & RF_NARROWS_DEPTH ? r->top + noise->depth : -__builtin_inff();
+    const uint64_t share = by_share ? rf_noise_share(mass_of_all(s, r), noise->share) : 0;
     while (first != RF_BEST_NONE) {
-        if (x[first] >= least &&
-            (!(noise->narrows & RF_NARROWS_SHARE) ||
-             is_in_share(s, x, cols, top, noise->share, first)))
-            break;
-        first = first_before(s, noise, x, cols, least, first);
+        if (r->x[first] >= least && (!by_share || mass_before(s, r, first) < share)) break;
+        first = first_before(s, noise, r, least, first);
     }
     return first;
 }
@@ -306,8 +336,11 @@ RF_KERNEL(best_rows, rf_gpu_best_args) {
     const rf_noise noise = a.noise[row];
     uint32_t first = first_column(s, &noise, x, a.cols, top, at);
     if (noise.scale > 0 && noise.narrows) {
-        const float *most = a.most + (uint64_t)(a.n_rows + row) * a.n_groups;
-        first = first_that_may(s, &noise, x, a.cols, largest_of(s, most, a.n_groups), first);
+        const uint64_t all = (uint64_t)a.n_rows * a.n_groups;
+        const float *most = a.most + all + (uint64_t)row * a.n_groups;
+        best_row r = {x, most, most + all, a.cols, a.n_groups, 0};
+        r.top = largest_of(s, &r);
+        first = first_that_may(s, &noise, &r, first);
     }
     if (tid == 0) a.chosen[row] = a.first[row] = first;
     if (a.first_only) return;
