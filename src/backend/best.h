@@ -34,11 +34,9 @@ typedef struct rf_noise {
     float depth;      /* by RF_NARROWS_DEPTH, 0 or less */
 } rf_noise;
 
-typedef enum rf_narrows {
-    RF_NARROWS_SHARE =
-        1, /* only the likeliest columns that together hold that share of the row's mass */
-    RF_NARROWS_DEPTH = 2, /* only logits that reach the largest plus depth */
-} rf_narrows;
+/* Only the likeliest columns that together hold a share of the row's mass; only logits that reach the largest
+ * plus the depth. */
+typedef enum rf_narrows { RF_NARROWS_SHARE = 1, RF_NARROWS_DEPTH = 2 } rf_narrows;
 
 typedef struct rf_best {
     uint32_t n_groups; /* 0: first alone is told, as where too many are alike */

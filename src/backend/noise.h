@@ -20,10 +20,8 @@
 extern "C" {
 #endif
 
-enum { /* the third word of a generator's counter; streams of rng.h that draws use have 0 there */
-       RF_NOISE_COLUMNS = 2,
-       RF_NOISE_GROUPS = 3,
-};
+/* The fourth word of the generator's counter; other streams (rng.h) have 0 there. */
+enum { RF_NOISE_COLUMNS = 2, RF_NOISE_GROUPS = 3 };
 #define RF_NOISE_MOST_SCALE 1e6f /* of logits: temperatures below 1e-6 count as that */
 
 /* ln x is f + f^2 (f P(f) - 1/2) + e ln 2 for x = (1 + f) 2^e, 1 + f in [sqrt(1/2), sqrt(2)); P is a

@@ -405,17 +405,15 @@ static uint32_t share_of(const rf_sampling *o) {
     return o->top_p < 1 ? (uint32_t)((double)o->top_p * 0x1p32) : 0;
 }
 
-/* The bound is a float, as a device finds it. */
-static double min_p_bound(double max, const rf_sampling *o) {
-    return (double)((float)max + depth_of(o));
-}
+/* As floats, as a device finds it. */
+static float min_p_bound(double max, const rf_sampling *o) { return (float)max + depth_of(o); }
 
 static void filter_min_p(candidates *l, const rf_sampling *o) {
     if (o->min_p <= 0) return;
-    double bound = min_p_bound(rf_candidates_max(l), o);
+    const float bound = min_p_bound(rf_candidates_max(l), o);
     size_t n = 0;
     for (size_t i = 0; i < l->n; i++)
-        if (l->c[i].logit >= bound) l->c[n++] = l->c[i];
+        if ((float)l->c[i].logit >= bound) l->c[n++] = l->c[i];
     rf_candidates_keep(l, n);
 }
 
@@ -565,7 +563,7 @@ static candidates collect(const view *v) {
     if (is_min_p_alone(o)) {
         candidates best = collect_best(v, 1);
         if (best.n == 0) return best;
-        bound = min_p_bound(best.c[0].logit, o);
+        bound = (double)nextafterf(min_p_bound(best.c[0].logit, o), -INFINITY); /* or more */
     }
     return collect_all(v, bound);
 }

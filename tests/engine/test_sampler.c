@@ -506,6 +506,25 @@ static void wrong_tokens(void **state) {
     rf_sampler_free(NULL);
 }
 
+/* However a changed logit is rounded, the best reaches a bound of itself. */
+static void min_p_of_one(void **state) {
+    (void)state;
+    for (int i = 0; i < 60; i++) {
+        const float logits[] = {-4, 0.37f * (float)(i + 1), -3};
+        rf_sampling o = plain();
+        o.min_p = 1;
+        o.repeat_penalty = 0.7f;
+        o.top_k = i % 2 ? 3 : 0;
+        rf_sampler *s;
+        int32_t token = -1;
+        assert_int_equal(rf_sampler_create(&s, &o, 3, NULL), RF_OK);
+        assert_int_equal(rf_sampler_accept(s, 1), RF_OK);
+        assert_int_equal(rf_sampler_pick(s, logits, NULL, 0, (uint64_t)i, &token), RF_OK);
+        assert_int_equal(token, 1);
+        rf_sampler_free(s);
+    }
+}
+
 /* A penalty as large as numbers get does not become a NaN that is chosen. */
 static void extreme_penalties(void **state) {
     (void)state;
@@ -819,13 +838,19 @@ static void long_lists(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_large_vocabulary), cmocka_unit_test(long_lists),
-        cmocka_unit_test(cases_of_the_oracle),   cmocka_unit_test(mirostat_steers),
-        cmocka_unit_test(same_seed_same_draws),  cmocka_unit_test(big_vocabulary),
+        cmocka_unit_test(test_large_vocabulary),
+        cmocka_unit_test(long_lists),
+        cmocka_unit_test(cases_of_the_oracle),
+        cmocka_unit_test(mirostat_steers),
+        cmocka_unit_test(same_seed_same_draws),
+        cmocka_unit_test(big_vocabulary),
         cmocka_unit_test(frequencies_of_groups),
 
-        cmocka_unit_test(wrong_options),         cmocka_unit_test(wrong_tokens),
-        cmocka_unit_test(extreme_penalties),     cmocka_unit_test(logprobs),
+        cmocka_unit_test(min_p_of_one),
+        cmocka_unit_test(wrong_options),
+        cmocka_unit_test(wrong_tokens),
+        cmocka_unit_test(extreme_penalties),
+        cmocka_unit_test(logprobs),
         cmocka_unit_test(allocation_failures),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
