@@ -134,7 +134,7 @@ rf_gpu_input rf_gpu_input_of(const rf_exec *x, const rf_gpu_shape *s) {
     in.row_seq_at = at += rf_gpu_align((size_t)s->n_tokens * WORD);
     in.out_row_at = at += rf_gpu_align((size_t)s->n_tokens * WORD);
     in.noise_at = at += rf_gpu_align((size_t)s->n_outputs * WORD);
-    in.kv_len_at = at += rf_gpu_align((size_t)s->n_outputs * sizeof(rf_noise));
+    in.kv_len_at = at += x->n_groups ? rf_gpu_align((size_t)s->n_outputs * sizeof(rf_noise)) : 0;
     in.prefix_at = at += rf_gpu_align((size_t)s->n_seqs * WORD);
     in.seq_start_at = at += rf_gpu_align((size_t)s->n_seqs * WORD);
     in.state_at = at += x->state_bytes ? rf_gpu_align(((size_t)s->n_seqs + 1) * WORD) : 0;

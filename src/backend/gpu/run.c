@@ -75,7 +75,7 @@ static void fill_tables(const rf_exec *x, const rf_batch *b) {
     }
     if (b->n_outputs)
         memcpy(staging + in->out_row_at, b->out_row, b->n_outputs * sizeof *b->out_row);
-    for (uint32_t i = 0; i < b->n_outputs; i++)
+    for (uint32_t i = 0; x->n_groups && i < b->n_outputs; i++)
         noise[i] = b->noise ? b->noise[i] : (rf_noise){.scale = 0};
     for (uint32_t s = 0; s < b->n_seqs; s++) {
         uint32_t n = (b->kv_len[s] + RF_KV_BLOCK - 1) / RF_KV_BLOCK;
