@@ -137,23 +137,23 @@ void rf_candidates_keep_best(rf_candidates *l, size_t k) {
 
 /* ---- rows ---- */
 
-static size_t group_size(const rf_row *r, size_t g) {
+size_t rf_row_group_size(const rf_row *r, size_t g) {
     return r->n - g * RF_BEST_GROUP < RF_BEST_GROUP ? r->n - g * RF_BEST_GROUP : RF_BEST_GROUP;
 }
 
-static size_t n_groups(const rf_row *r) { return (r->n + RF_BEST_GROUP - 1) / RF_BEST_GROUP; }
+size_t rf_row_groups(const rf_row *r) { return (r->n + RF_BEST_GROUP - 1) / RF_BEST_GROUP; }
 
 bool rf_row_find_most(rf_row *r) {
     static_assert(RF_BEST_GROUP == 64, "groups are those of rf_largest_of_64");
     rf_largest_of_64(r->most, r->x, r->n);
-    r->max = rf_largest(r->most, n_groups(r));
+    r->max = rf_largest(r->most, rf_row_groups(r));
     return isfinite(r->max);
 }
 
 float rf_row_kth_most(const rf_row *r, size_t k, candidate *c) {
-    if (k > n_groups(r)) return -INFINITY;
+    if (k > rf_row_groups(r)) return -INFINITY;
     rf_best_heap h = {.c = c, .k = k};
-    for (size_t g = 0; g < n_groups(r); g++)
+    for (size_t g = 0; g < rf_row_groups(r); g++)
         if (rf_best_needs(&h, r->most[g]))
             rf_best_offer(&h, (candidate){.id = (int32_t)g, .logit = (double)r->most[g]});
     return (float)h.c[0].logit;
@@ -161,7 +161,7 @@ float rf_row_kth_most(const rf_row *r, size_t k, candidate *c) {
 
 /* The masses of a group's columns below that logit, and their sum. */
 static uint64_t units_of(const rf_row *r, size_t g, float max, uint32_t units[RF_BEST_GROUP]) {
-    return rf_expf_units(units, r->x + g * RF_BEST_GROUP, group_size(r, g), max);
+    return rf_expf_units(units, r->x + g * RF_BEST_GROUP, rf_row_group_size(r, g), max);
 }
 
 static uint64_t mass_of(const rf_row *r, size_t g) {
@@ -172,7 +172,7 @@ static uint64_t mass_of(const rf_row *r, size_t g) {
 
 uint64_t rf_row_mass(const rf_row *r) {
     uint64_t all = 0;
-    for (size_t g = 0; g < n_groups(r); g++)
+    for (size_t g = 0; g < rf_row_groups(r); g++)
         all += mass_of(r, g);
     return all;
 }
@@ -182,10 +182,10 @@ static uint64_t mass_before(const rf_row *r, uint32_t column) {
     const float mine = r->x[column];
     uint32_t units[RF_BEST_GROUP];
     uint64_t before = 0;
-    for (size_t g = 0; g < n_groups(r); g++) {
+    for (size_t g = 0; g < rf_row_groups(r); g++) {
         if (!(r->most[g] >= mine)) continue;
         (void)units_of(r, g, r->max, units);
-        for (size_t k = 0; k < group_size(r, g); k++) {
+        for (size_t k = 0; k < rf_row_group_size(r, g); k++) {
             const size_t i = g * RF_BEST_GROUP + k;
             before += r->x[i] > mine || (r->x[i] == mine && i < column) ? units[k] : 0;
         }
@@ -199,7 +199,7 @@ bool rf_row_in_share(const rf_row *r, uint32_t column, uint32_t share) {
     const uint64_t before = mass_before(r, column);
     uint64_t all = 0;
     for (int pass = 0; pass < 2; pass++)
-        for (size_t g = 0; g < n_groups(r); g++) {
+        for (size_t g = 0; g < rf_row_groups(r); g++) {
             if ((r->most[g] >= heavy) != (pass == 0)) continue;
             all += mass_of(r, g);
             if (before < rf_noise_share(all, share)) return true;
@@ -210,13 +210,13 @@ bool rf_row_in_share(const rf_row *r, uint32_t column, uint32_t share) {
 /* Appends whoever lies in [low, high); returns their mass. */
 static uint64_t append(const rf_row *r, float low, float high, rf_candidates *l) {
     uint64_t mass = 0;
-    for (size_t g = 0; g < n_groups(r); g++) {
+    for (size_t g = 0; g < rf_row_groups(r); g++) {
         if (!(r->most[g] >= low)) continue;
         const size_t first = g * RF_BEST_GROUP;
         uint32_t at[RF_BEST_GROUP];
         uint32_t units[RF_BEST_GROUP];
         (void)units_of(r, g, r->max, units);
-        size_t n = rf_find_between(at, r->x + first, group_size(r, g), low, high);
+        size_t n = rf_find_between(at, r->x + first, rf_row_group_size(r, g), low, high);
         for (size_t i = 0; i < n; i++) {
             const size_t id = first + at[i];
             mass += units[at[i]];

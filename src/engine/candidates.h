@@ -47,9 +47,11 @@ typedef struct rf_row {
     const float *x; /* [n] NaN: impossible */
     size_t n;
     float max;
-    float *most; /* [ceil(n / RF_BEST_GROUP)] */
+    float *most; /* [rf_row_groups] */
 } rf_row;
 
+size_t rf_row_groups(const rf_row *r);
+size_t rf_row_group_size(const rf_row *r, size_t g); /* columns; the last may have fewer */
 /* Fills most and max; false: nothing is finite, or something is above all numbers. */
 bool rf_row_find_most(rf_row *r);
 /* The kth of most, by falling value; -inf if there are fewer.  c: [k] that is overwritten. */

@@ -66,7 +66,7 @@ static float least_wait(uint32_t group_word) {
 static void look_at_group(search *s, const rf_row *row, uint32_t g, uint32_t group_word,
                           double likeliest) {
     const uint32_t first = g * RF_BEST_GROUP;
-    const uint32_t n = row->n - first < RF_BEST_GROUP ? (uint32_t)row->n - first : RF_BEST_GROUP;
+    const uint32_t n = (uint32_t)rf_row_group_size(row, g);
     uint32_t word[4];
     for (uint32_t i = 0; i < n; i++) {
         if (i % 4 == 0) rf_noise_words(s->noise, RF_NOISE_COLUMNS, (first + i) / 4, word);
@@ -79,7 +79,7 @@ static void look_at_group(search *s, const rf_row *row, uint32_t g, uint32_t gro
 }
 
 int32_t rf_draw_from_row(const rf_noise *noise, const rf_row *row, float *likely) {
-    const uint32_t n_groups = ((uint32_t)row->n + RF_BEST_GROUP - 1) / RF_BEST_GROUP;
+    const uint32_t n_groups = (uint32_t)rf_row_groups(row);
     search s = search_for(noise, (double)noise->scale * (double)row->max);
     uint32_t top = 0;
     while (row->most[top] != row->max)

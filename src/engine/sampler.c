@@ -111,18 +111,20 @@ static rf_status check(const rf_sampling *o, uint32_t n_vocab, rf_error *e) {
     return RF_OK;
 }
 
+/* Does a draw have nothing before top_p? */
+static bool begins_with_top_p(const rf_sampling *o) {
+    return o->temperature > 0 && !o->top_k && !o->mirostat && o->top_n_sigma <= 0 &&
+           o->typical_p >= 1;
+}
+
 /* Does nothing come before a share of the row's mass, or before the draw? */
 static bool takes_row(const rf_sampling *o) {
-    if (o->temperature <= 0 || o->top_k || o->mirostat || o->top_n_sigma > 0 || o->typical_p < 1)
-        return false;
-    return o->top_p < 1 || (o->min_p <= 0 && o->xtc_probability <= 0);
+    return begins_with_top_p(o) && (o->top_p < 1 || (o->min_p <= 0 && o->xtc_probability <= 0));
 }
 
 /* Is what may be drawn the whole row, or the first of it by falling logit, wherever they end? */
 static bool draws_first(const rf_sampling *o) {
-    if (o->temperature <= 0 || o->top_k || o->mirostat || o->top_n_sigma > 0 || o->typical_p < 1)
-        return false;
-    return o->xtc_probability <= 0;
+    return begins_with_top_p(o) && o->xtc_probability <= 0;
 }
 
 static bool take_memory(rf_sampler *s) {
@@ -662,7 +664,8 @@ rf_by_best rf_sampler_by_best(const rf_sampler *s) {
 }
 
 rf_noise rf_sampler_noise(const rf_sampler *s, uint64_t counter) {
-    return draws_first(&s->o) ? noise_of(&s->o, counter) : (rf_noise){.scale = 0};
+    if (!draws_first(&s->o) || is_changing(&s->o)) return (rf_noise){.scale = 0};
+    return noise_of(&s->o, counter);
 }
 
 /* By the first alone. */

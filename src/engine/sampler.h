@@ -40,7 +40,7 @@ RF_CHECKED rf_status rf_sampler_pick(rf_sampler *s, const float *logits, const i
 /* What of a row does, with these options; and the same choice from that; false: only the whole row can
  * tell, nothing has changed. */
 rf_by_best rf_sampler_by_best(const rf_sampler *s);
-/* Of draw number `counter`, for devices that tell the first of a row. */
+/* Of draw number `counter`, for devices that tell the first of a row; none where that is not enough. */
 rf_noise rf_sampler_noise(const rf_sampler *s, uint64_t counter);
 bool rf_sampler_pick_best(rf_sampler *s, const rf_best *best, const int32_t *banned,
                           size_t n_banned, uint64_t counter, int32_t *token);

@@ -369,7 +369,12 @@ static rf_status compare_best(tester *t, const pair *p, const rf_batch *b, const
                               rf_error *e) {
     static const rf_by_best by_best[RF_GPU_TRIAL_POSITIONS] = {RF_BY_BEST, RF_BY_FIRST};
     static const rf_noise noise[RF_GPU_TRIAL_POSITIONS] = {
-        {.scale = 0}, {.draw = 3, .scale = 0.5f, .narrows = 3, .share = 0x60000000u, .depth = -3}};
+        {.scale = 0},
+        {.draw = 3,
+         .scale = 0.5f,
+         .narrows = RF_NARROWS_SHARE | RF_NARROWS_DEPTH,
+         .share = 0x60000000u,
+         .depth = -3}};
     static const rf_gpu_kernels makers = {
         .launched = {[RF_GPU_best_groups] = true, [RF_GPU_best_rows] = true}};
     uint32_t n = p->plan->n_result;
