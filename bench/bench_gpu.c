@@ -156,7 +156,7 @@ static void launch_product(const void *what) {
     if (r->is_normed) {
         a.norm = norm_of(r->T);
         if (a.part[0].w.form <= RF_GPU_BF16)
-            a.norm.dst = x;
+            a.x = a.norm.dst = dst + (size_t)MAX_T * MAX_COLS;
         else if (a.part[0].w.form == RF_GPU_INT_256)
             a.norm.q256 = q256;
         else

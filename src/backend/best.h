@@ -30,16 +30,22 @@ typedef struct rf_noise {
     uint32_t draw;    /* how many there were before, of this seed */
     float scale;      /* of the logits; 0: they have no noise */
     uint32_t narrows; /* rf_narrows, or 0: any column */
+    uint32_t count;   /* by RF_NARROWS_COUNT, at most RF_BEST_SURE */
     uint32_t share;   /* by RF_NARROWS_SHARE, of 2^32 */
     float depth;      /* by RF_NARROWS_DEPTH, 0 or less */
 } rf_noise;
 
-/* Only the likeliest columns that together hold a share of the row's mass; only logits that reach the largest
- * plus the depth. */
-typedef enum rf_narrows { RF_NARROWS_SHARE = 1, RF_NARROWS_DEPTH = 2 } rf_narrows;
+/* Only so many of the largest logits; of these, or of the row, only the likeliest that together hold a share of
+ * the mass; only logits that reach the largest plus the depth. */
+typedef enum rf_narrows {
+    RF_NARROWS_SHARE = 1,
+    RF_NARROWS_DEPTH = 2,
+    RF_NARROWS_COUNT = 4,
+} rf_narrows;
 
 typedef struct rf_best {
-    uint32_t n_groups; /* 0: first alone is told, as where too many are alike */
+    rf_by_best by;     /* RF_BY_FIRST: first alone is told, with the row's noise; else RF_BY_BEST */
+    uint32_t n_groups; /* 0, too, where too many are alike */
     float bound;       /* every finite number of the row that is at least this is in a group here */
     uint32_t first;    /* column of the largest finite number, the lowest of equals */
     uint32_t

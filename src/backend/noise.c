@@ -26,6 +26,31 @@ static uint32_t largest(const rf_noise *n, const float *x, uint32_t cols, uint32
     return first;
 }
 
+/* The last of the `count` largest finite columns, or of all if they are fewer. */
+static uint32_t last_of(const float *x, uint32_t cols, uint32_t count) {
+    uint32_t last = RF_BEST_NONE;
+    for (uint32_t k = 0; k < count; k++) {
+        uint32_t next = RF_BEST_NONE;
+        for (uint32_t i = 0; i < cols; i++) {
+            if (!isfinite(x[i]) || (last != RF_BEST_NONE && !comes_before(x, last, i))) continue;
+            if (next == RF_BEST_NONE || comes_before(x, i, next)) next = i;
+        }
+        if (next == RF_BEST_NONE) break;
+        last = next;
+    }
+    return last;
+}
+
+/* Of the finite columns up to the last. */
+static uint64_t mass_up_to(const float *x, uint32_t cols, float top, uint32_t last) {
+    uint64_t all = 0;
+    uint32_t units;
+    for (uint32_t i = 0; i < cols; i++)
+        if (isfinite(x[i]) && !comes_before(x, last, i))
+            all += rf_expf_units(&units, &x[i], 1, top);
+    return all;
+}
+
 static uint64_t mass_of_all(const float *x, uint32_t cols, float top) {
     uint64_t all = 0;
     for (uint32_t at = 0; at < cols; at += RF_BEST_GROUP) {
@@ -41,9 +66,11 @@ static uint64_t mass_of_all(const float *x, uint32_t cols, float top) {
     return all;
 }
 
-static bool may_be_drawn(const rf_noise *n, const float *x, uint32_t cols, float top,
+/* last: by RF_NARROWS_COUNT the last column that is left, else RF_BEST_NONE. */
+static bool may_be_drawn(const rf_noise *n, const float *x, uint32_t cols, float top, uint32_t last,
                          uint32_t column) {
     uint64_t before = 0;
+    if (last != RF_BEST_NONE && comes_before(x, last, column)) return false;
     if (n->narrows & RF_NARROWS_DEPTH && !(x[column] >= top + n->depth)) return false;
     if (!(n->narrows & RF_NARROWS_SHARE)) return true;
     for (uint32_t i = 0; i < cols; i++) {
@@ -51,14 +78,17 @@ static bool may_be_drawn(const rf_noise *n, const float *x, uint32_t cols, float
         if (isfinite(x[i]) && comes_before(x, i, column))
             before += rf_expf_units(&units, &x[i], 1, top);
     }
-    return before < rf_noise_share(mass_of_all(x, cols, top), n->share);
+    const uint64_t all =
+        last == RF_BEST_NONE ? mass_of_all(x, cols, top) : mass_up_to(x, cols, top, last);
+    return before < rf_noise_share(all, n->share);
 }
 
 uint32_t rf_noise_first(const rf_noise *n, const float *x, uint32_t cols) {
     const rf_noise none = {.scale = 0};
     const uint32_t top = largest(&none, x, cols, RF_BEST_NONE);
+    const uint32_t last = n->narrows & RF_NARROWS_COUNT ? last_of(x, cols, n->count) : RF_BEST_NONE;
     uint32_t first = largest(n, x, cols, RF_BEST_NONE);
-    while (first != RF_BEST_NONE && n->scale > 0 && !may_be_drawn(n, x, cols, x[top], first))
+    while (first != RF_BEST_NONE && n->scale > 0 && !may_be_drawn(n, x, cols, x[top], last, first))
         first = largest(n, x, cols, first);
     return first;
 }

@@ -109,7 +109,8 @@ RF_BOTH uint64_t rf_noise_mass(uint64_t units, float likelihood) {
     return (uint64_t)((float)units * likelihood);
 }
 
-/* Of all columns' mass, what those before a column may hold at most less one. */
+/* Where a row is narrowed to so many columns, these are not many: each one's mass is below the row's largest.
+ * Of all columns' mass, what those before a column may hold at most less one. */
 RF_BOTH uint64_t rf_noise_share(uint64_t all, uint32_t share) {
     const uint64_t part = (all >> 32) * share + ((all & 0xffffffffu) * share >> 32);
     return part > 0 ? part : 1;

@@ -275,14 +275,14 @@ static rf_status choose(rf_request *r, rf_matcher *m, uint32_t n, rf_logits logi
 }
 
 rf_by_best rf_request_by_best(const rf_request *r, uint32_t n_ahead) {
-    if (r->matcher || r->o.n_logprobs >= 0) return RF_BY_ROW;
-    rf_by_best by = rf_sampler_by_best(r->sampler);
-    if (by != RF_BY_FIRST || !is_too_early(r, n_generated(r) + n_ahead)) return by;
-    return rf_request_noise(r, n_ahead).scale > 0 ? RF_BY_ROW
-                                                  : RF_BY_BEST; /* the first may be banned */
+    const uint32_t n = n_generated(r) + n_ahead;
+    if (r->o.n_logprobs >= 0) return RF_BY_ROW;
+    if (r->matcher && !rf_sampler_is_greedy(r->sampler)) return RF_BY_ROW; /* it may forbid most */
+    return rf_sampler_by_best(r->sampler, r->matcher || is_too_early(r, n));
 }
 
 rf_noise rf_request_noise(const rf_request *r, uint32_t n_ahead) {
+    if (rf_request_by_best(r, n_ahead) != RF_BY_FIRST) return (rf_noise){.scale = 0};
     return rf_sampler_noise(r->sampler, n_generated(r) + n_ahead);
 }
 

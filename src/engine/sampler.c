@@ -127,6 +127,13 @@ static bool draws_first(const rf_sampling *o) {
     return begins_with_top_p(o) && o->xtc_probability <= 0;
 }
 
+/* Likewise among the k best; can a device that tells the first of a row's noisy numbers tell that? */
+static bool is_drawn_first(const rf_sampling *o) {
+    rf_sampling all = *o;
+    if (o->top_k > 1 && o->top_k <= RF_BEST_SURE) all.top_k = 0;
+    return draws_first(&all);
+}
+
 static bool take_memory(rf_sampler *s) {
     size_t n_groups = (s->n_vocab + RF_BEST_GROUP - 1) / RF_BEST_GROUP;
     s->scratch = rf_alloc(s->n_vocab, sizeof *s->scratch);
@@ -393,18 +400,36 @@ static void filter_typical(candidates *l, double typical_p) {
     rf_candidates_keep(l, n);
 }
 
-static void filter_top_p(candidates *l, double top_p) {
-    if (top_p >= 1) return;
-    rf_candidates_softmax(l, 1);
-    rf_candidates_keep(l, rf_candidates_head(l, top_p));
-}
-
 /* How far below the largest logit those lie that min_p keeps, and the share that top_p keeps, of 2^32. */
 static float depth_of(const rf_sampling *o) {
     return o->min_p > 0 ? (float)rf_log((double)o->min_p) : 0;
 }
 static uint32_t share_of(const rf_sampling *o) {
     return o->top_p < 1 ? (uint32_t)((double)o->top_p * 0x1p32) : 0;
+}
+
+/* Masses of the list, integers as those of a row (noise.h), as p; returns their sum. */
+static uint64_t weigh(candidates *l) {
+    enum { AT_ONCE = 64 };
+    const float top = (float)rf_candidates_max(l);
+    float x[AT_ONCE];
+    uint32_t units[AT_ONCE];
+    uint64_t all = 0;
+    for (size_t from = 0; from < l->n; from += AT_ONCE) {
+        const size_t n = l->n - from < AT_ONCE ? l->n - from : AT_ONCE;
+        for (size_t i = 0; i < n; i++)
+            x[i] = (float)l->c[from + i].logit;
+        all += rf_expf_units(units, x, n, top);
+        for (size_t i = 0; i < n; i++)
+            l->c[from + i].p = units[i];
+    }
+    return all;
+}
+
+static void filter_top_p(candidates *l, const rf_sampling *o) {
+    if (o->top_p >= 1) return;
+    const uint64_t all = weigh(l);
+    rf_candidates_keep(l, rf_candidates_head(l, (double)rf_noise_share(all, share_of(o))));
 }
 
 /* As floats, as a device finds it. */
@@ -599,7 +624,7 @@ static int32_t decide(rf_sampler *s, const rf_sampling *o, candidates *l, uint64
     filter_top_n_sigma(l, (double)o->top_n_sigma);
     if (o->top_k) rf_candidates_keep_best(l, (size_t)o->top_k);
     filter_typical(l, (double)o->typical_p);
-    filter_top_p(l, (double)o->top_p);
+    filter_top_p(l, o);
     filter_min_p(l, o);
     filter_xtc(l, o, counter);
     return draw(l, o, counter)->id;
@@ -608,6 +633,8 @@ static int32_t decide(rf_sampler *s, const rf_sampling *o, candidates *l, uint64
 /* The noise of a draw, and which columns options that draw of the first of a row leave. */
 static rf_noise noise_of(const rf_sampling *o, uint64_t counter) {
     rf_noise n = rf_noise_at(o->seed, counter, o->temperature);
+    if (o->top_k > 0) n.narrows |= RF_NARROWS_COUNT;
+    n.count = (uint32_t)o->top_k;
     if (o->top_p < 1) n.narrows |= RF_NARROWS_SHARE;
     if (o->min_p > 0) n.narrows |= RF_NARROWS_DEPTH;
     n.share = share_of(o);
@@ -656,22 +683,25 @@ rf_status rf_sampler_pick(rf_sampler *s, const float *logits, const int32_t *ban
     return status;
 }
 
-rf_by_best rf_sampler_by_best(const rf_sampler *s) {
+bool rf_sampler_is_greedy(const rf_sampler *s) { return n_deciding(&s->o) == 1; }
+
+rf_by_best rf_sampler_by_best(const rf_sampler *s, bool may_forbid) {
     size_t k = n_deciding(&s->o);
-    if (draws_first(&s->o)) return is_changing(&s->o) ? RF_BY_ROW : RF_BY_FIRST;
-    if (k == 0 || k > RF_BEST_SURE || !is_lowering(s)) return RF_BY_ROW;
-    return k == 1 && !is_changing(&s->o) ? RF_BY_FIRST : RF_BY_BEST;
+    if (!may_forbid && !is_changing(&s->o) && (k == 1 || is_drawn_first(&s->o))) return RF_BY_FIRST;
+    return k > 0 && k <= RF_BEST_SURE && is_lowering(s) ? RF_BY_BEST : RF_BY_ROW;
 }
 
 rf_noise rf_sampler_noise(const rf_sampler *s, uint64_t counter) {
-    if (!draws_first(&s->o) || is_changing(&s->o)) return (rf_noise){.scale = 0};
+    if (!is_drawn_first(&s->o) || is_changing(&s->o)) return (rf_noise){.scale = 0};
     return noise_of(&s->o, counter);
 }
 
-/* By the first alone. */
+/* By the first alone: where another one is drawn without what is forbidden, that would not do. */
 static bool pick_first(const view *v, int32_t *token) {
     const uint32_t first = v->best->first;
+    const bool is_forbidding = v->s->mask || v->n_banned > 0;
     if (first == RF_BEST_NONE || is_changing(&v->s->o) || !may_choose(v, first, 0)) return false;
+    if (is_forbidding && !rf_sampler_is_greedy(v->s)) return false;
     *token = (int32_t)first;
     return true;
 }
@@ -680,7 +710,7 @@ bool rf_sampler_pick_best(rf_sampler *s, const rf_best *best, const int32_t *ban
                           size_t n_banned, uint64_t counter, int32_t *token) {
     const view v = {.s = s, .best = best, .banned = banned, .n_banned = n_banned};
     size_t k = n_deciding(&s->o);
-    if (draws_first(&s->o)) return pick_first(&v, token);
+    if (best->by == RF_BY_FIRST) return pick_first(&v, token);
     if (k == 0 || k > s->n_vocab || !is_lowering(s)) return false;
     if (k == 1 && pick_first(&v, token)) return true;
     bool is_decided = apply_changes(&v) == RF_OK;

@@ -37,9 +37,11 @@ void rf_sampler_go_back(rf_sampler *s, rf_sampler_mark mark);
  * counter: the index of this draw. */
 RF_CHECKED rf_status rf_sampler_pick(rf_sampler *s, const float *logits, const int32_t *banned,
                                      size_t n_banned, uint64_t counter, int32_t *token);
-/* What of a row does, with these options; and the same choice from that; false: only the whole row can
- * tell, nothing has changed. */
-rf_by_best rf_sampler_by_best(const rf_sampler *s);
+/* Does the largest logit decide, of those that may be chosen? */
+bool rf_sampler_is_greedy(const rf_sampler *s);
+/* What of a row does, with these options, where tokens may be banned or masked or are not; and the same
+ * choice from that; false: only the whole row can tell, nothing has changed. */
+rf_by_best rf_sampler_by_best(const rf_sampler *s, bool may_forbid);
 /* Of draw number `counter`, for devices that tell the first of a row; none where that is not enough. */
 rf_noise rf_sampler_noise(const rf_sampler *s, uint64_t counter);
 bool rf_sampler_pick_best(rf_sampler *s, const rf_best *best, const int32_t *banned,

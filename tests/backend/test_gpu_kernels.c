@@ -113,15 +113,29 @@ static void check_norm(uint32_t kind, uint32_t n, bool with_w, bool with_b, bool
     give_all();
 }
 
+static void forget_norms(void) {
+    queue.launched[RF_GPU_norm_rows] = queue.launched[RF_GPU_norm_parts] = false;
+}
+static bool has_normed(void) {
+    return queue.launched[RF_GPU_norm_rows] || queue.launched[RF_GPU_norm_parts];
+}
+
+/* In parts, and on a device of one unit by whole rows. */
 static void test_norm(void **state) {
     (void)state;
-    static const uint32_t sizes[] = {1, 15, 16, 33, 100, 256, 4096, 4100, 8448};
-    for (size_t i = 0; i < RF_COUNT(sizes); i++)
+    static const uint32_t sizes[] = {1, 15, 16, 33, 100, 256, 1028, 4096, 4100, 8448};
+    const uint32_t n_units = queue.info.n_units;
+    forget_norms();
+    for (size_t i = 0; i < 2 * RF_COUNT(sizes); i++)
         for (uint32_t kind = RF_GPU_RMS_NORM; kind <= RF_GPU_LAYER_NORM; kind++) {
+            const uint32_t n = sizes[i / 2];
             bool layer = kind == RF_GPU_LAYER_NORM;
-            check_norm(kind, sizes[i], true, layer, sizes[i] % 32 == 0, false);
-            check_norm(kind, sizes[i], false, false, false, sizes[i] == 256);
+            queue.info.n_units = i % 2 ? 1 : 12;
+            check_norm(kind, n, true, layer, n % 32 == 0, n % 256 == 0 && n > 256);
+            check_norm(kind, n, false, false, false, n == 256);
         }
+    queue.info.n_units = n_units;
+    assert_true(queue.launched[RF_GPU_norm_rows] && queue.launched[RF_GPU_norm_parts]);
 }
 
 /* Products ----------------------------------------------------------------------------------------*/
@@ -341,9 +355,9 @@ static void test_normed_products(void **state) {
             bool is_alone = c.T == 1 && rf_dtype_get(t)->view != RF_INT_NONE &&
                             c.cols <= RF_GPU_NORMED_COLS && !queue.left_out[RF_GPU_normed_32_40];
             queue.info.n_units = 1 + k % 2;
-            queue.launched[RF_GPU_norm_rows] = false;
+            forget_norms();
             check_product(&c);
-            if (is_alone) assert_false(queue.launched[RF_GPU_norm_rows]);
+            if (is_alone) assert_false(has_normed());
         }
     }
     for (uint32_t i = 0; i < 8; i++) { /* two layouts in one launch, or in none */
@@ -359,9 +373,9 @@ static void test_normed_products(void **state) {
                           .n_parts = 2 + i / 4,
                           .normed = true,
                           .last = types[i % 4][1]};
-        queue.launched[RF_GPU_norm_rows] = false;
+        forget_norms();
         check_product(&c);
-        assert_int_equal(queue.launched[RF_GPU_norm_rows], i % 4 == 3);
+        assert_int_equal(has_normed(), i % 4 == 3);
     }
     queue.info.n_units = n_units;
 }
@@ -393,14 +407,14 @@ static void check_scores(rf_dtype type, uint32_t rows, uint32_t cols, bool speci
                                      .bias = rows % 2 ? up(bias, rows * sizeof *bias) : NULL,
                                      .dst = take(rows * sizeof *want),
                                      .dst_stride = rows};
-    queue.launched[RF_GPU_norm_rows] = false;
+    forget_norms();
     assert_int_equal(rf_gpu_takes_along(&queue, &all), cols <= RF_GPU_ROUTER_COLS);
     rf_gpu_op_matmul(&queue, args);
     check_floats("scores", want, args->part[0].dst, rows);
     check_floats("the normed row", y, args->norm.dst, cols);
     if (a.in.q) check_ints(&a);
     if (b.in.q) check_ints(&b);
-    assert_int_equal(queue.launched[RF_GPU_norm_rows], cols > RF_GPU_ROUTER_COLS);
+    assert_int_equal(has_normed(), cols > RF_GPU_ROUTER_COLS);
     free_ints(&a);
     free_ints(&b);
     free_tensor(&m);
@@ -1361,10 +1375,10 @@ static void fill_best(float *x, uint32_t n, int kind) {
     }
 }
 
-static void test_best(void **state) {
-    (void)state;
+/* draws: some rows have noise, else there are other kernels. */
+static void test_best_of(bool draws) {
     static const uint32_t cols[] = {64 * 64, 64 * 64 + 1, 8230, 151936 / 8 + 3};
-    enum { ROWS = 6 };
+    enum { ROWS = 9, COUNT = RF_NARROWS_COUNT };
     for (size_t c = 0; c < RF_COUNT(cols); c++)
         for (int kind = 0; kind < BEST_KINDS; kind++) {
             uint32_t n = cols[c], n_groups = rf_gpu_best_groups(n);
@@ -1379,13 +1393,16 @@ static void test_best(void **state) {
                 {.scale = 0.5f, .draw = 1, .narrows = RF_NARROWS_SHARE, .share = 0x50000000u},
                 {.scale = 0.25f, .narrows = RF_NARROWS_DEPTH, .depth = -0.125f},
                 {.scale = 0.5f, .narrows = 3, .share = 0x20000000u, .depth = -1, .seed = {1}},
+                {.scale = 0.5f, .narrows = COUNT, .count = RF_BEST_SURE, .draw = 4},
+                {.scale = 1, .narrows = COUNT | 1, .count = 40, .share = 0xf0000000u, .seed = {2}},
+                {.scale = 0.1f, .narrows = COUNT | 3, .count = 3, .share = ~0u, .depth = -1e-3f},
             };
             rf_gpu_best_args args = {.dst = take(ROWS * sizeof *got),
                                      .first = take(sizeof first),
                                      .chosen = take(sizeof chosen),
                                      .most = take((size_t)3 * ROWS * n_groups * sizeof(float)),
                                      .x = up(x, (size_t)ROWS * n * sizeof *x),
-                                     .noise = up(noise, sizeof noise),
+                                     .noise = draws ? up(noise, sizeof noise) : NULL,
                                      .n_rows = ROWS,
                                      .cols = n,
                                      .n_groups = n_groups};
@@ -1395,6 +1412,7 @@ static void test_best(void **state) {
             rf_gpu_download(&queue, chosen, args.chosen, sizeof chosen);
             rf_gpu_wait(&queue);
             for (uint32_t r = 0; r < ROWS; r++) {
+                if (!draws) noise[r].scale = 0;
                 best_on_cpu(x + (size_t)r * n, n, &noise[r], want);
                 assert_int_equal(got[r].first, want->first);
                 assert_int_equal(first[r], want->first);
@@ -1413,6 +1431,12 @@ static void test_best(void **state) {
             rf_free(want);
             give_all();
         }
+}
+
+static void test_best(void **state) {
+    (void)state;
+    test_best_of(true);
+    test_best_of(false);
     assert_int_equal(rf_gpu_best_groups(63 * 64), 0);
     assert_int_equal(rf_gpu_best_groups(4096 * 64 + 1), 0);
 }

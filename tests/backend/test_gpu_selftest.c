@@ -42,7 +42,8 @@ static bool is_tall(const char *name) {
     if (strncmp(name, "rf_mix_", 7) == 0 || strncmp(name, "rf_choose_", 10) == 0) return true;
     size_t n = strlen(name);
     bool is_single = strncmp(name, "rf_vec_", 7) == 0 && strcmp(name + n - 2, "_1") == 0;
-    return is_single || strncmp(name, "rf_best_", 8) == 0; /* results as long as a vocabulary */
+    bool is_best = strncmp(name, "rf_best_", 8) == 0 || strncmp(name, "rf_drawn_", 9) == 0;
+    return is_single || is_best; /* results as long as a vocabulary */
 }
 
 /* req: C-08: all kernels are met, and all are right */
@@ -143,11 +144,13 @@ static void test_wrong_kernel(void **state) {
     static const rf_gpu_kernel wrong[] = {RF_GPU_vec_32_80_4,        RF_GPU_lists,
                                           RF_GPU_attend_fold,        RF_GPU_router_normed,
                                           RF_GPU_choose_32_80,       RF_GPU_attend_halves,
-                                          RF_GPU_attend_halves_tile, RF_GPU_attend_ints_tile};
+                                          RF_GPU_attend_halves_tile, RF_GPU_attend_ints_tile,
+                                          RF_GPU_norm_parts,         RF_GPU_quant_parts};
     static const uint32_t kinds[] = {1u << RF_GPU_TRIAL_PRODUCTS, 1u << RF_GPU_TRIAL_EXPERTS,
                                      1u << RF_GPU_TRIAL_HEADS,    1u << RF_GPU_TRIAL_EXPERTS,
                                      1u << RF_GPU_TRIAL_EXPERTS,  1u << RF_GPU_TRIAL_HEADS,
-                                     1u << RF_GPU_TRIAL_HEADS,    1u << RF_GPU_TRIAL_HEADS};
+                                     1u << RF_GPU_TRIAL_HEADS,    1u << RF_GPU_TRIAL_HEADS,
+                                     1u << RF_GPU_TRIAL_ROWS,     1u << RF_GPU_TRIAL_ROWS};
     for (size_t i = 0; i < RF_COUNT(wrong); i++) {
         const char *name = rf_gpu_kernel_name(wrong[i]);
         rf_selftest *t = run(name, kinds[i]);
@@ -165,15 +168,15 @@ static void test_wrong_kernel(void **state) {
 /* req: B-11: one that nothing can stand in for: the backend refuses, and says why */
 static void test_no_substitute(void **state) {
     (void)state;
-    rf_selftest *t = run("rf_norm_rows", ROWS);
-    assert_true(verdict(t, "rf_norm_rows")->n_failed > 0);
+    rf_selftest *t = run("rf_each", ROWS);
+    assert_true(verdict(t, "rf_each")->n_failed > 0);
     assert_int_equal(verdict(t, "rf_mix")->n_failed, 0);
     rf_selftest_free(t);
     rf_backend *b = NULL;
     rf_error e = {0};
     assert_int_equal(rf_gpu_ops.open(&b, NULL, &e), RF_EUNSUPPORTED);
     assert_null(b);
-    assert_non_null(strstr(e.text, "rf_norm_rows"));
+    assert_non_null(strstr(e.text, "rf_each"));
     rf_selftest_free(run(NULL, ROWS));
     e = (rf_error){0};
     must(rf_gpu_ops.open(&b, NULL, &e), &e);

@@ -89,7 +89,8 @@ static rf_sampling plain(uint64_t seed) {
  * fetch rows where the best is not enough. */
 static void test_best(void **state) {
     (void)state;
-    enum { N = 50 };
+    enum { N = 60, N_KINDS = 12 };
+    static const char text[] = "root ::= [a-z ]+ | \"(\" root \")\"";
     static const rf_logit_bias bias[] = {{300, -2}, {301, -INFINITY}};
     static record alone[N], crowd[N];
     int32_t prompt[6];
@@ -102,8 +103,12 @@ static void test_best(void **state) {
                                          .backend = on_gpu ? "gpu" : "cpu",
                                          .n_threads = 3,
                                          .max_seqs = N});
+        rf_grammar *grammar;
+        rf_text why;
+        assert_int_equal(
+            rf_grammar_open(en, RF_GRAMMAR_GBNF, text, sizeof text - 1, &grammar, &why), RF_OK);
         for (int i = 0; i < N; i++) {
-            const int kind = i % 10;
+            const int kind = i % N_KINDS;
             rf_request_opts o =
                 request_of(prompt, 6 - (size_t)i % 5, 3, on_gpu ? &crowd[i] : &alone[i]);
             if (kind) o.n_logprobs = -1;                           /* 0 needs the row */
@@ -117,10 +122,14 @@ static void test_best(void **state) {
             if (kind >= 7) o.sampling = plain(0);
             if (kind == 9) o.sampling.typical_p = 0.9f; /* needs the row */
             if (kind == 8) o.min_tokens = 2, o.ignore_eos = false;
+            if (kind >= 10)
+                o.grammar = grammar; /* 10: the best of what it allows; 11: of the row */
+            if (kind == 10) o.sampling.temperature = 0;
             o.sampling.seed = 5 + (uint64_t)i;
             submit(en, &o);
         }
         run_all(en);
+        rf_grammar_close(grammar);
         rf_engine_close(en);
     }
     for (int i = 0; i < N; i++)
@@ -142,6 +151,7 @@ static rf_request_opts by_first(int i, record *r) {
     o.n_logprobs = -1;
     o.ignore_eos = true;
     if (i % 2) o.sampling = plain((uint64_t)i);
+    if (i == 1) o.sampling.top_k = 40, o.sampling.top_p = 0.95f, o.sampling.min_p = 0.01f;
     if (i == 3) o.sampling.top_p = 0.7f, o.sampling.min_p = 0.01f;
     return o;
 }
@@ -177,6 +187,7 @@ static void test_following(void **state) {
         drawn[way / 3] = (record){0};
         o.sampling = rf_sampling_default();
         o.sampling.seed = 3;
+        o.sampling.repeat_penalty = 1.1f; /* which the device knows nothing of */
         if (way >= 2) submit(en, &o);
         if (way == 2) run_all(en);
         for (int i = 0; i < N_FIRST; i++) {

@@ -637,12 +637,13 @@ static void allocation_failures(void **state) {
     }
 }
 
-/* What a device would tell of the row: some groups, and the highest number elsewhere is below the bound. */
-static void tell_best(const float *logits, uint32_t n, uint64_t seed, const rf_noise *noise,
-                      rf_best *best) {
+/* What a device would tell of the row: some groups, and the highest number elsewhere is below the bound; or
+ * the first alone, by noise. */
+static void tell_best(const float *logits, uint32_t n, uint64_t seed, rf_by_best by,
+                      const rf_noise *noise, rf_best *best) {
     float elsewhere = -INFINITY;
-    bool is_first = seed % 5 == 4; /* alone */
-    *best = (rf_best){.bound = -INFINITY};
+    bool is_first = seed % 5 == 4 || by == RF_BY_FIRST; /* alone */
+    *best = (rf_best){.by = by, .bound = -INFINITY};
     for (uint32_t g = 0; g * RF_BEST_GROUP < n; g++) {
         uint32_t i = best->n_groups;
         bool is_told = !is_first && i < RF_BEST_GROUPS && (seed == 0 || rf_test_rand(&seed) % 3);
@@ -715,10 +716,12 @@ static void test_large_vocabulary(void **state) {
             rf_status s = rf_sampler_pick(all, logits, banned, n_banned, n, &want);
             assert_int_equal(rf_sampler_pick(few, logits, banned, n_banned, n, &got), s);
             assert_true(s != RF_OK || n_banned == 0 || got != last);
-            const rf_noise noise = rf_sampler_noise(few, n);
-            tell_best(logits, N_VOCAB, n, &noise, &best);
+            const rf_by_best by = rf_sampler_by_best(few, round % 2 || n_banned > 0);
+            rf_noise noise = {.scale = 0};
+            if (by == RF_BY_FIRST) noise = rf_sampler_noise(few, n);
+            tell_best(logits, N_VOCAB, n, by, &noise, &best);
             int32_t guess = -1;
-            if (rf_sampler_pick_best(few, &best, banned, n_banned, n, &guess)) {
+            if (by != RF_BY_ROW && rf_sampler_pick_best(few, &best, banned, n_banned, n, &guess)) {
                 assert_int_equal(guess, want);
                 n_by_best++;
                 n_lowered += is_lowered;

@@ -91,10 +91,13 @@ typedef enum rf_gpu_norm_kind {
     RF_GPU_LAYER_NORM
 } rf_gpu_norm_kind;
 
+/* A row may be for several blocks: so many columns, and so many of these a block at once. */
+enum { RF_GPU_NORM_PART = 1024, RF_GPU_NORM_PARTS = 4 };
+
 /* dst[i] = norm(x[i]) of rows of n.  Where q32 or q256 is asked for, the result is also written in
  * integers, and then dst may be NULL. */
 typedef struct rf_gpu_norm_args {
-    float *dst;         /* [n_items][n], may be x */
+    float *dst;         /* [n_items][n], not x, of which each block reads all */
     const float *x;     /* [n_items][n] */
     const float *w, *b; /* [n] or NULL */
     rf_gpu_quant q32, q256;
@@ -307,7 +310,7 @@ typedef struct rf_gpu_best_args {
     uint32_t *chosen; /* [n_rows] likewise, in the device's */
     float *most;    /* [3][n_rows][n_groups] scratch: of what is compared, of logits, their mass */
     const float *x; /* [n_rows][cols] */
-    const rf_noise *noise; /* [n_rows] */
+    const rf_noise *noise; /* [n_rows], or NULL: no row has any */
     uint32_t n_rows, cols, n_groups;
     uint32_t first_only; /* 1: dst is left as it is */
 } rf_gpu_best_args;

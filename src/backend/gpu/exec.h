@@ -140,6 +140,7 @@ typedef struct rf_gpu_rope {
 typedef struct rf_gpu_shape {
     uint32_t n_tokens, n_seqs, n_outputs, table_stride, mask_stride, max_kv_len;
     rf_by_best by_best;  /* what else than the rows of the result is told of each */
+    uint32_t draws;      /* 1: some rows have noise */
     uint32_t rows_alone; /* 1: rf_batch_rows_alone */
     uint32_t flight;     /* whose staging block the batch comes from */
 } rf_gpu_shape;

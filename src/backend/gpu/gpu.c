@@ -301,7 +301,8 @@ static const rf_best *gpu_best(const rf_exec *x, uint32_t output) {
     if (!x->waited || output >= f->n_outputs || f->told[output] == RF_BY_ROW) return NULL;
     rf_best *best = &x->best[output];
     best->first = f->first[output];
-    if (f->told[output] == RF_BY_FIRST || best->n_groups > RF_BEST_GROUPS) best->n_groups = 0;
+    best->by = f->told[output];
+    if (best->by == RF_BY_FIRST || best->n_groups > RF_BEST_GROUPS) best->n_groups = 0;
     return best;
 }
 

@@ -14,7 +14,6 @@ enum {
     FLOAT_NT = 4,
     FLOAT_ONE_BLOCKS = 2, /* of a multiprocessor, side by side */
     FLOAT_ONE_MIN_TURNS = 3,
-    PIECE = 4096,
     VEC_MAX_ROWS_NVIDIA = 2,
     VEC_MAX_ROWS = 8,        /* activation rows; from more on tiles are faster */
     ROUTER_BLOCKS = 32,      /* of mm_router.hip, an output each, for each unit of the device */
@@ -71,12 +70,39 @@ static bool can_run(const rf_gpu_queue *q, rf_gpu_kernel k) {
     return k != NO_KERNEL && q->function[k] && !q->left_out[k];
 }
 
+/* Shared memory that blocks of a small kernel, which have `own`, are given so that no more than these are side by
+ * side on a multiprocessor: else NVIDIA's come to lie where the kernel in front ends first, all of them. */
+static uint32_t spread_shared(const rf_gpu_queue *q, uint32_t side_by_side, uint32_t own) {
+    uint32_t room = (q->info.lds_bytes + BLOCK_RESERVE) / side_by_side;
+    return is_nvidia(q) && room > own + BLOCK_RESERVE ? room - own - BLOCK_RESERVE : 0;
+}
+
+/* Blocks of parts of rows, where these are not many and can be had; rows: whose blocks have more of a row. */
+static bool takes_parts(const rf_gpu_queue *q, rf_gpu_kernel parts, rf_gpu_kernel rows,
+                        uint64_t n_blocks) {
+    bool is_few = n_blocks <= 2 * (uint64_t)q->info.n_units;
+    return can_run(q, parts) && (is_few || !can_run(q, rows));
+}
+
+/* All blocks of a row add up the whole row. */
 void rf_gpu_op_norm(rf_gpu_queue *q, const rf_gpu_norm_args *a) {
-    put(q, RF_GPU_norm_rows, a->n_items, a->n > 0, 1, a, sizeof *a);
+    uint32_t n_parts = min_u32(div_up(a->n, RF_GPU_NORM_PART), RF_GPU_NORM_PARTS);
+    uint64_t n_blocks = (uint64_t)n_parts * a->n_items;
+    if (!takes_parts(q, RF_GPU_norm_parts, RF_GPU_norm_rows, n_blocks)) {
+        put(q, RF_GPU_norm_rows, a->n_items, a->n > 0, 1, a, sizeof *a);
+        return;
+    }
+    bool is_spread = a->n_items > 1 && n_blocks <= q->info.n_units;
+    put_shared(q, RF_GPU_norm_parts, (rf_gpu_grid){a->n_items, n_parts, 1},
+               is_spread ? spread_shared(q, 2, RF_NORM_SHARED) : 0, a, sizeof *a);
 }
 
 void rf_gpu_op_quant(rf_gpu_queue *q, const rf_gpu_quant_args *a) {
-    put(q, RF_GPU_quant_rows, a->n_rows, div_up(a->cols, PIECE), 1, a, sizeof *a);
+    uint32_t n_parts = div_up(a->cols, RF_GPU_NORM_PART);
+    if (takes_parts(q, RF_GPU_quant_parts, RF_GPU_quant_rows, (uint64_t)n_parts * a->n_rows))
+        put(q, RF_GPU_quant_parts, a->n_rows, n_parts, 1, a, sizeof *a);
+    else
+        put(q, RF_GPU_quant_rows, a->n_rows, div_up(n_parts, RF_GPU_NORM_PARTS), 1, a, sizeof *a);
 }
 
 /* Many rows, of which every element is made of two at most. */
@@ -153,8 +179,11 @@ static uint32_t splits_of(const rf_gpu_queue *q, const rf_gpu_attend_args *a, ui
 }
 
 static void put_attend_fold(rf_gpu_queue *q, const rf_gpu_attend_args *a) {
-    put(q, RF_GPU_attend_fold, a->n_rows, a->n_heads, div_up(a->value_dim, RF_FOLD_COLUMNS), a,
-        sizeof *a);
+    enum { SIDE_BY_SIDE = 4 };
+    rf_gpu_grid grid = {a->n_rows, a->n_heads, div_up(a->value_dim, RF_FOLD_COLUMNS)};
+    uint64_t n = 2 * (uint64_t)grid.x * grid.y * grid.z / q->info.n_units;
+    uint32_t most = n < SIDE_BY_SIDE ? SIDE_BY_SIDE : (uint32_t)n;
+    put_shared(q, RF_GPU_attend_fold, grid, spread_shared(q, most, RF_FOLD_SHARED), a, sizeof *a);
 }
 
 /* Many rows on matrix units, on AMD over Q8_0 few, too.  False: not by kernels of their own, or with blocks for
@@ -360,9 +389,11 @@ uint32_t rf_gpu_best_groups(uint32_t cols) {
 
 void rf_gpu_op_best(rf_gpu_queue *q, const rf_gpu_best_args *a) {
     enum { GROUPS_OF_BLOCK = 16 };
-    put(q, RF_GPU_best_groups, div_up(a->n_groups, GROUPS_OF_BLOCK), min_u32(a->n_rows, MAX_GRID_Y),
-        1, a, sizeof *a);
-    put(q, RF_GPU_best_rows, a->n_rows, 1, 1, a, sizeof *a);
+    rf_gpu_kernel groups = a->noise ? RF_GPU_drawn_groups : RF_GPU_best_groups;
+    rf_gpu_kernel rows = a->noise ? RF_GPU_drawn_rows : RF_GPU_best_rows;
+    put(q, groups, div_up(a->n_groups, GROUPS_OF_BLOCK), min_u32(a->n_rows, MAX_GRID_Y), 1, a,
+        sizeof *a);
+    put(q, rows, a->n_rows, 1, 1, a, sizeof *a);
 }
 
 /* Matrix products -------------------------------------------------------------------------------*/
@@ -1200,11 +1231,15 @@ bool rf_gpu_has_substitute(const rf_gpu_queue *q, rf_gpu_kernel k) {
         (k >= RF_GPU_mm_float_4 && k <= RF_GPU_mm_float_32))
         return !q->left_out[RF_GPU_mm_float];
     if (k >= RF_GPU_half_rows && k <= RF_GPU_half_wide_256) return !q->left_out[RF_GPU_mm_float];
+    if (k == RF_GPU_norm_rows) return !q->left_out[RF_GPU_norm_parts];
+    if (k == RF_GPU_norm_parts) return !q->left_out[RF_GPU_norm_rows];
+    if (k == RF_GPU_quant_rows) return !q->left_out[RF_GPU_quant_parts];
+    if (k == RF_GPU_quant_parts) return !q->left_out[RF_GPU_quant_rows];
     if (k == RF_GPU_heads_rows) return !q->left_out[RF_GPU_heads];
     if (k == RF_GPU_delta_128) return !q->left_out[RF_GPU_delta];
     if (k == RF_GPU_scan_128) return !q->left_out[RF_GPU_scan];
-    if (k == RF_GPU_best_groups || k == RF_GPU_best_rows) return true; /* the rows themselves */
-    if (k == RF_GPU_embed) return true;                                /* the host */
+    if (k >= RF_GPU_best_groups && k <= RF_GPU_drawn_rows) return true; /* the rows themselves */
+    if (k == RF_GPU_embed) return true;                                 /* the host */
     if (is_mix(k)) return !q->left_out[RF_GPU_mix];
     if (k == RF_GPU_normed_256_40_42 || k == RF_GPU_normed_256_41_42) return true; /* one by one */
     return is_besides(k) || k == RF_GPU_lists || k == RF_GPU_attend_fold || layout_goes_on(q, k);

@@ -25,7 +25,8 @@ static uint32_t round_length(uint32_t n, uint32_t most) {
 
 static bool tells_best(const rf_exec *x) {
     const bool *left_out = x->backend->queue.left_out;
-    return x->n_groups && !left_out[RF_GPU_best_groups] && !left_out[RF_GPU_best_rows];
+    return x->n_groups && !left_out[RF_GPU_best_groups] && !left_out[RF_GPU_best_rows] &&
+           !left_out[RF_GPU_drawn_groups] && !left_out[RF_GPU_drawn_rows];
 }
 
 bool rf_gpu_may_follow(const rf_exec *x) { return tells_best(x) && x->n_embeds == 0; }
@@ -37,6 +38,12 @@ static rf_by_best by_best_of(const rf_exec *x, const rf_batch *b) {
     for (uint32_t i = 0; b->by_best && i < b->n_outputs && by != RF_BY_BEST; i++)
         if (b->by_best[i] != RF_BY_ROW) by = b->by_best[i];
     return by;
+}
+
+static bool has_noise(const rf_batch *b) {
+    for (uint32_t i = 0; b->noise && i < b->n_outputs; i++)
+        if (b->noise[i].scale > 0) return true;
+    return false;
 }
 
 static rf_gpu_shape shape_of(const rf_exec *x, const rf_batch *b) {
@@ -51,6 +58,7 @@ static rf_gpu_shape shape_of(const rf_exec *x, const rf_batch *b) {
                           .mask_stride = x->has_mask ? keys : 0,
                           .max_kv_len = keys,
                           .by_best = by_best_of(x, b),
+                          .draws = has_noise(b),
                           .rows_alone = rf_batch_rows_alone(b, x->written, x->n_runs),
                           .flight = x->latest};
 }
@@ -291,18 +299,19 @@ static void run_task(const rf_exec *x, rf_gpu_queue *q, const rf_gpu_task *t) {
 }
 
 static void run_best(const rf_exec *x, rf_gpu_queue *q) {
-    const rf_gpu_best_args a = {
+    const uint8_t *at = x->memory + x->input_at + x->input.noise_at;
+    rf_gpu_best_args a = {
         .dst = (rf_best *)(void *)(x->memory + x->best_at),
         .first = x->flight[x->latest].first,
         .chosen = (uint32_t *)(void *)(x->memory + x->chosen_at),
         .most = (float *)(void *)(x->memory + x->most_at),
         .x = (const float *)(const void *)rf_gpu_address(x, x->plan->result),
-        .noise = (const rf_noise *)(const void *)(x->memory + x->input_at + x->input.noise_at),
         .n_rows = x->shape.n_outputs,
         .cols = x->plan->n_result,
         .n_groups = x->n_groups,
         .first_only = x->shape.by_best == RF_BY_FIRST,
     };
+    if (x->shape.draws) a.noise = (const rf_noise *)(const void *)at;
     rf_gpu_op_best(q, &a);
 }
 

@@ -344,8 +344,9 @@ RF_TILE_FN uint32_t rf_half_wave_stride(uint32_t cols) {
     return (cols + RF_HALF_WAVE_STRIDE - 1) / RF_HALF_WAVE_STRIDE * RF_HALF_WAVE_STRIDE;
 }
 
-/* Segments of attention on their way into the total (attend_fold.hip): columns of a block. */
-enum { RF_FOLD_COLUMNS = 32 };
+/* Segments of attention on their way into the total (attend_fold.hip): columns of a block, and shared memory
+ * that it has at most; parts of a row that is normed (norm.hip): likewise. */
+enum { RF_FOLD_COLUMNS = 32, RF_FOLD_SHARED = 20 << 10, RF_NORM_SHARED = 4 << 10 };
 
 /* Attention of many rows (attend_rows.hip): items and keys of a block's step, and of how many items a
  * thread has scores and weighted values.  In shared memory: queries, keys, values, exponentials, all

@@ -13,6 +13,7 @@ enum {
     BEST_COLUMNS = (int)RF_BEST_GROUP * (int)BEST_PARTS, /* of a block */
     BEST_SUMS = (int)RF_BLOCK_best_rows / (int)BEST_PARTS,
     BEST_OWN = (int)RF_GPU_BEST_MAX_GROUPS / (int)RF_BLOCK_best_rows, /* groups of a thread */
+    BEST_FEW = (int)RF_BLOCK_best_rows, /* columns of which each thread has one */
 };
 
 RF_DEVICE float finite_or_least(float x) {
@@ -88,29 +89,51 @@ RF_DEVICE void keep_mass(float *mass, uint32_t n_groups, const float *x, float t
     if (tid % BEST_PARTS == 0 && group < n_groups) mass[group] = (float)units;
 }
 
-RF_KERNEL(best_groups, rf_gpu_best_args) {
-    RF_SHARED float x[BEST_COLUMNS], part[RF_BLOCK_best_groups];
-    RF_SHARED uint32_t word[BEST_PARTS];
+typedef struct best_groups_shared {
+    float x[BEST_COLUMNS], part[RF_BLOCK_best_groups];
+    uint32_t word[BEST_PARTS];
+} best_groups_shared;
+
+/* draws, a constant: some rows have noise. */
+RF_DEVICE void best_groups_run(best_groups_shared *s, const rf_gpu_best_args *a, int draws) {
     const uint32_t tid = rf_tid(), first = rf_bid_x() * BEST_COLUMNS;
-    const uint64_t all = (uint64_t)a.n_rows * a.n_groups;
-    for (uint32_t row = rf_bid_y(); row < a.n_rows; row += 65535) {
+    const uint64_t all = (uint64_t)a->n_rows * a->n_groups;
+    for (uint32_t row = rf_bid_y(); row < a->n_rows; row += 65535) {
         RF_UNROLL
         for (uint32_t j = 0; j < BEST_EACH; j++) {
             const uint32_t i = j * RF_BLOCK_best_groups + tid;
-            x[i] = first + i < a.cols ? finite_or_least(a.x[(uint64_t)row * a.cols + first + i])
-                                      : -__builtin_inff();
+            s->x[i] = first + i < a->cols
+                          ? finite_or_least(a->x[(uint64_t)row * a->cols + first + i])
+                          : -__builtin_inff();
         }
         rf_sync();
-        const rf_noise noise = a.noise[row];
-        float *most = a.most + (uint64_t)row * a.n_groups;
-        if (noise.scale > 0 && noise.narrows) {
-            const float top = keep_most(most + all, a.n_groups, x, part);
-            keep_mass(most + 2 * all, a.n_groups, x, top);
+        float *most = a->most + (uint64_t)row * a->n_groups;
+        if (draws) {
+            const rf_noise noise = a->noise[row];
+            if (noise.scale > 0 && noise.narrows) {
+                const float top = keep_most(most + all, a->n_groups, s->x, s->part);
+                keep_mass(most + 2 * all, a->n_groups, s->x, top);
+            }
+            if (noise.scale > 0) add_noise(&noise, first, s->x, s->word);
         }
-        if (noise.scale > 0) add_noise(&noise, first, x, word);
-        (void)keep_most(most, a.n_groups, x, part);
+        (void)keep_most(most, a->n_groups, s->x, s->part);
     }
 }
+
+RF_KERNEL(best_groups, rf_gpu_best_args) {
+    RF_SHARED best_groups_shared s;
+    best_groups_run(&s, &a, 0);
+}
+RF_KERNEL(drawn_groups, rf_gpu_best_args) {
+    RF_SHARED best_groups_shared s;
+    best_groups_run(&s, &a, 1);
+}
+
+/* A column and its logit. */
+typedef struct best_column {
+    float x;
+    uint32_t at;
+} best_column;
 
 typedef struct best_shared {
     uint32_t count[RF_BLOCK_best_rows], sum[BEST_SUMS];
@@ -118,6 +141,7 @@ typedef struct best_shared {
     float most[RF_BLOCK_best_rows / 32];
     uint32_t at[RF_BLOCK_best_rows / 32];
     uint64_t mass[RF_BLOCK_best_rows / 32];
+    best_column few[BEST_FEW], largest[RF_BEST_SURE]; /* the latter in order */
 } best_shared;
 
 /* The counts of all threads, added; also leaves them in s. */
@@ -158,8 +182,8 @@ RF_DEVICE float float_of_key(uint32_t key) {
     return rf_float_of(key >> 31 ? key & 0x7fffffffu : ~key);
 }
 
-/* The highest bound that RF_BEST_SURE of the keys reach, bit by bit from the top. */
-RF_DEVICE uint32_t find_bound(best_shared *s, const uint32_t *key) {
+/* The highest bound that n_sure of the keys reach, bit by bit from the top. */
+RF_DEVICE uint32_t find_bound(best_shared *s, const uint32_t *key, uint32_t n_sure) {
     uint32_t bound = 0;
     RF_NO_UNROLL
     for (uint32_t bit = 0x80000000u; bit; bit >>= 1) {
@@ -167,9 +191,26 @@ RF_DEVICE uint32_t find_bound(best_shared *s, const uint32_t *key) {
         RF_UNROLL
         for (uint32_t j = 0; j < BEST_OWN; j++)
             n += key[j] >= (bound | bit);
-        if (count_all(s, n) >= RF_BEST_SURE) bound |= bit;
+        if (count_all(s, n) >= n_sure) bound |= bit;
     }
     return bound;
+}
+
+/* Lists the groups whose keys reach the bound, this thread's from number tid * own on, if RF_BEST_GROUPS hold
+ * them; returns how many they are. */
+RF_DEVICE uint32_t list_groups(best_shared *s, const uint32_t *key, uint32_t own, uint32_t bound) {
+    uint32_t n = 0;
+    RF_UNROLL
+    for (uint32_t j = 0; j < BEST_OWN; j++)
+        n += key[j] >= bound;
+    const uint32_t n_all = count_all(s, n);
+    if (n_all > RF_BEST_GROUPS) return n_all;
+    uint32_t at = count_before(s);
+    RF_UNROLL
+    for (uint32_t j = 0; j < BEST_OWN; j++)
+        if (key[j] >= bound) s->group[at++] = rf_tid() * own + j;
+    rf_sync();
+    return n_all;
 }
 
 RF_DEVICE int comes_before(float x, uint32_t at, float other, uint32_t other_at) {
@@ -312,58 +353,166 @@ RF_DEVICE uint32_t first_that_may(best_shared *s, const rf_noise *noise, const b
     return first;
 }
 
-/* One block per row.  Thread t owns neighbouring groups, so that their order is that of the threads. */
-RF_KERNEL(best_rows, rf_gpu_best_args) {
-    RF_SHARED best_shared shared;
-    best_shared *s = &shared;
+/* The k largest columns ------------------------------------------------------------------------*/
+
+/* All that reach the bound of the n listed groups, where each thread can have one of them, else too many. */
+RF_DEVICE uint32_t list_few(best_shared *s, const best_row *r, uint32_t n, uint32_t bound) {
+    enum { EACH = (int)RF_BEST_GROUPS * (int)RF_BEST_GROUP / (int)BEST_FEW };
+    float v[EACH];
+    uint32_t mine = 0;
+    RF_UNROLL
+    for (uint32_t j = 0; j < EACH; j++) {
+        const uint32_t i = j * BEST_FEW + rf_tid(), g = i / RF_BEST_GROUP;
+        const uint32_t column = g < n ? s->group[g] * RF_BEST_GROUP + i % RF_BEST_GROUP : r->cols;
+        v[j] = column < r->cols ? finite_or_least(r->x[column]) : -__builtin_inff();
+        if (key_of(v[j]) < bound) v[j] = -__builtin_inff();
+        mine += v[j] > -__builtin_inff();
+    }
+    const uint32_t n_few = count_all(s, mine);
+    if (n_few > BEST_FEW) return n_few;
+    uint32_t at = count_before(s);
+    RF_UNROLL
+    for (uint32_t j = 0; j < EACH; j++) {
+        const uint32_t i = j * BEST_FEW + rf_tid();
+        if (!(v[j] > -__builtin_inff())) continue;
+        s->few[at].x = v[j];
+        s->few[at++].at = s->group[i / RF_BEST_GROUP] * RF_BEST_GROUP + i % RF_BEST_GROUP;
+    }
+    rf_sync();
+    return n_few;
+}
+
+/* The k largest of the few, each put where as many are before it. */
+RF_DEVICE void rank_few(best_shared *s, uint32_t n_few, uint32_t k) {
+    if (n_few == 0) return;
+    const best_column own = s->few[rf_min_u32(rf_tid(), n_few - 1)];
+    uint32_t before = 0;
+    RF_UNROLL_4
+    for (uint32_t i = 0; i < n_few; i++)
+        before += (uint32_t)comes_before(s->few[i].x, s->few[i].at, own.x, own.at);
+    if (rf_tid() < n_few && before < k) s->largest[before] = own;
+    rf_sync();
+}
+
+/* The k largest of the whole row, one after the other, where there are too many alike; returns how many there
+ * are. */
+RF_DEVICE uint32_t seek_largest(best_shared *s, const best_row *r, uint32_t k) {
+    best_column last = {__builtin_inff(), 0};
+    uint32_t n = 0;
+    for (; n < k; n++) {
+        best_column own = {-__builtin_inff(), RF_BEST_NONE};
+        RF_NO_UNROLL
+        for (uint32_t i = rf_tid(); i < r->cols; i += RF_BLOCK_best_rows) {
+            const float v = finite_or_least(r->x[i]);
+            const int is_next = comes_before(last.x, last.at, v, i) && v > own.x;
+            own.x = is_next ? v : own.x;
+            own.at = is_next ? i : own.at;
+        }
+        rf_sync();
+        find_first(s, own.x, own.at);
+        last.at = first_of(s, RF_BLOCK_best_rows / 32);
+        if (last.at == RF_BEST_NONE) break;
+        last.x = r->x[last.at];
+        if (rf_tid() == 0) s->largest[n] = last;
+    }
+    rf_sync();
+    return n;
+}
+
+RF_DEVICE uint32_t find_largest(best_shared *s, const best_row *r, uint32_t own, uint32_t k) {
+    uint32_t key[BEST_OWN];
+    RF_UNROLL
+    for (uint32_t j = 0; j < BEST_OWN; j++) {
+        const uint32_t g = rf_tid() * own + j;
+        key[j] = j < own && g < r->n_groups ? key_of(r->most[g]) : 0;
+    }
+    const uint32_t bound = find_bound(s, key, k), n = list_groups(s, key, own, bound);
+    const uint32_t n_few = n > RF_BEST_GROUPS ? ~0u : list_few(s, r, n, bound);
+    if (n_few > BEST_FEW) return seek_largest(s, r, k);
+    rank_few(s, n_few, k);
+    return rf_min_u32(n_few, k);
+}
+
+/* The first by noise of the k largest columns, as far as the other options leave them; thread t has number t. */
+RF_DEVICE uint32_t first_of_largest(best_shared *s, const rf_noise *noise, const best_row *r,
+                                    uint32_t own) {
+    const uint32_t tid = rf_tid(), n = find_largest(s, r, own, noise->count);
+    if (n == 0) return RF_BEST_NONE;
+    const best_column c = s->largest[rf_min_u32(tid, n - 1)];
+    const float least =
+        noise->narrows & RF_NARROWS_DEPTH ? r->top + noise->depth : -__builtin_inff();
+    const uint32_t units = tid < n ? units_below(r->top, c.x) : 0;
+    const uint64_t all = add_all(s, units);
+    int may = tid < n && c.x >= least;
+    s->count[tid] = units;
+    rf_sync();
+    if (may && noise->narrows & RF_NARROWS_SHARE) {
+        uint64_t before = 0;
+        for (uint32_t i = 0; i < tid; i++)
+            before += s->count[i];
+        may = before < rf_noise_share(all, noise->share);
+    }
+    find_first(s, may ? number_at(noise, r->x, c.at) : -__builtin_inff(), c.at);
+    return first_of(s, RF_BLOCK_best_rows / 32);
+}
+
+/* One block per row.  Thread t owns neighbouring groups, so that their order is that of the threads.  draws, a
+ * constant: some rows have noise. */
+RF_DEVICE void best_rows_run(best_shared *s, const rf_gpu_best_args *a, int draws) {
     const uint32_t tid = rf_tid(), row = rf_bid_x();
-    const uint32_t own = (a.n_groups + RF_BLOCK_best_rows - 1) / RF_BLOCK_best_rows;
-    const float *x = a.x + (uint64_t)row * a.cols;
-    rf_best *dst = a.dst + row;
-    uint32_t key[BEST_OWN], n = 0, at = 0;
+    const uint32_t own = (a->n_groups + RF_BLOCK_best_rows - 1) / RF_BLOCK_best_rows;
+    const float *x = a->x + (uint64_t)row * a->cols;
+    rf_best *dst = a->dst + row;
+    uint32_t key[BEST_OWN], at = 0;
     float top = -__builtin_inff();
     RF_UNROLL
     for (uint32_t j = 0; j < BEST_OWN; j++) {
         const uint32_t group = tid * own + j;
         key[j] = 0; /* below -inf's */
-        if (j < own && group < a.n_groups) {
-            const float most = a.most[(uint64_t)row * a.n_groups + group];
+        if (j < own && group < a->n_groups) {
+            const float most = a->most[(uint64_t)row * a->n_groups + group];
             key[j] = key_of(most);
             at = most > top ? group : at;
             top = most > top ? most : top;
         }
     }
-    const rf_noise noise = a.noise[row];
-    uint32_t first = first_column(s, &noise, x, a.cols, top, at);
+    const rf_noise none = {{0, 0}, 0, 0.0f, 0, 0, 0, 0.0f}, noise = draws ? a->noise[row] : none;
+    uint32_t first = first_column(s, &noise, x, a->cols, top, at);
     if (noise.scale > 0 && noise.narrows) {
-        const uint64_t all = (uint64_t)a.n_rows * a.n_groups;
-        const float *most = a.most + all + (uint64_t)row * a.n_groups;
-        best_row r = {x, most, most + all, a.cols, a.n_groups, 0};
+        const uint64_t all = (uint64_t)a->n_rows * a->n_groups;
+        const float *most = a->most + all + (uint64_t)row * a->n_groups;
+        best_row r = {x, most, most + all, a->cols, a->n_groups, 0};
         r.top = largest_of(s, &r);
-        first = first_that_may(s, &noise, &r, first);
+        first = noise.narrows & RF_NARROWS_COUNT ? first_of_largest(s, &noise, &r, own)
+                                                 : first_that_may(s, &noise, &r, first);
     }
-    if (tid == 0) a.chosen[row] = a.first[row] = first;
-    if (a.first_only) return;
-    const uint32_t bound = find_bound(s, key);
-    RF_UNROLL
-    for (uint32_t j = 0; j < BEST_OWN; j++)
-        n += key[j] >= bound;
-    const uint32_t n_all = count_all(s, n);
+    if (tid == 0) a->chosen[row] = a->first[row] = first;
+    if (a->first_only) return;
+    if (tid == 0) dst->first = first;
+    if (noise.scale > 0) { /* whose first is all that is told */
+        if (tid == 0) dst->n_groups = 0;
+        return;
+    }
+    const uint32_t bound = find_bound(s, key, RF_BEST_SURE);
+    const uint32_t n_all = list_groups(s, key, own, bound);
     if (tid == 0) {
-        dst->first = first;
         dst->n_groups = n_all;
         dst->bound = float_of_key(bound);
     }
     if (n_all > RF_BEST_GROUPS) return;
-    at = count_before(s);
-    RF_UNROLL
-    for (uint32_t j = 0; j < BEST_OWN; j++)
-        if (key[j] >= bound) s->group[at++] = tid * own + j;
-    rf_sync();
     for (uint32_t i = tid; i < n_all * RF_BEST_GROUP; i += RF_BLOCK_best_rows) {
         const uint32_t g = s->group[i / RF_BEST_GROUP], k = i % RF_BEST_GROUP;
         const uint32_t column = g * RF_BEST_GROUP + k;
-        dst->x[i / RF_BEST_GROUP][k] = column < a.cols ? x[column] : -__builtin_inff();
+        dst->x[i / RF_BEST_GROUP][k] = column < a->cols ? x[column] : -__builtin_inff();
         if (k == 0) dst->group[i / RF_BEST_GROUP] = g;
     }
+}
+
+RF_KERNEL(best_rows, rf_gpu_best_args) {
+    RF_SHARED best_shared s;
+    best_rows_run(&s, &a, 0);
+}
+RF_KERNEL(drawn_rows, rf_gpu_best_args) {
+    RF_SHARED best_shared s;
+    best_rows_run(&s, &a, 1);
 }

@@ -35,10 +35,10 @@ RF_DEVICE uint32_t half_most(uint32_t *shared, uint32_t v) {
 /* The thread's own elements of a piece of the row. */
 RF_DEVICE void half_read(float v[NORM_OWN], const rf_gpu_norm_args *norm, const float *x,
                          float factor, uint32_t first, uint32_t n) {
-    norm_load(v, x, first, n);
+    norm_load_fours(v, x, first, n, NORM_FOURS);
     if (!norm->n) return;
     float w[NORM_OWN];
-    norm_weights(w, norm->w, first, n);
+    norm_weights(w, norm->w, first, n, NORM_FOURS);
     RF_UNROLL
     for (uint32_t i = 0; i < NORM_OWN; i++) {
         v[i] = v[i] * factor;
@@ -49,11 +49,11 @@ RF_DEVICE void half_read(float v[NORM_OWN], const rf_gpu_norm_args *norm, const 
 RF_DEVICE void half_write(const rf_gpu_halves *to, uint32_t row, const float v[NORM_OWN],
                           float down, uint32_t first, uint32_t form) {
     RF_UNROLL
-    for (uint32_t i = 0; i < NORM_OWN / 4; i++) {
+    for (uint32_t i = 0; i < NORM_FOURS; i++) {
         const float *f = v + 4 * i;
         const rf_u2 both = {
             {half_two(f[0] * down, f[1] * down, form), half_two(f[2] * down, f[3] * down, form)}};
-        const uint32_t at = norm_four(first, i);
+        const uint32_t at = norm_four(first, i, NORM_FOURS);
         if (at < to->stride) *(rf_u2 *)(void *)(to->x + half_place(to, row, at)) = both;
     }
 }

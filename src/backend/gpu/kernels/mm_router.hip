@@ -131,18 +131,18 @@ RF_DEVICE float router_lane(const router_lanes *sh, uint32_t n) {
 /* The normed row, in floats and in integers, as far as somebody asks for it. */
 RF_DEVICE void router_write_row(router_lanes *sh, const rf_gpu_norm_args *a) {
     float w[NORM_OWN], lane[NORM_OWN], v[NORM_OWN];
-    norm_weights(w, a->w, 0, a->n);
+    norm_weights(w, a->w, 0, a->n, NORM_FOURS);
     rf_await_before();
     norm_load_lane(lane, a->x, 0, a->n);
-    norm_load(v, a->x, 0, a->n);
+    norm_load_fours(v, a->x, 0, a->n, NORM_FOURS);
     const float factor = norm_factor(&sh->norm, lane, a, a->x);
     RF_UNROLL
     for (uint32_t i = 0; i < NORM_OWN; i++) {
         v[i] = v[i] * factor;
         if (a->w) v[i] = v[i] * w[i];
     }
-    if (a->dst) norm_store(a->dst, v, 0, a->n);
-    quant_piece(v, &a->q32, &a->q256, 0, 0, a->n);
+    if (a->dst) norm_store_fours(a->dst, v, 0, a->n, NORM_FOURS);
+    quant_own(&sh->norm, v, &a->q32, &a->q256, 0, 0, a->n, NORM_FOURS, 0);
 }
 
 RF_DEVICE void router_score(router_lanes *sh, const rf_gpu_matmul_args *a, uint32_t form) {

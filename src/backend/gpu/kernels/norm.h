@@ -1,8 +1,9 @@
-/* norm.h - a row normed and made integers of by the 256 threads of a block.
+/* norm.h - rows normed and made integers of by blocks of 256 threads, one a row or several.
  *
- * Sixteen threads have a stretch of 256 elements.  Each adds up one lane of it, straight from memory,
- * and normalises and quantises four times four neighbouring elements: rows do not pass through shared
- * memory, only the lanes of their stretches do. */
+ * Each of a row's blocks adds up all of it: sixteen threads have a stretch of 256 elements, a lane of it
+ * each, straight from memory; only the lanes of the stretches pass through shared memory.  Then a block
+ * normalises and quantises the row, or its part of it: of a stretch sixteen threads have four times four
+ * neighbouring elements, or 64 have them once. */
 #pragma once
 #include "backend/gpu/kernels/canon.h"
 
@@ -10,14 +11,18 @@
 enum { SUM_OF_SQUARES, SUM_OF_VALUES, SUM_OF_DISTANCES };
 
 enum {
-    NORM_OWN = 16,       /* elements of a thread in a piece of the row */
+    NORM_OWN = 16,       /* elements of a thread's lane in a piece of the row */
     NORM_STRETCHES = 16, /* of a piece */
     NORM_PIECE = NORM_STRETCHES * RF_NORM_STRETCH,
     NORM_PADDED = NORM_STRETCHES + 4, /* so that no bank is met twice */
+    NORM_WARPS = NORM_PIECE / NORM_OWN / 32,
+    NORM_FOURS = NORM_OWN / 4, /* of a thread that has sixteen elements */
+    NORM_PART = NORM_PIECE / NORM_FOURS,
 };
 
 typedef struct norm_shared {
     float lanes[2][16 * NORM_PADDED]; /* [lane][stretch] of a piece; two, taken in turns */
+    uint32_t most[2][NORM_WARPS];     /* the largest |x| of each 128 elements of a part; likewise */
 } norm_shared;
 
 /* Elements of the thread's lane in its stretch of the piece at first, the first of which is k. */
@@ -40,43 +45,64 @@ RF_DEVICE void norm_load_lane(float v[NORM_OWN], const float *x, uint32_t first,
         v[i] = i < count ? x[k + 16 * i] : 0.0f;
 }
 
-/* Where four number i of the thread's own elements start: its threads' fours lie side by side. */
-RF_DEVICE uint32_t norm_four(uint32_t first, uint32_t i) {
-    return first + rf_tid() / 16 * RF_NORM_STRETCH + 64 * i + rf_tid() % 16 * 4;
-}
-
-/* The thread's own elements of the piece at first, zeros behind the row. */
-RF_DEVICE void norm_load(float v[NORM_OWN], const float *x, uint32_t first, uint32_t n) {
-    RF_UNROLL
-    for (uint32_t i = 0; i < NORM_OWN / 4; i++) {
-        const uint32_t k = norm_four(first, i);
-        rf_f4 four = {{0.0f, 0.0f, 0.0f, 0.0f}};
-        if (n % 4 == 0) { /* so that rows, and what has a row's length, start at 16 bytes */
-            if (k < n) four = *(const rf_f4 *)(const void *)(x + k);
-        } else {
-            RF_UNROLL
-            for (uint32_t j = 0; j < 4; j++)
-                if (k + j < n) four.v[j] = x[k + j];
-        }
+/* Four elements from number k on, zeros behind the row. */
+RF_DEVICE void norm_load(float v[4], const float *x, uint32_t k, uint32_t n) {
+    rf_f4 four = {{0.0f, 0.0f, 0.0f, 0.0f}};
+    if (n % 4 == 0) { /* so that rows, and what has a row's length, start at 16 bytes */
+        if (k < n) four = *(const rf_f4 *)(const void *)(x + k);
+    } else {
         RF_UNROLL
         for (uint32_t j = 0; j < 4; j++)
-            v[4 * i + j] = four.v[j];
+            if (k + j < n) four.v[j] = x[k + j];
+    }
+    RF_UNROLL
+    for (uint32_t j = 0; j < 4; j++)
+        v[j] = four.v[j];
+}
+
+RF_DEVICE void norm_store(float *dst, const float v[4], uint32_t k, uint32_t n) {
+    if (n % 4 == 0) {
+        const rf_f4 four = {{v[0], v[1], v[2], v[3]}};
+        if (k < n) *(rf_f4 *)(void *)(dst + k) = four;
+    } else {
+        RF_UNROLL
+        for (uint32_t j = 0; j < 4; j++)
+            if (k + j < n) dst[k + j] = v[j];
     }
 }
 
-RF_DEVICE void norm_store(float *dst, const float v[NORM_OWN], uint32_t first, uint32_t n) {
+/* Where the thread's own four number i of n_fours starts, in the stretches from element first on: its threads'
+ * fours lie side by side. */
+RF_DEVICE uint32_t norm_four(uint32_t first, uint32_t i, uint32_t n_fours) {
+    const uint32_t n_threads = RF_NORM_STRETCH / 4 / n_fours;
+    return first + rf_tid() / n_threads * RF_NORM_STRETCH + 4 * n_threads * i +
+           rf_tid() % n_threads * 4;
+}
+
+RF_DEVICE void norm_load_fours(float v[NORM_OWN], const float *x, uint32_t first, uint32_t n,
+                               uint32_t n_fours) {
     RF_UNROLL
-    for (uint32_t i = 0; i < NORM_OWN / 4; i++) {
-        const uint32_t k = norm_four(first, i);
-        if (n % 4 == 0) {
-            const rf_f4 four = {{v[4 * i], v[4 * i + 1], v[4 * i + 2], v[4 * i + 3]}};
-            if (k < n) *(rf_f4 *)(void *)(dst + k) = four;
-        } else {
-            RF_UNROLL
-            for (uint32_t j = 0; j < 4; j++)
-                if (k + j < n) dst[k + j] = v[4 * i + j];
-        }
+    for (uint32_t i = 0; i < n_fours; i++)
+        norm_load(v + 4 * i, x, norm_four(first, i, n_fours), n);
+}
+
+RF_DEVICE void norm_store_fours(float *dst, const float v[NORM_OWN], uint32_t first, uint32_t n,
+                                uint32_t n_fours) {
+    RF_UNROLL
+    for (uint32_t i = 0; i < n_fours; i++)
+        norm_store(dst, v + 4 * i, norm_four(first, i, n_fours), n);
+}
+
+/* What elements are multiplied with or what is added to them, of which w NULL has nothing. */
+RF_DEVICE void norm_weights(float v[NORM_OWN], const float *w, uint32_t first, uint32_t n,
+                            uint32_t n_fours) {
+    if (w) {
+        norm_load_fours(v, w, first, n, n_fours);
+        return;
     }
+    RF_UNROLL
+    for (uint32_t i = 0; i < 4 * n_fours; i++)
+        v[i] = 0.0f;
 }
 
 /* The thread's lane of its stretch. */
@@ -122,7 +148,7 @@ RF_DEVICE float norm_sum(norm_shared *s, float v[NORM_OWN], const float *x, uint
     return total;
 }
 
-/* The largest of eight or sixteen neighbouring threads, of n groups. */
+/* The largest of n_threads neighbouring threads, and their sum, each of n numbers. */
 RF_DEVICE void quant_most(uint32_t *most, uint32_t n, uint32_t n_threads) {
     RF_UNROLL
     for (uint32_t mask = 1; mask < n_threads; mask *= 2) {
@@ -133,13 +159,11 @@ RF_DEVICE void quant_most(uint32_t *most, uint32_t n, uint32_t n_threads) {
         }
     }
 }
-
-/* The sum of four or eight neighbouring threads, of each of the thread's fours. */
-RF_DEVICE void quant_sum(uint32_t sum[NORM_OWN / 4], uint32_t n_threads) {
+RF_DEVICE void quant_sum(uint32_t *sum, uint32_t n, uint32_t n_threads) {
     RF_UNROLL
     for (uint32_t mask = 1; mask < n_threads; mask *= 2) {
         RF_UNROLL
-        for (uint32_t i = 0; i < NORM_OWN / 4; i++)
+        for (uint32_t i = 0; i < n; i++)
             sum[i] += rf_lane_xor(sum[i], mask);
     }
 }
@@ -165,25 +189,25 @@ RF_DEVICE uint32_t quant_size(const float v[4]) {
     return most;
 }
 
-/* The thread's own elements in groups of 32, of eight threads' fours each.  All four side by side, so that
- * one hides what another waits for. */
+/* The thread's own elements in groups of 32, of eight threads' fours each.  All fours side by side, so that one
+ * hides what another waits for. */
 RF_DEVICE void quant_32(const float v[NORM_OWN], const rf_gpu_quant *to, uint64_t row,
-                        uint32_t first, uint32_t n) {
-    uint32_t most[NORM_OWN / 4], q[NORM_OWN / 4], sum[NORM_OWN / 4];
+                        uint32_t first, uint32_t n, uint32_t n_fours) {
+    uint32_t most[NORM_FOURS], q[NORM_FOURS], sum[NORM_FOURS];
     RF_UNROLL
-    for (uint32_t i = 0; i < NORM_OWN / 4; i++)
+    for (uint32_t i = 0; i < n_fours; i++)
         most[i] = quant_size(v + 4 * i);
-    quant_most(most, NORM_OWN / 4, 8);
+    quant_most(most, n_fours, 8);
     RF_UNROLL
-    for (uint32_t i = 0; i < NORM_OWN / 4; i++) {
+    for (uint32_t i = 0; i < n_fours; i++) {
         q[i] = quant_four(v + 4 * i, rf_float_of(most[i]));
         sum[i] = (uint32_t)rf_dot4(q[i], 0x01010101u, 0);
     }
-    quant_sum(sum, 8);
+    quant_sum(sum, n_fours, 8);
     RF_UNROLL
-    for (uint32_t i = 0; i < NORM_OWN / 4; i++) {
-        const uint64_t at = row * n + norm_four(first, i);
-        if (norm_four(first, i) >= n) break;
+    for (uint32_t i = 0; i < n_fours; i++) {
+        const uint64_t at = row * n + norm_four(first, i, n_fours);
+        if (norm_four(first, i, n_fours) >= n) break;
         *(uint32_t *)(void *)(to->q + at) = q[i];
         if (rf_tid() % 8 != 0) continue;
         to->d[at / 32] = rf_float_of(most[i]) / 127.0f;
@@ -191,48 +215,56 @@ RF_DEVICE void quant_32(const float v[NORM_OWN], const rf_gpu_quant *to, uint64_
     }
 }
 
-/* In groups of 256: the stretch. */
-RF_DEVICE void quant_256(const float v[NORM_OWN], const rf_gpu_quant *to, uint64_t row,
-                         uint32_t first, uint32_t n) {
-    uint32_t most = 0, q[NORM_OWN / 4], sum[NORM_OWN / 4];
+/* The largest |x| of the thread's stretch. */
+RF_DEVICE uint32_t quant_stretch(uint32_t most_of[NORM_WARPS], const float v[NORM_OWN],
+                                 uint32_t n_fours) {
+    const uint32_t warp = rf_tid() / 32;
+    uint32_t most = 0;
     RF_UNROLL
-    for (uint32_t i = 0; i < NORM_OWN / 4; i++) {
+    for (uint32_t i = 0; i < n_fours; i++) {
         const uint32_t of_four = quant_size(v + 4 * i);
         most = of_four > most ? of_four : most;
     }
-    quant_most(&most, 1, 16);
+    if (n_fours > 1) { /* no more threads than a warp has */
+        quant_most(&most, 1, RF_NORM_STRETCH / 4 / n_fours);
+        return most;
+    }
+    most = rf_warp_most(most);
+    if (rf_tid() % 32 == 0) most_of[warp] = most;
+    rf_sync();
+    return most_of[warp ^ 1] > most ? most_of[warp ^ 1] : most;
+}
+
+/* In groups of 256: the stretch. */
+RF_DEVICE void quant_256(uint32_t most_of[NORM_WARPS], const float v[NORM_OWN],
+                         const rf_gpu_quant *to, uint64_t row, uint32_t first, uint32_t n,
+                         uint32_t n_fours) {
+    const uint32_t n_threads = RF_NORM_STRETCH / 4 / n_fours;
+    const uint32_t most = quant_stretch(most_of, v, n_fours);
+    uint32_t q[NORM_FOURS], sum[NORM_FOURS];
     RF_UNROLL
-    for (uint32_t i = 0; i < NORM_OWN / 4; i++) {
+    for (uint32_t i = 0; i < n_fours; i++) {
         q[i] = quant_four(v + 4 * i, rf_float_of(most));
         sum[i] = (uint32_t)rf_dot4(q[i], 0x01010101u, 0);
     }
-    quant_sum(sum, 4);
-    if (norm_four(first, 0) >= n) return;
-    const uint64_t at = row * n + norm_four(first, 0);
+    quant_sum(sum, n_fours, 4);
+    if (norm_four(first, 0, n_fours) >= n) return;
+    const uint64_t at = row * n + norm_four(first, 0, n_fours);
     RF_UNROLL
-    for (uint32_t i = 0; i < NORM_OWN / 4; i++) {
-        *(uint32_t *)(void *)(to->q + at + 64 * i) = q[i];
-        if (rf_tid() % 4 == 0) to->sum[at / 16 + 4 * i] = (int32_t)sum[i];
+    for (uint32_t i = 0; i < n_fours; i++) {
+        *(uint32_t *)(void *)(to->q + at + n_threads * 4 * i) = q[i];
+        if (rf_tid() % 4 == 0) to->sum[at / 16 + n_threads / 4 * i] = (int32_t)sum[i];
     }
-    if (rf_tid() % 16 == 0) to->d[at / 256] = rf_float_of(most) / 127.0f;
+    if (rf_tid() % n_threads == 0) to->d[at / 256] = rf_float_of(most) / 127.0f;
 }
 
-/* A piece of a row in both views, where they are asked for. */
-RF_DEVICE void quant_piece(const float v[NORM_OWN], const rf_gpu_quant *q32,
-                           const rf_gpu_quant *q256, uint32_t row, uint32_t first, uint32_t n) {
-    if (q32->q) quant_32(v, q32, row, first, n);
-    if (q256->q) quant_256(v, q256, row, first, n);
-}
-
-/* What each element is multiplied with or what is added to it, of which w NULL has nothing. */
-RF_DEVICE void norm_weights(float v[NORM_OWN], const float *w, uint32_t first, uint32_t n) {
-    if (w) {
-        norm_load(v, w, first, n);
-        return;
-    }
-    RF_UNROLL
-    for (uint32_t i = 0; i < NORM_OWN; i++)
-        v[i] = 0.0f;
+/* The thread's own elements in both views, where they are asked for; turn: how often this kernel has been
+ * here. */
+RF_DEVICE void quant_own(norm_shared *s, const float v[NORM_OWN], const rf_gpu_quant *q32,
+                         const rf_gpu_quant *q256, uint32_t row, uint32_t first, uint32_t n,
+                         uint32_t n_fours, uint32_t turn) {
+    if (q32->q) quant_32(v, q32, row, first, n, n_fours);
+    if (q256->q) quant_256(s->most[turn % 2], v, q256, row, first, n, n_fours);
 }
 
 /* What an RMS norm multiplies row x with; lane: the thread's elements of its lane in the first piece. */
@@ -240,4 +272,40 @@ RF_DEVICE float norm_factor(norm_shared *s, float lane[NORM_OWN], const rf_gpu_n
                             const float *x) {
     const float ss = norm_sum(s, lane, x, a->n, SUM_OF_SQUARES, 0.0f, 0);
     return 1.0f / __builtin_sqrtf(ss / (float)a->n + a->eps);
+}
+
+/* A row in floats and in integers, as far as somebody asks for them: of each piece all, or with n_fours 1 the
+ * part from element first on. */
+RF_DEVICE void norm_write(norm_shared *s, const rf_gpu_norm_args *a, uint32_t row, uint32_t first,
+                          uint32_t n_fours) {
+    const uint32_t n = a->n;
+    const float *x = a->x + (uint64_t)row * n;
+    float w[NORM_OWN], lane[NORM_OWN], v[NORM_OWN], mean = 0.0f;
+    norm_weights(w, a->w, first, n, n_fours);
+    rf_await_before();
+    norm_load_lane(lane, x, 0, n);
+    norm_load_fours(v, x, first, n, n_fours);
+    if (a->kind == RF_GPU_LAYER_NORM) {
+        mean = norm_sum(s, lane, x, n, SUM_OF_VALUES, 0.0f, 1) / (float)n;
+        if (n > NORM_PIECE) norm_load_lane(lane, x, 0, n);
+    }
+    const int what = a->kind == RF_GPU_LAYER_NORM ? SUM_OF_DISTANCES : SUM_OF_SQUARES;
+    const float ss = norm_sum(s, lane, x, n, what, mean, 0);
+    const float r = 1.0f / __builtin_sqrtf(ss / (float)n + a->eps);
+    for (uint32_t turn = 0;; turn++) {
+        float b[NORM_OWN];
+        norm_weights(b, a->b, first, n, n_fours);
+        RF_UNROLL
+        for (uint32_t i = 0; i < 4 * n_fours; i++) {
+            v[i] = (v[i] - mean) * r;
+            if (a->w) v[i] = v[i] * w[i];
+            if (a->b) v[i] = v[i] + b[i];
+        }
+        if (a->dst) norm_store_fours(a->dst + (uint64_t)row * n, v, first, n, n_fours);
+        quant_own(s, v, &a->q32, &a->q256, row, first, n, n_fours, turn);
+        first += NORM_PIECE;
+        if (first >= n) break;
+        norm_weights(w, a->w, first, n, n_fours);
+        norm_load_fours(v, x, first, n, n_fours);
+    }
 }
