@@ -19,7 +19,6 @@ RF_KERNEL_EARLY(norm_parts, rf_gpu_norm_args, 2) {
     norm_write(&s, &a, rf_bid_x(), rf_bid_y() * NORM_PART, 1);
 }
 
-/* s: only of parts. */
 RF_DEVICE void quant_run(norm_shared *s, const rf_gpu_quant_args *a, uint32_t n_fours) {
     const uint32_t row = rf_bid_x(), first = rf_bid_y() * n_fours * NORM_PART;
     float v[NORM_OWN];
@@ -27,7 +26,10 @@ RF_DEVICE void quant_run(norm_shared *s, const rf_gpu_quant_args *a, uint32_t n_
     quant_own(s, v, &a->q32, &a->q256, row, first, a->cols, n_fours, 0);
 }
 
-RF_KERNEL(quant_rows, rf_gpu_quant_args) { quant_run(0, &a, NORM_FOURS); }
+RF_KERNEL(quant_rows, rf_gpu_quant_args) {
+    RF_SHARED norm_shared s; /* of which it needs nothing */
+    quant_run(&s, &a, NORM_FOURS);
+}
 
 RF_KERNEL(quant_parts, rf_gpu_quant_args) {
     RF_SHARED norm_shared s;
