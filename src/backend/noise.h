@@ -104,13 +104,13 @@ RF_BOTH float rf_noisy(const rf_noise *n, float logit, float wait) {
 
 /* Mass is rf_expf_units below the largest logit of the row: integers, so that a sum has no order.  The whole
  * row's is that of its groups, each of which was made below its own largest logit, which has the given
- * likelihood (rf_expf) in the row: so that groups need not wait for the row's. */
+ * likelihood (rf_expf) in the row: so that groups need not wait for the row's.  The k largest columns are few:
+ * theirs is the sum of each one's below the row's largest. */
 RF_BOTH uint64_t rf_noise_mass(uint64_t units, float likelihood) {
     return (uint64_t)((float)units * likelihood);
 }
 
-/* Where a row is narrowed to so many columns, these are not many: each one's mass is below the row's largest.
- * Of all columns' mass, what those before a column may hold at most less one. */
+/* Of all columns' mass, what those before a column may hold at most less one. */
 RF_BOTH uint64_t rf_noise_share(uint64_t all, uint32_t share) {
     const uint64_t part = (all >> 32) * share + ((all & 0xffffffffu) * share >> 32);
     return part > 0 ? part : 1;

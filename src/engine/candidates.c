@@ -75,6 +75,23 @@ static size_t part(candidate *c, size_t n) {
     }
 }
 
+uint64_t rf_candidates_weigh(rf_candidates *l) {
+    enum { AT_ONCE = 64 };
+    const float top = (float)rf_candidates_max(l);
+    float x[AT_ONCE];
+    uint32_t units[AT_ONCE];
+    uint64_t all = 0;
+    for (size_t from = 0; from < l->n; from += AT_ONCE) {
+        const size_t n = l->n - from < AT_ONCE ? l->n - from : AT_ONCE;
+        for (size_t i = 0; i < n; i++)
+            x[i] = (float)l->c[from + i].logit;
+        all += rf_expf_units(units, x, n, top);
+        for (size_t i = 0; i < n; i++)
+            l->c[from + i].p = units[i];
+    }
+    return all;
+}
+
 /* Only the stretch where the sum ends is put in order. */
 size_t rf_candidates_head(rf_candidates *l, double share) {
     size_t from = 0, to = l->n;

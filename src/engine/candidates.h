@@ -28,6 +28,8 @@ void rf_candidates_keep(rf_candidates *l, size_t n); /* the first n, at least on
 void rf_candidates_keep_best(rf_candidates *l, size_t k);
 double rf_candidates_max(const rf_candidates *l);           /* the best logit */
 void rf_candidates_softmax(rf_candidates *l, double scale); /* fills p: of scale * logit */
+/* Fills p with the candidates' masses below the best one's (backend/noise.h), integers; returns their sum. */
+uint64_t rf_candidates_weigh(rf_candidates *l);
 /* How many of the likeliest hold this share of all, at least 1, by p; they are moved to the front, the
  * last of them behind the others. */
 size_t rf_candidates_head(rf_candidates *l, double share);

@@ -111,11 +111,11 @@ static rf_status check(const rf_sampling *o, uint32_t n_vocab, rf_error *e) {
     return RF_OK;
 }
 
-/* Does a draw have nothing before top_p? */
-static bool begins_with_top_p(const rf_sampling *o) {
-    return o->temperature > 0 && !o->top_k && !o->mirostat && o->top_n_sigma <= 0 &&
-           o->typical_p >= 1;
+/* Does a draw have nothing before top_p but top_k? */
+static bool begins_with_top_k(const rf_sampling *o) {
+    return o->temperature > 0 && !o->mirostat && o->top_n_sigma <= 0 && o->typical_p >= 1;
 }
+static bool begins_with_top_p(const rf_sampling *o) { return begins_with_top_k(o) && !o->top_k; }
 
 /* Does nothing come before a share of the row's mass, or before the draw? */
 static bool takes_row(const rf_sampling *o) {
@@ -127,11 +127,10 @@ static bool draws_first(const rf_sampling *o) {
     return begins_with_top_p(o) && o->xtc_probability <= 0;
 }
 
-/* Likewise among the k best; can a device that tells the first of a row's noisy numbers tell that? */
+/* Likewise, or among k best that a device which tells the first of a row's noisy numbers can tell. */
 static bool is_drawn_first(const rf_sampling *o) {
-    rf_sampling all = *o;
-    if (o->top_k > 1 && o->top_k <= RF_BEST_SURE) all.top_k = 0;
-    return draws_first(&all);
+    bool is_told = !o->top_k || (o->top_k > 1 && o->top_k <= RF_BEST_SURE);
+    return begins_with_top_k(o) && is_told && o->xtc_probability <= 0;
 }
 
 static bool take_memory(rf_sampler *s) {
@@ -408,27 +407,9 @@ static uint32_t share_of(const rf_sampling *o) {
     return o->top_p < 1 ? (uint32_t)((double)o->top_p * 0x1p32) : 0;
 }
 
-/* Masses of the list, integers as those of a row (noise.h), as p; returns their sum. */
-static uint64_t weigh(candidates *l) {
-    enum { AT_ONCE = 64 };
-    const float top = (float)rf_candidates_max(l);
-    float x[AT_ONCE];
-    uint32_t units[AT_ONCE];
-    uint64_t all = 0;
-    for (size_t from = 0; from < l->n; from += AT_ONCE) {
-        const size_t n = l->n - from < AT_ONCE ? l->n - from : AT_ONCE;
-        for (size_t i = 0; i < n; i++)
-            x[i] = (float)l->c[from + i].logit;
-        all += rf_expf_units(units, x, n, top);
-        for (size_t i = 0; i < n; i++)
-            l->c[from + i].p = units[i];
-    }
-    return all;
-}
-
 static void filter_top_p(candidates *l, const rf_sampling *o) {
     if (o->top_p >= 1) return;
-    const uint64_t all = weigh(l);
+    const uint64_t all = rf_candidates_weigh(l);
     rf_candidates_keep(l, rf_candidates_head(l, (double)rf_noise_share(all, share_of(o))));
 }
 

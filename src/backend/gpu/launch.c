@@ -70,11 +70,17 @@ static bool can_run(const rf_gpu_queue *q, rf_gpu_kernel k) {
     return k != NO_KERNEL && q->function[k] && !q->left_out[k];
 }
 
+/* Shared memory of a block of NVIDIA's of which so many are side by side on a multiprocessor. */
+static uint32_t room_of_block(const rf_gpu_queue *q, uint32_t side_by_side) {
+    uint32_t all = (q->info.lds_bytes + BLOCK_RESERVE) / side_by_side;
+    return all > BLOCK_RESERVE ? all - BLOCK_RESERVE : 0;
+}
+
 /* Shared memory that blocks of a small kernel, which have `own`, are given so that no more than these are side by
  * side on a multiprocessor: else NVIDIA's come to lie where the kernel in front ends first, all of them. */
 static uint32_t spread_shared(const rf_gpu_queue *q, uint32_t side_by_side, uint32_t own) {
-    uint32_t room = (q->info.lds_bytes + BLOCK_RESERVE) / side_by_side;
-    return is_nvidia(q) && room > own + BLOCK_RESERVE ? room - own - BLOCK_RESERVE : 0;
+    uint32_t room = room_of_block(q, side_by_side);
+    return is_nvidia(q) && room > own ? room - own : 0;
 }
 
 /* Blocks of parts of rows, where these are not many and can be had; rows: whose blocks have more of a row. */
@@ -541,7 +547,7 @@ static uint64_t batch_of(const rf_gpu_queue *q, const rf_gpu_matmul_args *a,
     uint32_t slot =
         rf_batch_parts_of(s, k->view, k->lo_bits, k->hi_bits, k->n_scales, k->with_m, k->wide_d)
             .bytes;
-    uint32_t room = (q->info.lds_bytes + BLOCK_RESERVE) / s.blocks - BLOCK_RESERVE;
+    uint32_t room = room_of_block(q, s.blocks);
     uint32_t n_slots = rf_batch_slots(s, slot, room), rows = 16 * s.wm / (1 + a->is_glu);
     if (!can_run(q, kernels[height]) || n_slots <= s.wk) return UINT64_MAX;
     *out = (shape){kernels[height], rows, 8 * s.nt,
@@ -661,8 +667,7 @@ static shape float_rows_shape(const rf_gpu_queue *q, const rf_gpu_matmul_args *a
     uint32_t most = cols <= 16 ? 3 : 2, side_by_side = 1;
     while (side_by_side < most && n_blocks > (uint64_t)side_by_side * q->info.n_units)
         side_by_side++;
-    uint32_t room = (q->info.lds_bytes + BLOCK_RESERVE) / side_by_side - BLOCK_RESERVE;
-    uint32_t n_stages = rf_fr_stages(s, room);
+    uint32_t n_stages = rf_fr_stages(s, room_of_block(q, side_by_side));
     return (shape){k, RF_FR_ROWS, cols, rf_fr_shared_bytes(s, n_stages < 3 ? 3 : n_stages), false};
 }
 
