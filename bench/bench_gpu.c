@@ -612,6 +612,24 @@ static void bench_experts(const char *only) {
                 bench_mixture(types[i], Ts[t]);
 }
 
+/* Rows of noise between -1 and 1, and the integers they become. */
+static void make_activations(void) {
+    size_t n = (size_t)MAX_T * MAX_COLS;
+    float *noise = malloc(n * sizeof *noise);
+    if (!noise) exit(1);
+    uint32_t v = 1;
+    for (size_t i = 0; i < n; i++) {
+        v = v * 1664525 + 1013904223;
+        noise[i] = (float)(int32_t)v * 0x1p-31f;
+    }
+    rf_gpu_quant_args a = {.x = x, .q32 = q32, .q256 = q256, .n_rows = MAX_T, .cols = MAX_COLS};
+    rf_gpu_upload(&queue, x, noise, n * sizeof *noise);
+    rf_gpu_op_quant(&queue, &a);
+    rf_gpu_wait(&queue);
+    stop_on_queue();
+    free(noise);
+}
+
 int main(int argc, char **argv) {
     const char *only = argc > 1 ? argv[1] : "", *type = argc > 2 ? argv[2] : "";
     for (size_t i = 0; i < RF_COUNT(shapes) && argc > 3; i++)
@@ -634,6 +652,7 @@ int main(int argc, char **argv) {
                          take(MAX_T * MAX_COLS / 8)};
     q256 = (rf_gpu_quant){take(MAX_T * MAX_COLS), take(MAX_T * MAX_COLS / 64),
                           take(MAX_T * MAX_COLS / 4)};
+    make_activations();
     if (!*only || !strcmp(only, "products")) bench_products(type);
     if (!*only || !strcmp(only, "norms")) bench_norms();
     if (!*only || !strcmp(only, "attention")) bench_attention();

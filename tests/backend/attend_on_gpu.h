@@ -52,11 +52,10 @@ static inline void store_q4_0(uint8_t dst[18], const float x[32]) {
 /* n elements into a row of the KV cache, as docs/arithmetic.md has it. */
 static inline void store_row(rf_dtype type, uint8_t *dst, const float *src, uint32_t n) {
     float x[RF_MAX_HEAD_DIM] = {0}, d[RF_MAX_HEAD_DIM / 32];
-    int32_t sum[RF_MAX_HEAD_DIM / 32];
     int8_t q[RF_MAX_HEAD_DIM];
     uint32_t n_groups = (n + 31) / 32;
     memcpy(x, src, n * sizeof *x);
-    cpu->quant_32(x, (size_t)32 * n_groups, q, d, sum);
+    cpu->quant_kv(x, (size_t)32 * n_groups, q, d);
     for (uint32_t g = 0; g < n_groups && type == RF_DT_Q8_0; g++) {
         uint16_t half = rf_f32_to_f16(d[g]);
         memcpy(dst + (size_t)34 * g, &half, 2);

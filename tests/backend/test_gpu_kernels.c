@@ -148,6 +148,7 @@ typedef struct product_case {
     bool glu;
     size_t ahead;  /* bytes of room for digits made ahead */
     bool normed;   /* the rows are yet to be normed */
+    bool wild;     /* some stretches of x are very large, or very small */
     rf_dtype last; /* not F32: type of the last part */
 } product_case;
 
@@ -226,6 +227,14 @@ static void normed_input(rf_gpu_matmul_args *args, float *x, uint32_t n_rows, ui
     rf_free(w);
 }
 
+/* Every seventh of the first rows' groups of 32 by 2^20, the next one by 2^-30, of other rows none. */
+static void make_wild(float *x, uint32_t n_rows, uint32_t cols) {
+    for (uint32_t r = 0; r < (n_rows < 140 ? n_rows : 140); r++)
+        for (uint32_t k = 0; k < cols; k++)
+            if ((k / 32 + r) % 7 < 2)
+                x[(size_t)r * cols + k] *= (k / 32 + r) % 7 ? 0x1p-30f : 0x1p20f;
+}
+
 static void check_product(const product_case *c) {
     char what[80];
     rf_tensor w[3];
@@ -234,6 +243,7 @@ static void check_product(const product_case *c) {
     rf_gpu_matmul_args args = {
         .n_parts = c->n_parts, .n_rows = c->T, .is_glu = c->glu, .ahead_bytes = c->ahead};
     if (c->ahead) args.ahead = take(c->ahead);
+    if (c->wild) make_wild(x, c->T, c->cols);
     if (c->normed)
         normed_input(&args, x, c->T, c->cols, c->type);
     else
@@ -490,19 +500,20 @@ static void test_wide_products(void **state) {
 }
 
 /* So many that the digits or integers of weights are made ahead: all at once, and in room for two tiles of them;
- * groups of 32 also in columns that are no whole stages. */
+ * groups of 32 also in columns that are no whole stages, and with activations that f16 does not hold. */
 static void check_ahead(rf_dtype type) {
     bool is_256 = rf_dtype_get(type)->view == RF_INT_256;
     product_case c = {.type = type, .rows = 150, .cols = cols_of(type, 1), .T = 257, .n_parts = 3};
     c.ahead = (size_t)2 << 20;
     check_product(&c);
-    size_t of_rows = is_256 ? rf_ahead_x_bytes(RF_WIDE_SCALES) : rf_groups_side(1),
-           of_tile = is_256 ? rf_ahead_w_bytes(RF_WIDE_SCALES) : rf_groups_side(1);
+    size_t of_rows =
+               is_256 ? rf_ahead_x_bytes(RF_WIDE_SCALES) : rf_groups_parts_of(4, 0, 1).x_bytes,
+           of_tile = is_256 ? rf_ahead_w_bytes(RF_WIDE_SCALES) : 0;
     uint32_t cols = cols_of(type, is_256 ? 5 : 40),
-             n_stages = cols / (is_256 ? 256 : RF_GROUPS_COLS);
+             n_stages = (cols - 1) / (is_256 ? 256 : RF_GROUPS_COLS) + 1;
     c = (product_case){.type = type, .rows = 300, .cols = cols, .T = 258, .n_parts = 1};
     c.bias = c.add = true;
-    c.ahead = n_stages * (3 * of_rows + 2 * of_tile);
+    c.ahead = n_stages * (3 * of_rows + 2 * of_tile) + (is_256 ? 0 : 3 * ((n_stages + 3) / 4 * 4));
     check_product(&c);
     c = (product_case){.type = type, .rows = 170, .cols = cols_of(type, 4), .T = 256, .n_parts = 2};
     c.glu = true;
@@ -512,6 +523,8 @@ static void check_ahead(rf_dtype type) {
     c = (product_case){
         .type = type, .rows = 128, .cols = cols_of(type, 29), .T = 256, .n_parts = 1};
     c.ahead = (size_t)8 << 20;
+    check_product(&c);
+    c.wild = true;
     check_product(&c);
 }
 
@@ -523,7 +536,7 @@ static void test_ahead_products(void **state) {
     for (rf_dtype t = 0; t < RF_DT_COUNT; t++)
         if (is_weight_type(t) && rf_dtype_get(t)->view != RF_INT_NONE) check_ahead(t);
     queue.info.n_units = n_units;
-    for (uint32_t k = RF_GPU_digits_256_20; k <= RF_GPU_ahead_32_minima; k++)
+    for (uint32_t k = RF_GPU_digits_256_20; k <= RF_GPU_wide_32_80; k++)
         assert_int_equal(queue.launched[k], queue.function[k] != NULL);
 }
 

@@ -148,6 +148,19 @@ static void free_act(act_memory *m) {
 
 /* ---- docs/arithmetic.md, read plainly ---- */
 
+/* The scale of a group whose largest |x| is amax, up to four significant bits for one of 32, and what multiplies x. */
+static float model_scale(float *d, float amax, size_t size) {
+    int e;
+    *d = amax / 127;
+    if (size == 256) return amax > 0 ? 127 / amax : 0;
+    if (isfinite(*d)) {
+        (void)frexpf(*d, &e);
+        if (e < -125) e = -125; /* subnormal */
+        *d = ldexpf(ceilf(ldexpf(*d, 4 - e)), e - 4);
+    }
+    return *d > 0 ? 1 / *d : 0;
+}
+
 static float model_ints(const rf_dtype_info *info, const uint8_t *row, const float *x, size_t n) {
     size_t size = info->view == RF_INT_256 ? 256 : 32;
     float acc = 0;
@@ -157,7 +170,7 @@ static float model_ints(const rf_dtype_info *info, const uint8_t *row, const flo
         float amax = 0;
         for (size_t k = 0; k < size; k++)
             amax = fmaxf(amax, fabsf(x[g * size + k]));
-        float xd = amax / 127, id = amax > 0 ? 127 / amax : 0;
+        float xd, id = model_scale(&xd, amax, size);
         int32_t i = 0, m = 0;
         for (size_t k = 0; k < size; k++) {
             int q = (int)fminf(127, fmaxf(-127, rintf(x[g * size + k] * id)));
@@ -212,8 +225,10 @@ static void check_accuracy(const rf_tensor *w, const float *x, const wanted *got
             float amax = 0;
             for (size_t k = g * size; k < (g + 1) * size; k++)
                 amax = fmaxf(amax, fabsf(x[k]));
+            float d;
+            (void)model_scale(&d, amax, size);
             for (size_t k = g * size; k < (g + 1) * size; k++)
-                step[k] = amax / 127;
+                step[k] = d;
         }
     for (size_t r = 4; r < w->rows; r++) {
         info->decode((const uint8_t *)w->data + r * w->row_bytes, dec, n);
@@ -442,7 +457,7 @@ static void check_quant(const rf_cpu_kernels *k, size_t size, const float *x, si
             float a = fabsf(x[g * size + i]);
             amax = isnan(a) || a > amax ? a : amax;
         }
-        float id = amax > 0 ? 127 / amax : 0, xd = amax / 127;
+        float xd, id = model_scale(&xd, amax, size);
         assert_true(memcmp(&d[g], &xd, sizeof xd) == 0 || (isnan(xd) && isnan(d[g])));
         for (size_t i = 0; i < size; i++) {
             size_t at = g * size + i;

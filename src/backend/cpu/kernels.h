@@ -81,10 +81,12 @@ typedef struct rf_attend {
 
 typedef struct rf_cpu_kernels {
     rf_isa isa;
-    /* x: [n]; q: [n]; d: [n/32]; sum: [n/32] */
+    /* Activations.  x: [n]; q: [n]; d: [n/32]; sum: [n/32] */
     void (*quant_32)(const float *x, size_t n, int8_t *q, float *d, int32_t *sum);
     /* d: [n/256]; sum: [n/16] */
     void (*quant_256)(const float *x, size_t n, int8_t *q, float *d, int32_t *sum);
+    /* Keys and values.  d: [n/32] */
+    void (*quant_kv)(const float *x, size_t n, int8_t *q, float *d);
     /* Output rows [begin, end) for all activation rows.  scratch: rf_mm_scratch_bytes of this thread,
      * 64-byte aligned. */
     void (*matmul)(const rf_mm *mm, uint32_t begin, uint32_t end, void *scratch);
@@ -139,7 +141,7 @@ const rf_cpu_kernels *rf_cpu_kernels_get(rf_isa isa);
 size_t rf_mm_scratch_bytes(uint32_t max_act_rows, uint32_t max_cols);
 
 /* Overrides, one function per file and instruction set (absent on other processors). */
-void rf_cpu_mm_scalar(rf_cpu_kernels *k); /* quant_32, quant_256, matmul */
+void rf_cpu_mm_scalar(rf_cpu_kernels *k); /* quant_32, quant_256, quant_kv, matmul */
 void rf_cpu_mm_avx2(rf_cpu_kernels *k);
 void rf_cpu_mm_avxvnni(rf_cpu_kernels *k);
 void rf_cpu_mm_avx512(rf_cpu_kernels *k);

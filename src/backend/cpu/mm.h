@@ -30,6 +30,23 @@ enum {
     RF_MM_BEFORE = 2048,            /* bytes of weights that are asked for before they are due */
 };
 
+/* The scale of a group of integers whose largest |x| is amax, and what x is multiplied with. */
+typedef struct rf_mm_scale {
+    float d, id;
+} rf_mm_scale;
+RF_INLINE rf_mm_scale rf_mm_scale_of(float amax) {
+    return (rf_mm_scale){amax / 127.0f, amax > 0 ? 127.0f / amax : 0};
+}
+/* d rounded up to four significant bits: activations in groups of 32. */
+RF_INLINE rf_mm_scale rf_mm_short_scale_of(float amax) {
+    float d = amax / 127.0f;
+    uint32_t bits;
+    memcpy(&bits, &d, sizeof bits);
+    if (bits < 0x7f800000) bits = (bits + 0xfffff) & 0xfff00000;
+    memcpy(&d, &bits, sizeof d);
+    return (rf_mm_scale){d, d > 0 ? 1.0f / d : 0};
+}
+
 static inline size_t rf_mm_round16(size_t n) { return (n + 15) & ~(size_t)15; }
 static inline const uint8_t *rf_mm_row(const rf_tensor *w, uint32_t r) {
     return (const uint8_t *)w->data + (size_t)r * w->row_bytes;

@@ -50,22 +50,29 @@ RF_INLINE void quant_stretch(const float *x, float id, int8_t *q, int32_t *first
 
 static void quant_32(const float *x, size_t n, int8_t *q, float *d, int32_t *sum) {
     for (size_t g = 0; g < n / 32; g++) {
-        float amax = abs_max(x + 32 * g, 32);
-        float id = amax > 0 ? 127.0f / amax : 0;
+        rf_mm_scale s = rf_mm_short_scale_of(abs_max(x + 32 * g, 32));
         int32_t first, second;
-        quant_stretch(x + 32 * g, id, q + 32 * g, &first, &second);
-        d[g] = amax / 127.0f;
+        quant_stretch(x + 32 * g, s.id, q + 32 * g, &first, &second);
+        d[g] = s.d;
         sum[g] = first + second;
     }
 }
 
 static void quant_256(const float *x, size_t n, int8_t *q, float *d, int32_t *sum) {
     for (size_t g = 0; g < n / 256; g++) {
-        float amax = abs_max(x + 256 * g, 256);
-        float id = amax > 0 ? 127.0f / amax : 0;
-        d[g] = amax / 127.0f;
+        rf_mm_scale s = rf_mm_scale_of(abs_max(x + 256 * g, 256));
+        d[g] = s.d;
         for (size_t j = 8 * g; j < 8 * (g + 1); j++)
-            quant_stretch(x + 32 * j, id, q + 32 * j, &sum[2 * j], &sum[2 * j + 1]);
+            quant_stretch(x + 32 * j, s.id, q + 32 * j, &sum[2 * j], &sum[2 * j + 1]);
+    }
+}
+
+static void quant_kv(const float *x, size_t n, int8_t *q, float *d) {
+    for (size_t g = 0; g < n / 32; g++) {
+        rf_mm_scale s = rf_mm_scale_of(abs_max(x + 32 * g, 32));
+        int32_t first, second;
+        quant_stretch(x + 32 * g, s.id, q + 32 * g, &first, &second);
+        d[g] = s.d;
     }
 }
 
@@ -503,6 +510,7 @@ static void matmul(const rf_mm *mm, uint32_t begin, uint32_t end, void *scratch)
 void rf_cpu_mm_avx2(rf_cpu_kernels *k) {
     k->quant_32 = quant_32;
     k->quant_256 = quant_256;
+    k->quant_kv = quant_kv;
     k->matmul = matmul;
     k->lay_out = rf_mm_lay_out_avx2;
     k->lay_out_from[RF_INT_NONE] = RF_MM_LAY_OUT_FROM;

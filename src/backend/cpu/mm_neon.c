@@ -72,18 +72,27 @@ static int32_t quant_16(const float *x, float id, int8_t *q) {
 
 static void quant_32(const float *x, size_t n, int8_t *q, float *d, int32_t *sum) {
     for (size_t g = 0; g < n / 32; g++, x += 32, q += 32) {
-        float amax = abs_max(x, 32), id = amax > 0 ? 127.0f / amax : 0;
-        d[g] = amax / 127.0f;
-        sum[g] = quant_16(x, id, q) + quant_16(x + 16, id, q + 16);
+        rf_mm_scale s = rf_mm_short_scale_of(abs_max(x, 32));
+        d[g] = s.d;
+        sum[g] = quant_16(x, s.id, q) + quant_16(x + 16, s.id, q + 16);
     }
 }
 
 static void quant_256(const float *x, size_t n, int8_t *q, float *d, int32_t *sum) {
     for (size_t g = 0; g < n / 256; g++, x += 256, q += 256, sum += 16) {
-        float amax = abs_max(x, 256), id = amax > 0 ? 127.0f / amax : 0;
-        d[g] = amax / 127.0f;
+        rf_mm_scale s = rf_mm_scale_of(abs_max(x, 256));
+        d[g] = s.d;
         for (size_t j = 0; j < 16; j++)
-            sum[j] = quant_16(x + 16 * j, id, q + 16 * j);
+            sum[j] = quant_16(x + 16 * j, s.id, q + 16 * j);
+    }
+}
+
+static void quant_kv(const float *x, size_t n, int8_t *q, float *d) {
+    for (size_t g = 0; g < n / 32; g++, x += 32, q += 32) {
+        rf_mm_scale s = rf_mm_scale_of(abs_max(x, 32));
+        d[g] = s.d;
+        (void)quant_16(x, s.id, q);
+        (void)quant_16(x + 16, s.id, q + 16);
     }
 }
 
@@ -203,6 +212,7 @@ static void matmul(const rf_mm *mm, uint32_t begin, uint32_t end, void *scratch)
 void rf_cpu_mm_neon(rf_cpu_kernels *k) {
     k->quant_32 = quant_32;
     k->quant_256 = quant_256;
+    k->quant_kv = quant_kv;
     k->matmul = matmul;
     k->lay_out = rf_mm_lay_out_neon;
     k->lay_out_from[RF_INT_NONE] = RF_MM_LAY_OUT_FROM;

@@ -59,10 +59,8 @@ static float abs_max(const float *x, size_t n) {
     return amax;
 }
 
-/* One group of n; returns its scale and leaves the sum of every step elements in sum. */
-static float quant_group(const float *x, size_t n, size_t step, int8_t *q, int32_t *sum) {
-    float amax = abs_max(x, n);
-    float id = amax > 0 ? 127.0f / amax : 0;
+/* One group of n, multiplied with id; leaves the sum of every step elements in sum. */
+static void quant_group(const float *x, size_t n, size_t step, float id, int8_t *q, int32_t *sum) {
     for (size_t j = 0; j < n / step; j++) {
         sum[j] = 0;
         for (size_t i = j * step; i < (j + 1) * step; i++) {
@@ -73,17 +71,31 @@ static float quant_group(const float *x, size_t n, size_t step, int8_t *q, int32
             sum[j] += q[i];
         }
     }
-    return amax / 127.0f;
 }
 
 static void quant_32(const float *x, size_t n, int8_t *q, float *d, int32_t *sum) {
-    for (size_t g = 0; g < n / 32; g++)
-        d[g] = quant_group(x + 32 * g, 32, 32, q + 32 * g, sum + g);
+    for (size_t g = 0; g < n / 32; g++) {
+        rf_mm_scale s = rf_mm_short_scale_of(abs_max(x + 32 * g, 32));
+        quant_group(x + 32 * g, 32, 32, s.id, q + 32 * g, sum + g);
+        d[g] = s.d;
+    }
 }
 
 static void quant_256(const float *x, size_t n, int8_t *q, float *d, int32_t *sum) {
-    for (size_t g = 0; g < n / 256; g++)
-        d[g] = quant_group(x + 256 * g, 256, 16, q + 256 * g, sum + 16 * g);
+    for (size_t g = 0; g < n / 256; g++) {
+        rf_mm_scale s = rf_mm_scale_of(abs_max(x + 256 * g, 256));
+        quant_group(x + 256 * g, 256, 16, s.id, q + 256 * g, sum + 16 * g);
+        d[g] = s.d;
+    }
+}
+
+static void quant_kv(const float *x, size_t n, int8_t *q, float *d) {
+    for (size_t g = 0; g < n / 32; g++) {
+        rf_mm_scale s = rf_mm_scale_of(abs_max(x + 32 * g, 32));
+        int32_t sum;
+        quant_group(x + 32 * g, 32, 32, s.id, q + 32 * g, &sum);
+        d[g] = s.d;
+    }
 }
 
 static void row_32(const rf_mm *mm, const rf_dtype_info *info, uint32_t r) {
@@ -174,5 +186,6 @@ void rf_mm_scalar(const rf_mm *mm, uint32_t begin, uint32_t end, void *scratch) 
 void rf_cpu_mm_scalar(rf_cpu_kernels *k) {
     k->quant_32 = quant_32;
     k->quant_256 = quant_256;
+    k->quant_kv = quant_kv;
     k->matmul = rf_mm_scalar;
 }

@@ -16,15 +16,14 @@ static void prepare_heads(const rf_cpu_runner *r, const rf_cpu_heads *h, float *
         r->k->rope(x, n_heads, head_dim, h->rope, rf_cpu_angles_of(r->x, h->rope_index, row));
 }
 
-/* Groups of 32 as activations are quantised, their scale rounded to f16. */
+/* Groups of 32, their scale rounded to f16. */
 static void store_q8_0(const rf_cpu_runner *r, uint8_t *dst, const float *src, uint32_t n) {
     float x[RF_MAX_HEAD_DIM + 31], d[RF_MAX_HEAD_DIM / 32 + 1];
-    int32_t sum[RF_MAX_HEAD_DIM / 32 + 1];
     int8_t q[RF_MAX_HEAD_DIM + 31];
     uint32_t n_groups = (n + 31) / 32;
     memcpy(x, src, n * sizeof *x);
     memset(x + n, 0, (32 * n_groups - n) * sizeof *x);
-    r->k->quant_32(x, (size_t)32 * n_groups, q, d, sum);
+    r->k->quant_kv(x, (size_t)32 * n_groups, q, d);
     for (uint32_t g = 0; g < n_groups; g++) {
         rf_block_q8_0 b;
         uint16_t half = rf_f32_to_f16(d[g]);

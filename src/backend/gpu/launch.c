@@ -419,10 +419,11 @@ size_t rf_gpu_lists_bytes(uint32_t max_rows, uint32_t n_used, uint32_t n_experts
 
 /* The kernels of one layout of integers: for 1, 2, 4 and 8 activation rows, for one row and not many
  * tiles, for one and few long weight rows, for one that is yet to be normed, for its experts' mix, for
- * experts that blocks choose, tiles by size, and what makes digits ahead on Hopper. */
+ * experts that blocks choose, tiles by size, and on Hopper what makes digits of groups of 256 ahead, or
+ * multiplies groups of 32 with rows made f16 ahead. */
 typedef struct int_kernels {
     uint32_t view, lo_bits, hi_bits;
-    rf_gpu_kernel vec[4], one, few, normed, mix, choose, tile[RF_TILE_SIZES], digits;
+    rf_gpu_kernel vec[4], one, few, normed, mix, choose, tile[RF_TILE_SIZES], ahead;
 } int_kernels;
 
 /* NVIDIA's kernels for formats of one layout and so many scales, with minima or without, and factors that may
@@ -460,7 +461,7 @@ static rf_gpu_kernel wide_kernel_of(const matrix_kernels *k) {
     return k->small == RF_GPU_batch_256_42_small_8 ? RF_GPU_wide_256_42 : NO_KERNEL;
 }
 
-#define INT_KERNELS(view, lo, hi, few)                                                      \
+#define INT_KERNELS(view, lo, hi, few, ahead)                                               \
     {                                                                                       \
         view, lo, hi,                                                                       \
             {RF_GPU_vec_##view##_##lo##hi##_1, RF_GPU_vec_##view##_##lo##hi##_2,            \
@@ -469,14 +470,18 @@ static rf_gpu_kernel wide_kernel_of(const matrix_kernels *k) {
             RF_GPU_mix_##view##_##lo##hi, RF_GPU_choose_##view##_##lo##hi,                  \
             {RF_GPU_tile_##view##_##lo##hi##_large, RF_GPU_tile_##view##_##lo##hi##_middle, \
              RF_GPU_tile_##view##_##lo##hi##_small},                                        \
-            RF_GPU_digits_##view##_##lo##hi,                                                \
+            RF_GPU_##ahead##_##view##_##lo##hi,                                             \
     }
 static const int_kernels layouts[] = {
-    INT_KERNELS(32, 4, 0, RF_GPU_few_32_40),   INT_KERNELS(32, 4, 1, RF_GPU_few_32_41),
-    INT_KERNELS(32, 8, 0, NO_KERNEL),          INT_KERNELS(256, 2, 0, RF_GPU_few_256_20),
-    INT_KERNELS(256, 2, 1, RF_GPU_few_256_21), INT_KERNELS(256, 4, 0, RF_GPU_few_256_40),
-    INT_KERNELS(256, 4, 1, RF_GPU_few_256_41), INT_KERNELS(256, 4, 2, RF_GPU_few_256_42),
-    INT_KERNELS(256, 8, 0, NO_KERNEL),
+    INT_KERNELS(32, 4, 0, RF_GPU_few_32_40, wide),
+    INT_KERNELS(32, 4, 1, RF_GPU_few_32_41, wide),
+    INT_KERNELS(32, 8, 0, NO_KERNEL, wide),
+    INT_KERNELS(256, 2, 0, RF_GPU_few_256_20, digits),
+    INT_KERNELS(256, 2, 1, RF_GPU_few_256_21, digits),
+    INT_KERNELS(256, 4, 0, RF_GPU_few_256_40, digits),
+    INT_KERNELS(256, 4, 1, RF_GPU_few_256_41, digits),
+    INT_KERNELS(256, 4, 2, RF_GPU_few_256_42, digits),
+    INT_KERNELS(256, 8, 0, NO_KERNEL, digits),
 };
 
 static const int_kernels *int_kernels_of(const rf_gpu_weight *w) {
@@ -905,89 +910,115 @@ static uint32_t rows_of_expert(const rf_gpu_queue *q, const rf_gpu_matmul_args *
     return n < BATCH_MIN_ROWS ? BATCH_MIN_ROWS : min_u32(n, EXPERT_ROWS);
 }
 
-/* Digits made ahead -------------------------------------------------------------------------------*/
+/* What is made ahead on Hopper --------------------------------------------------------------------*/
 
-/* How a product is done with digits, or in groups of 32 integers, made ahead (mm_ahead.hip, mm_ahead_32.hip): the
- * kernels, the bytes of what is made of all activation rows and of each tile of weight rows, how many blocks make
- * a tile, and their shared memory. */
+static uint32_t ahead_tiles(const rf_gpu_matmul_args *a) {
+    return tiles_of(a, a->is_glu ? RF_WIDE_ROWS / 2 : RF_WIDE_ROWS);
+}
+
+/* How a product of groups of 256 is done with digits made ahead (mm_ahead.hip): the kernel that multiplies, the bytes
+ * of what is made of all activation rows and of each tile of weight rows, and shared memory. */
 typedef struct ahead_way {
-    rf_gpu_kernel make, multiply;
+    rf_gpu_kernel multiply;
     uint64_t of_rows, of_tile;
-    uint32_t n_tiles, n_stretches, n_makers, making, multiplying;
+    uint32_t n_makers, making, multiplying;
 } ahead_way;
 
-static void ahead_in_256(ahead_way *way, const rf_gpu_weight *w) {
+static ahead_way ahead_way_of(const rf_gpu_weight *w, uint32_t n_rows) {
     static const rf_gpu_kernel kernels[] = {[RF_WIDE_PRODUCTS] = RF_GPU_ahead_products,
                                             [RF_WIDE_SCALES] = RF_GPU_ahead_scales,
                                             [RF_WIDE_MINIMA] = RF_GPU_ahead_minima};
     rf_wide_digits digits = !w->m            ? RF_WIDE_PRODUCTS
                             : w->lo_bits > 2 ? RF_WIDE_SCALES
                                              : RF_WIDE_MINIMA;
-    way->multiply = kernels[digits];
-    way->n_makers = w->cols / 256;
-    way->of_tile = (uint64_t)way->n_makers * rf_ahead_w_bytes(digits);
-    way->of_rows = (uint64_t)way->n_stretches * way->n_makers * rf_ahead_x_bytes(digits);
-    way->making = rf_ahead_w_bytes(digits);
-    way->multiplying = rf_wide_shared_bytes(digits);
+    uint64_t n = w->cols / 256;
+    return (ahead_way){
+        .multiply = kernels[digits],
+        .n_makers = (uint32_t)n,
+        .of_tile = n * rf_ahead_w_bytes(digits),
+        .of_rows = div_up(n_rows, RF_WIDE_COLS) * n * rf_ahead_x_bytes(digits),
+        .making = rf_ahead_w_bytes(digits),
+        .multiplying = rf_wide_shared_bytes(digits),
+    };
 }
 
-static void ahead_in_32(ahead_way *way, const rf_gpu_weight *w) {
-    uint32_t n_stages = div_up(w->cols, RF_GROUPS_COLS), with_m = w->m != NULL;
-    way->multiply = with_m ? RF_GPU_ahead_32_minima : RF_GPU_ahead_32;
-    way->n_makers = div_up(n_stages, 2);
-    way->of_tile = (uint64_t)n_stages * rf_groups_side(with_m);
-    way->of_rows = way->n_stretches * way->of_tile;
-    way->making = 2 * rf_groups_side(with_m);
-    way->multiplying = rf_groups_shared_bytes(with_m);
-}
-
-static ahead_way ahead_way_of(const rf_gpu_matmul_args *a, const rf_gpu_weight *w,
-                              uint32_t n_rows) {
-    ahead_way way = {.make = int_kernels_of(w)->digits,
-                     .n_tiles = tiles_of(a, a->is_glu ? RF_WIDE_ROWS / 2 : RF_WIDE_ROWS),
-                     .n_stretches = div_up(n_rows, RF_WIDE_COLS)};
-    if (w->form == RF_GPU_INT_256)
-        ahead_in_256(&way, w);
-    else
-        ahead_in_32(&way, w);
-    return way;
+/* Rows of groups of 32 as f16 (mm_wide_32.hip). */
+static uint64_t wide_32_bytes(const rf_gpu_weight *w, uint32_t n_rows) {
+    uint32_t n_stages = div_up(w->cols, RF_GROUPS_COLS);
+    return (uint64_t)div_up(n_rows, RF_WIDE_COLS) *
+           (n_stages * (uint64_t)rf_groups_parts_of(w->lo_bits, w->hi_bits, w->m != NULL).x_bytes +
+            div_up(n_stages, RF_GROUPS_STAGES) * RF_GROUPS_STAGES);
 }
 
 size_t rf_gpu_ahead_bytes(const rf_gpu_matmul_args *a, uint32_t max_rows) {
     uint64_t most = (uint64_t)AHEAD_MOST_MB << 20, bytes = 0;
     if (a->mode != RF_GPU_MM_PLAIN || max_rows < AHEAD_MIN_ROWS) return 0;
     for (uint32_t i = 0; i < a->n_parts; i++) {
-        if (a->part[i].w.form < RF_GPU_INT_32) continue;
-        ahead_way way = ahead_way_of(a, &a->part[i].w, max_rows);
-        uint64_t of_tiles = way.n_tiles * way.of_tile;
-        uint64_t all = way.of_rows + (of_tiles < most ? of_tiles : most);
+        const rf_gpu_weight *w = &a->part[i].w;
+        uint64_t all = 0;
+        if (w->form == RF_GPU_INT_32) all = wide_32_bytes(w, max_rows);
+        if (w->form == RF_GPU_INT_256) {
+            ahead_way way = ahead_way_of(w, max_rows);
+            uint64_t of_tiles = ahead_tiles(a) * way.of_tile;
+            all = way.of_rows + (of_tiles < most ? of_tiles : most);
+        }
         if (all > bytes) bytes = all;
     }
     return (size_t)bytes;
 }
 
-/* As many weight rows at a time as there is room for.  False: blocks that unpack weights themselves are better. */
+/* Enough tiles for a third of the device? */
+static bool ahead_fills(const rf_gpu_queue *q, uint64_t n_tiles, const rf_gpu_matmul_args *a) {
+    return 3 * n_tiles * div_up(a->n_rows, RF_WIDE_COLS) >= q->info.n_units;
+}
+
+/* As many weight rows at a time as there is room for. */
+static bool launch_ahead_256(rf_gpu_queue *q, rf_gpu_matmul_args *a, rf_gpu_kernel make) {
+    ahead_way way = ahead_way_of(&a->part[0].w, a->n_rows);
+    uint32_t n_tiles = ahead_tiles(a), n_stretches = div_up(a->n_rows, RF_WIDE_COLS);
+    if (!can_run(q, make) || !can_run(q, way.multiply)) return false;
+    if (a->ahead_bytes < way.of_rows + way.of_tile) return false;
+    uint64_t room = (a->ahead_bytes - way.of_rows) / way.of_tile;
+    uint32_t most = room < n_tiles ? (uint32_t)room : n_tiles,
+             step = div_up(n_tiles, div_up(n_tiles, most));
+    if (!ahead_fills(q, step, a)) return false;
+    if (a->x) quantise_rows(q, a);
+    for (a->ahead_first = 0; a->ahead_first < n_tiles; a->ahead_first += step) {
+        a->ahead_tiles = min_u32(step, n_tiles - a->ahead_first);
+        uint32_t n_made = a->ahead_tiles + (a->ahead_first == 0 ? n_stretches : 0);
+        uint32_t n_blocks = min_u32(a->ahead_tiles * n_stretches, q->info.n_units);
+        put_shared(q, make, (rf_gpu_grid){way.n_makers, n_made, 1}, way.making, a, sizeof *a);
+        put_shared(q, way.multiply, (rf_gpu_grid){n_blocks, 1, 1}, way.multiplying, a, sizeof *a);
+    }
+    return true;
+}
+
+static bool launch_wide_32(rf_gpu_queue *q, rf_gpu_matmul_args *a, rf_gpu_kernel multiply) {
+    const rf_gpu_weight *w = &a->part[0].w;
+    uint32_t n_stretches = div_up(a->n_rows, RF_WIDE_COLS);
+    rf_groups_parts parts = rf_groups_parts_of(w->lo_bits, w->hi_bits, w->m != NULL);
+    if (!can_run(q, RF_GPU_wide_rows_32) || !can_run(q, multiply)) return false;
+    a->ahead_tiles = ahead_tiles(a);
+    if (a->ahead_bytes < wide_32_bytes(w, a->n_rows) || !ahead_fills(q, a->ahead_tiles, a))
+        return false;
+    if (a->x) quantise_rows(q, a);
+    put_shared(q, RF_GPU_wide_rows_32,
+               (rf_gpu_grid){div_up(w->cols, RF_GROUPS_COLS), n_stretches, 1}, parts.x_bytes, a,
+               sizeof *a);
+    put_shared(q, multiply,
+               (rf_gpu_grid){min_u32(a->ahead_tiles * n_stretches, q->info.n_units), 1, 1},
+               rf_groups_shared_bytes(parts), a, sizeof *a);
+    return true;
+}
+
+/* False: blocks that unpack weights and activations themselves are better. */
 static bool launch_ahead(rf_gpu_queue *q, rf_gpu_matmul_args *a) {
     const rf_gpu_weight *w = &a->part[0].w;
     if (w->form < RF_GPU_INT_32 || a->mode != RF_GPU_MM_PLAIN || !a->ahead ||
         a->n_rows < AHEAD_MIN_ROWS)
         return false;
-    ahead_way way = ahead_way_of(a, w, a->n_rows);
-    if (!can_run(q, way.make) || !can_run(q, way.multiply)) return false;
-    if (a->ahead_bytes < way.of_rows + way.of_tile) return false;
-    uint64_t room = (a->ahead_bytes - way.of_rows) / way.of_tile;
-    uint32_t most = room < way.n_tiles ? (uint32_t)room : way.n_tiles,
-             step = div_up(way.n_tiles, div_up(way.n_tiles, most));
-    if (3 * (uint64_t)step * way.n_stretches < q->info.n_units) return false;
-    if (a->x) quantise_rows(q, a);
-    for (a->ahead_first = 0; a->ahead_first < way.n_tiles; a->ahead_first += step) {
-        a->ahead_tiles = min_u32(step, way.n_tiles - a->ahead_first);
-        uint32_t n_made = a->ahead_tiles + (a->ahead_first == 0 ? way.n_stretches : 0);
-        uint32_t n_blocks = min_u32(a->ahead_tiles * way.n_stretches, q->info.n_units);
-        put_shared(q, way.make, (rf_gpu_grid){way.n_makers, n_made, 1}, way.making, a, sizeof *a);
-        put_shared(q, way.multiply, (rf_gpu_grid){n_blocks, 1, 1}, way.multiplying, a, sizeof *a);
-    }
-    return true;
+    rf_gpu_kernel k = int_kernels_of(w)->ahead;
+    return w->form == RF_GPU_INT_256 ? launch_ahead_256(q, a, k) : launch_wide_32(q, a, k);
 }
 
 /* 16-bit floats on matrix units ----------------------------------------------------------------*/
@@ -1208,8 +1239,8 @@ static bool layout_goes_on(const rf_gpu_queue *q, rf_gpu_kernel k) {
 /* Kernels of all GPUs do the work of one that NVIDIA's have besides. */
 static bool is_besides(rf_gpu_kernel k) {
     for (size_t i = 0; i < RF_COUNT(layouts); i++)
-        if (k == layouts[i].digits) return true;
-    if (k >= RF_GPU_ahead_products && k <= RF_GPU_ahead_32_minima) return true;
+        if (k == layouts[i].ahead) return true;
+    if (k >= RF_GPU_ahead_products && k <= RF_GPU_wide_rows_32) return true;
     for (size_t i = 0; i < RF_COUNT(matrix_layouts); i++) {
         const matrix_kernels *l = &matrix_layouts[i];
         for (size_t j = 0; j < RF_BATCH_WIDTHS; j++)

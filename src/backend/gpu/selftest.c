@@ -239,7 +239,18 @@ static bool compare(tester *t, const rf_gpu_kernels *makers, const char *name, c
     return false;
 }
 
-/* Groups of n values in integers, as docs/arithmetic.md has it; sums per `part`. */
+/* The scale of a group of n, and what its values are multiplied with: docs/arithmetic.md. */
+static float scale_of(float *d, float amax, size_t n) {
+    uint32_t bits;
+    *d = amax / 127.0f;
+    if (n == 256) return amax > 0 ? 127.0f / amax : 0;
+    memcpy(&bits, d, sizeof bits);
+    if (bits < 0x7f800000) bits = (bits + 0xfffff) & 0xfff00000;
+    memcpy(d, &bits, sizeof *d);
+    return *d > 0 ? 1.0f / *d : 0;
+}
+
+/* Groups of n values in integers; sums per `part`. */
 static void quantise(const float *x, size_t count, size_t n, size_t part, int8_t *q, float *d,
                      int32_t *sum) {
     for (size_t g = 0; g < count / n; g++) {
@@ -252,8 +263,7 @@ static void quantise(const float *x, size_t count, size_t n, size_t part, int8_t
             most = bits > most ? bits : most;
         }
         memcpy(&amax, &most, sizeof amax);
-        float id = amax > 0 ? 127.0f / amax : 0;
-        d[g] = amax / 127.0f;
+        float id = scale_of(&d[g], amax, n);
         for (size_t i = g * n; i < (g + 1) * n; i++) {
             float v = x[i] * id;
             v = v > -127.0f ? v : -127.0f;
@@ -560,7 +570,7 @@ static void leave_met_out(tester *t) {
     if (t->is_near) /* without these none of them runs */
         q->left_out[RF_GPU_half_rows] = q->left_out[RF_GPU_half_8] =
             q->left_out[RF_GPU_half_wave_16] = q->left_out[RF_GPU_attend_halves] = false;
-    for (int k = RF_GPU_ahead_products; k <= RF_GPU_ahead_32_minima; k++)
+    for (int k = RF_GPU_ahead_products; k <= RF_GPU_wide_rows_32; k++)
         q->left_out[k] = false; /* nor without these what makes digits for them */
 }
 

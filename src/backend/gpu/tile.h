@@ -145,22 +145,39 @@ RF_TILE_FN uint32_t rf_ahead_x_bytes(rf_wide_digits digits) {
     return (uint32_t)RF_WIDE_COLS * 256 + rf_ahead_x_factors(digits);
 }
 
-/* The same in groups of 32 (mm_ahead_32.hip): columns of a stage, groups of them, and bytes of either side of it:
- * of weight rows integers, d [rows][4] and m [rows][4] f32, of activation rows integers, d [4][cols] and sums
- * [4][cols] f32. */
+/* Products in groups of 32 with very many activation rows there (mm_wide_32.hip): a turn's columns, groups and bytes of half
+ * of its activations, and bytes of factors of 32 weight rows. */
 enum {
     RF_GROUPS_COLS = 128,
-    RF_GROUPS_MANY = 4,
-    RF_GROUPS_INTS = RF_WIDE_ROWS * RF_GROUPS_COLS,
-    RF_GROUPS_FACTORS = RF_WIDE_ROWS * RF_GROUPS_MANY * 4, /* d, or with minima m or sums */
-    RF_GROUPS_STAGES = 5,
+    RF_GROUPS_MANY = RF_GROUPS_COLS / 32,
+    RF_GROUPS_PANEL = RF_WIDE_COLS * 128,
+    RF_GROUPS_D_TILE = RF_GROUPS_MANY * 32 * 4,
+    RF_GROUPS_STAGES = 4,
 };
-RF_TILE_FN uint32_t rf_groups_side(uint32_t with_m) {
-    return RF_GROUPS_INTS + (1 + with_m) * RF_GROUPS_FACTORS;
+
+/* Where the parts of a stage are, in bytes: activations as f16 (hopper.h has the order), sums times scales if there
+ * are minima, [4][cols] f32, whether the turn is plain; then of each 32 weight rows the integers' low bits, their high bits
+ * and factors as they lie in memory. */
+typedef struct rf_groups_parts {
+    uint32_t sum, x_bytes;
+    uint32_t lo, lo_tile, hi, hi_tile, d, m, bytes;
+} rf_groups_parts;
+
+RF_TILE_FN rf_groups_parts rf_groups_parts_of(uint32_t lo_bits, uint32_t hi_bits, uint32_t with_m) {
+    rf_groups_parts p = {0, 0, 0, 0, 0, 0, 0, 0, 0};
+    p.sum = RF_GROUPS_MANY / 2 * RF_GROUPS_PANEL;
+    p.lo = p.x_bytes = p.sum + with_m * RF_GROUPS_MANY * RF_WIDE_COLS * 4;
+    p.lo_tile = RF_GROUPS_MANY * lo_bits * 128;
+    p.hi = p.lo + RF_WIDE_ROWS / 32 * p.lo_tile;
+    p.hi_tile = RF_GROUPS_MANY * hi_bits * 128;
+    p.d = p.hi + RF_WIDE_ROWS / 32 * p.hi_tile;
+    p.m = p.d + RF_WIDE_ROWS / 32 * RF_GROUPS_D_TILE;
+    p.bytes = p.m + with_m * RF_WIDE_ROWS / 32 * RF_GROUPS_D_TILE;
+    p.bytes = (p.bytes + RF_WIDE_ALIGN - 1) / RF_WIDE_ALIGN * RF_WIDE_ALIGN;
+    return p;
 }
-RF_TILE_FN uint32_t rf_groups_shared_bytes(uint32_t with_m) {
-    return RF_WIDE_HEAD + RF_GROUPS_STAGES * 2 * rf_groups_side(with_m) +
-           RF_WIDE_WARPS * RF_WIDE_OUT_BYTES;
+RF_TILE_FN uint32_t rf_groups_shared_bytes(rf_groups_parts p) {
+    return RF_WIDE_HEAD + RF_GROUPS_STAGES * p.bytes + RF_WIDE_WARPS * RF_WIDE_OUT_BYTES;
 }
 
 /* The products with 2 to 255 activation rows on NVIDIA (mm_batch.hip): nt eights of activation rows;

@@ -89,6 +89,23 @@ RF_DEVICE uint16_t rf_bf16_of(float f) {
 
 enum { RF_NORM_STRETCH = 256 }; /* elements of a norm whose lanes are added up by themselves */
 
+/* The scale of a group of n activations, 32 or 256, whose largest |x| is amax, and what multiplies them. */
+typedef struct rf_quant_scale {
+    float d, id;
+} rf_quant_scale;
+
+RF_DEVICE rf_quant_scale rf_quant_scale_of(float amax, uint32_t n) {
+    rf_quant_scale s = {amax / 127.0f, 0.0f};
+    if (n == 256) {
+        s.id = amax > 0 ? 127.0f / amax : 0;
+        return s;
+    }
+    const uint32_t bits = rf_bits_of(s.d);
+    if (bits < 0x7f800000u) s.d = rf_float_of((bits + 0xfffffu) & 0xfff00000u);
+    s.id = s.d > 0 ? 1.0f / s.d : 0;
+    return s;
+}
+
 RF_DEVICE int32_t rf_quantised(float x, float id) {
     float v = x * id;
     v = v > -127.0f ? v : -127.0f; /* also catches a NaN */

@@ -100,24 +100,34 @@ RF_DEVICE rf_u4 digit_half(rf_u4 s, uint32_t n_scales, uint32_t half) {
 
 /* Minima and sums -------------------------------------------------------------------------------*/
 
-/* Two f16 less 1024 each. */
-RF_DEVICE uint32_t digit_less_1024(uint32_t two) {
+/* Two f16 less one each, or times one each. */
+RF_DEVICE uint32_t digit_less(uint32_t two, uint16_t one) {
 #if defined(RF_NVIDIA)
     uint32_t out;
-    asm("sub.rn.f16x2 %0, %1, %2;" : "=r"(out) : "r"(two), "r"(0x64006400u));
+    asm("sub.rn.f16x2 %0, %1, %2;" : "=r"(out) : "r"(two), "r"(one * 0x00010001u));
     return out;
 #else
-    return (uint32_t)rf_f16_of(rf_f16_at((uint16_t)two) - 1024.0f) |
-           (uint32_t)rf_f16_of(rf_f16_at((uint16_t)(two >> 16)) - 1024.0f) << 16;
+    return (uint32_t)rf_f16_of(rf_f16_at((uint16_t)two) - rf_f16_at(one)) |
+           (uint32_t)rf_f16_of(rf_f16_at((uint16_t)(two >> 16)) - rf_f16_at(one)) << 16;
+#endif
+}
+RF_DEVICE uint32_t digit_times(uint32_t two, uint16_t one) {
+#if defined(RF_NVIDIA)
+    uint32_t out;
+    asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(out) : "r"(two), "r"(one * 0x00010001u));
+    return out;
+#else
+    return (uint32_t)rf_f16_of(rf_f16_at((uint16_t)two) * rf_f16_at(one)) |
+           (uint32_t)rf_f16_of(rf_f16_at((uint16_t)(two >> 16)) * rf_f16_at(one)) << 16;
 #endif
 }
 
-/* Four minima, whole numbers below 256, as f16: 1024 and more has them as its last bits. */
-RF_DEVICE rf_u2 digit_four_mins(uint32_t bytes) {
+/* Four unsigned bytes as f16: 1024 and more has them as its last bits, which off is 1024 plus. */
+RF_DEVICE rf_u2 digit_four_halves(uint32_t bytes, uint16_t off) {
     rf_u2 out = {{rf_four_bytes(bytes, 0x64, 0x4140), rf_four_bytes(bytes, 0x64, 0x4342)}};
     RF_UNROLL
     for (int i = 0; i < 2; i++)
-        out.v[i] = digit_less_1024(out.v[i]);
+        out.v[i] = digit_less(out.v[i], off);
     return out;
 }
 

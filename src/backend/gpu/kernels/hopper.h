@@ -180,6 +180,21 @@ RF_DEVICE void hopper_multiply_halves(float *c, uint32_t n, hopper_side w, hoppe
     if (n == 128) HOPPER_HALVES_BEGIN(HOPPER_HALVES_128, HOPPER_F64(c));
     if (n == 256) HOPPER_HALVES_BEGIN(HOPPER_HALVES_256, HOPPER_F128(c));
 }
+/* The same by 128 rows of the right side, with the left one in registers as mma.sync has it; these stay as they are until
+ * the product is done. */
+RF_DEVICE void hopper_multiply_own(float *c, const uint32_t w[4], hopper_side x, int is_more) {
+    asm volatile("{\n"
+                 ".reg .pred p;\n"
+                 ".reg .b64 x;\n"
+                 "mov.b64 x, {%68, %69};\n"
+                 "setp.ne.b32 p, %70, 0;\n"
+                 "wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 {" HOPPER_R64
+                 "}, {%64, %65, %66, %67}, x, p, 1, 1, 0;\n"
+                 "}"
+                 : HOPPER_F64(c)
+                 : "r"(w[0]), "r"(w[1]), "r"(w[2]), "r"(w[3]), "r"(x.at), "r"(x.form), "r"(is_more)
+                 : "memory");
+}
 #define HOPPER_HOLD(...) asm volatile("" : __VA_ARGS__::"memory")
 RF_DEVICE void hopper_hold_halves(float *c, uint32_t n) {
     if (n == 32) HOPPER_HOLD(HOPPER_F16(c));
@@ -187,6 +202,12 @@ RF_DEVICE void hopper_hold_halves(float *c, uint32_t n) {
     if (n == 112) HOPPER_HOLD(HOPPER_F56(c));
     if (n == 128) HOPPER_HOLD(HOPPER_F64(c));
     if (n == 256) HOPPER_HOLD(HOPPER_F128(c));
+}
+
+/* v, so that what is reckoned with it is reckoned here and not before a loop, which takes registers. */
+RF_DEVICE uint32_t hopper_now(uint32_t v) {
+    asm volatile("" : "+r"(v));
+    return v;
 }
 
 RF_DEVICE void hopper_end(void) { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
@@ -216,6 +237,7 @@ RF_DEVICE void hopper_take_away(void *to, const void *from, uint32_t bytes) {
 }
 RF_DEVICE void hopper_hold(const int32_t c[64]) { (void)c; }
 RF_DEVICE void hopper_hold_halves(const float *c, uint32_t n) { (void)c, (void)n; }
+RF_DEVICE uint32_t hopper_now(uint32_t v) { return v; }
 RF_DEVICE void hopper_begin(void) {}
 RF_DEVICE void hopper_end(void) {}
 RF_DEVICE void hopper_wait_but(int n) { (void)n; }
@@ -248,6 +270,27 @@ RF_DEVICE void hopper_multiply(int32_t c[64], hopper_side w, hopper_side x, int 
                        (int32_t)(int8_t)right[k];
         }
         c[i] = sum;
+    }
+}
+RF_DEVICE void hopper_multiply_own(float *c, const uint32_t w[4], hopper_side x, int is_more) {
+    uint32_t left[4][4]; /* words of the four threads that have a row together */
+    for (uint32_t i = 0; i < 4; i++) {
+        rf_host_word[rf_tid()] = w[i];
+        rf_host_warp_sync();
+        for (uint32_t t = 0; t < 4; t++)
+            left[i][t] = rf_host_word[rf_tid() / 4 * 4 + t];
+        rf_host_warp_sync();
+    }
+    for (uint32_t i = 0; i < 64; i++) {
+        double sum = is_more ? (double)c[i] : 0;
+        for (uint32_t half = 0; half < 2; half++) {
+            uint32_t right[4];
+            memcpy(right, hopper_piece(x, hopper_right(i), half), sizeof right);
+            for (uint32_t k = 0; k < 8; k++)
+                sum += (double)half_number(left[2 * half + i % 4 / 2][k / 2], k % 2, RF_GPU_F16) *
+                       (double)half_number(right[k / 2], k % 2, RF_GPU_F16);
+        }
+        c[i] = (float)sum;
     }
 }
 /* As half_multiply. */

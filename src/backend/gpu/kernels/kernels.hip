@@ -36,7 +36,7 @@
 /* parts of mm_wide.hip are its own, too */
 #include "backend/gpu/kernels/mm_ahead.hip"
 /* and of that its own */
-#include "backend/gpu/kernels/mm_ahead_32.hip"
+#include "backend/gpu/kernels/mm_wide_32.hip"
 #include "backend/gpu/kernels/norm.hip"
 #include "backend/gpu/kernels/recur.hip"
 #include "backend/gpu/kernels/recur_kept.hip"

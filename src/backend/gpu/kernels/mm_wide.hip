@@ -194,7 +194,8 @@ RF_DEVICE void wide_put_sums(uint8_t *sums, uint32_t col, const rf_u4 sum[4]) {
 }
 
 RF_DEVICE void wide_put_mins(uint8_t *mins, uint32_t row, rf_u2 bytes) {
-    const rf_u2 first = digit_four_mins(bytes.v[0]), second = digit_four_mins(bytes.v[1]);
+    const rf_u2 first = digit_four_halves(bytes.v[0], 0x6400),
+                second = digit_four_halves(bytes.v[1], 0x6400);
     const rf_u4 all = {{first.v[0], first.v[1], second.v[0], second.v[1]}};
     ((rf_u4 *)(void *)mins)[row] = all;
 }

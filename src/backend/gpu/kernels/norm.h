@@ -168,9 +168,8 @@ RF_DEVICE void quant_sum(uint32_t *sum, uint32_t n, uint32_t n_threads) {
     }
 }
 
-/* Four elements, whose group's largest |x| is amax, into bytes. */
-RF_DEVICE uint32_t quant_four(const float v[4], float amax) {
-    const float id = amax > 0 ? 127.0f / amax : 0;
+/* Four elements into bytes. */
+RF_DEVICE uint32_t quant_four(const float v[4], float id) {
     uint32_t q = 0;
     RF_UNROLL
     for (uint32_t b = 0; b < 4; b++)
@@ -194,13 +193,16 @@ RF_DEVICE uint32_t quant_size(const float v[4]) {
 RF_DEVICE void quant_32(const float v[NORM_OWN], const rf_gpu_quant *to, uint64_t row,
                         uint32_t first, uint32_t n, uint32_t n_fours) {
     uint32_t most[NORM_FOURS], q[NORM_FOURS], sum[NORM_FOURS];
+    float d[NORM_FOURS];
     RF_UNROLL
     for (uint32_t i = 0; i < n_fours; i++)
         most[i] = quant_size(v + 4 * i);
     quant_most(most, n_fours, 8);
     RF_UNROLL
     for (uint32_t i = 0; i < n_fours; i++) {
-        q[i] = quant_four(v + 4 * i, rf_float_of(most[i]));
+        const rf_quant_scale s = rf_quant_scale_of(rf_float_of(most[i]), 32);
+        d[i] = s.d;
+        q[i] = quant_four(v + 4 * i, s.id);
         sum[i] = (uint32_t)rf_dot4(q[i], 0x01010101u, 0);
     }
     quant_sum(sum, n_fours, 8);
@@ -210,7 +212,7 @@ RF_DEVICE void quant_32(const float v[NORM_OWN], const rf_gpu_quant *to, uint64_
         if (norm_four(first, i, n_fours) >= n) break;
         *(uint32_t *)(void *)(to->q + at) = q[i];
         if (rf_tid() % 8 != 0) continue;
-        to->d[at / 32] = rf_float_of(most[i]) / 127.0f;
+        to->d[at / 32] = d[i];
         to->sum[at / 32] = (int32_t)sum[i];
     }
 }
@@ -240,11 +242,12 @@ RF_DEVICE void quant_256(uint32_t most_of[NORM_WARPS], const float v[NORM_OWN],
                          const rf_gpu_quant *to, uint64_t row, uint32_t first, uint32_t n,
                          uint32_t n_fours) {
     const uint32_t n_threads = RF_NORM_STRETCH / 4 / n_fours;
-    const uint32_t most = quant_stretch(most_of, v, n_fours);
+    const float amax = rf_float_of(quant_stretch(most_of, v, n_fours));
+    const rf_quant_scale s = rf_quant_scale_of(amax, 256);
     uint32_t q[NORM_FOURS], sum[NORM_FOURS];
     RF_UNROLL
     for (uint32_t i = 0; i < n_fours; i++) {
-        q[i] = quant_four(v + 4 * i, rf_float_of(most));
+        q[i] = quant_four(v + 4 * i, s.id);
         sum[i] = (uint32_t)rf_dot4(q[i], 0x01010101u, 0);
     }
     quant_sum(sum, n_fours, 4);
@@ -255,7 +258,7 @@ RF_DEVICE void quant_256(uint32_t most_of[NORM_WARPS], const float v[NORM_OWN],
         *(uint32_t *)(void *)(to->q + at + n_threads * 4 * i) = q[i];
         if (rf_tid() % 4 == 0) to->sum[at / 16 + n_threads / 4 * i] = (int32_t)sum[i];
     }
-    if (rf_tid() % n_threads == 0) to->d[at / 256] = rf_float_of(most) / 127.0f;
+    if (rf_tid() % n_threads == 0) to->d[at / 256] = s.d;
 }
 
 /* The thread's own elements in both views, where they are asked for; turn: how often this kernel has been

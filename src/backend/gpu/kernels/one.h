@@ -161,11 +161,11 @@ RF_DEVICE void one_quantise(one_x to, const one_floats *f, int view, uint32_t fi
         const uint32_t other = rf_lane_xor(most, mask);
         most = other > most ? other : most;
     }
-    const float amax = rf_float_of(most), id = amax > 0 ? 127.0f / amax : 0;
+    const rf_quant_scale scale = rf_quant_scale_of(rf_float_of(most), (uint32_t)view);
     uint32_t sum = 0;
     RF_UNROLL
     for (uint32_t i = 0; i < n; i++) {
-        const uint32_t v = (uint32_t)rf_quantised(f->v[i / 4].v[i % 4], id);
+        const uint32_t v = (uint32_t)rf_quantised(f->v[i / 4].v[i % 4], scale.id);
         sum += v;
         words[i / 4] |= (v & 255u) << 8 * (i % 4);
     }
@@ -177,7 +177,7 @@ RF_DEVICE void one_quantise(one_x to, const one_floats *f, int view, uint32_t fi
     q[0] = words[0];
     if (view == 256) q[1] = words[1];
     if (lane % n_sum == 0) to.sum[k / (n * n_sum)] = (int32_t)sum;
-    if (lane % n_lanes == 0) to.d[k / (uint32_t)view] = amax / 127.0f;
+    if (lane % n_lanes == 0) to.d[k / (uint32_t)view] = scale.d;
 }
 
 RF_DEVICE void one_dot(const mm_raw *raw, int lo_bits, int hi_bits, const rf_u4 *q, int32_t *first,

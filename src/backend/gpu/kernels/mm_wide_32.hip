@@ -1,0 +1,523 @@
+/* mm_wide_32.hip - products of weights in groups of 32 with very many activation rows on Hopper's matrix units.
+ *
+ * A group is a product of f16, added up in f32: of the weights' integers, and of those of the activations times their
+ * scale, which has four significant bits (docs/arithmetic.md), so that f16 has all of these as they are.  A group's
+ * sum is less than 2^24 times its least bit and therefore exact, and the weights' scale is all that is left
+ * to multiply it with: the bits of integers times both scales, by one operation instead of three.
+ *
+ * First `wide_rows_32` lays the activations out, once for all weights, in stages as they will lie in shared memory: 128
+ * rows by four groups.  Where f16 does not have a scale's multiples a stage has integers alone: it is plain, and its
+ * sums are multiplied with the scales.  Then a block goes through tiles of 128 weight rows by 128 activation rows
+ * as that of mm_wide.hip does, behind which this file and mm_ahead.hip are included.  One warp brings stages, weights
+ * as they lie in memory.  Two teams of four warps make f16 of 64 weight rows each in registers, which the units read.
+ * A turn is four stages; of its groups two are on their way while another is added. */
+
+#if defined(RF_HOPPER)
+enum {
+    GROUPS_TILES = (int)RF_WIDE_ROWS / (int)RF_GPU_TILE_ROWS, /* of weights, in a block's tile */
+    GROUPS_STAGES = RF_GROUPS_STAGES,
+    GROUPS_OF_TURN = GROUPS_STAGES * (int)RF_GROUPS_MANY,
+    GROUPS_ONE = 0x3c00, /* as f16 */
+};
+#define GROUPS_UP 64.0f /* what scales of activations are multiplied with, so that f16 has more of them */
+
+typedef struct groups_shared {
+    uint64_t full[GROUPS_STAGES], empty[GROUPS_STAGES];
+} groups_shared;
+
+/* What is constant in a kernel. */
+typedef struct groups_kind {
+    uint32_t lo_bits, hi_bits, with_m, d_f32;
+    rf_groups_parts at;
+} groups_kind;
+
+RF_DEVICE uint32_t groups_stages(const rf_gpu_matmul_args *a) {
+    return rf_div_up(a->part[0].w.cols, RF_GROUPS_COLS);
+}
+
+/* Where activations lie, [stretches][stages], and behind them whether each stage is plain, a byte, of a turn
+ * one word. */
+RF_DEVICE uint8_t *groups_x_at(const rf_gpu_matmul_args *a, const groups_kind *k, uint32_t stretch,
+                               uint32_t stage) {
+    return a->ahead + ((uint64_t)stretch * groups_stages(a) + stage) * k->at.x_bytes;
+}
+RF_DEVICE uint8_t *groups_plain_at(const rf_gpu_matmul_args *a, const groups_kind *k,
+                                   uint32_t stretch) {
+    return groups_x_at(a, k, ahead_stretches(a), 0) +
+           (uint64_t)stretch * rf_div_up(groups_stages(a), GROUPS_STAGES) * 4;
+}
+
+/* Activation rows -------------------------------------------------------------------------------*/
+
+/* Whether f16 has all of -127 .. 127 times a scale of four significant bits. */
+RF_DEVICE int groups_has(float d) { return d <= 512.0f && rf_f16_at(rf_f16_of(d)) == d; }
+
+/* Half of a row of a stage, two groups; rows beyond the last are the last, groups beyond the last are zeros. */
+typedef struct groups_row {
+    uint32_t words[2][8];
+    float d[2], sum[2];
+} groups_row;
+
+RF_DEVICE void groups_read_row(groups_row *r, const rf_gpu_matmul_args *a, uint32_t row,
+                               uint32_t first) {
+    const uint32_t n_groups = a->part[0].w.cols / 32;
+    const rf_u4 *q = (const rf_u4 *)(const void *)a->xq.q;
+    RF_UNROLL
+    for (uint32_t c = 0; c < 2; c++) {
+        const uint32_t is_there = first + c < n_groups;
+        const uint64_t group = (uint64_t)row * n_groups + rf_min_u32(first + c, n_groups - 1);
+        const rf_u4 one = q[2 * group], other = q[2 * group + 1];
+        RF_UNROLL
+        for (uint32_t i = 0; i < 4; i++) {
+            r->words[c][i] = is_there ? one.v[i] : 0;
+            r->words[c][4 + i] = is_there ? other.v[i] : 0;
+        }
+        r->d[c] = is_there ? a->xq.d[group] * GROUPS_UP : 0.0f;
+        r->sum[c] = is_there && a->part[0].w.m ? (float)a->xq.sum[group] : 0.0f;
+    }
+}
+
+/* A group as f16 times one: of each half sixteen columns, the first two of every four and then the others, as
+ * the threads that multiply have the weights. */
+RF_DEVICE void groups_put(uint8_t *panel, uint32_t row, uint32_t c, const uint32_t words[8],
+                          uint16_t one) {
+    RF_UNROLL
+    for (uint32_t half = 0; half < 2; half++) {
+        rf_u4 piece[2];
+        RF_UNROLL
+        for (uint32_t i = 0; i < 4; i++) {
+            const rf_u2 four = digit_four_halves(words[4 * half + i] ^ 0x80808080u, 0x6480);
+            piece[0].v[i] = digit_times(four.v[0], one);
+            piece[1].v[i] = digit_times(four.v[1], one);
+        }
+        RF_UNROLL
+        for (uint32_t i = 0; i < 2; i++)
+            *(rf_u4 *)(void *)(panel + row * 128 + ((4 * c + 2 * half + i) ^ row % 8) * 16) =
+                piece[i];
+    }
+}
+
+/* Grid x: stages, each of whose rows two threads have; y: stretches of activation rows. */
+RF_KERNEL_EARLY(wide_rows_32, rf_gpu_matmul_args, 4) {
+    RF_SHARED uint32_t plain;
+    const uint32_t half = rf_tid() / RF_WIDE_COLS, own = rf_tid() % RF_WIDE_COLS,
+                   with_m = a.part[0].w.m != NULL;
+    const groups_kind k = {0, 0, with_m, 0, rf_groups_parts_of(0, 0, with_m)};
+    uint8_t *made = hopper_shared;
+    groups_row r;
+    if (rf_tid() == 0) plain = 0;
+    rf_sync();
+    rf_await_before();
+    groups_read_row(&r, &a, rf_min_u32(rf_bid_y() * RF_WIDE_COLS + own, a.n_rows - 1),
+                    4 * rf_bid_x() + 2 * half);
+    if (!groups_has(r.d[0]) || !groups_has(r.d[1])) plain = 1;
+    rf_sync();
+    const uint32_t is_plain = plain;
+    RF_UNROLL
+    for (uint32_t c = 0; c < 2; c++) {
+        groups_put(made + half * RF_GROUPS_PANEL, own, c, r.words[c],
+                   is_plain ? GROUPS_ONE : rf_f16_of(r.d[c]));
+        if (with_m)
+            ((float *)(void *)(made + k.at.sum))[(2 * half + c) * RF_WIDE_COLS + own] =
+                r.sum[c] * r.d[c];
+    }
+    if (rf_tid() == 0) groups_plain_at(&a, &k, rf_bid_y())[rf_bid_x()] = (uint8_t)is_plain;
+    hopper_publish();
+    rf_sync();
+    if (rf_tid() == 0)
+        hopper_take_away(groups_x_at(&a, &k, rf_bid_y(), rf_bid_x()), made, k.at.x_bytes);
+}
+
+/* Bringing --------------------------------------------------------------------------------------*/
+
+/* Where one is in the ring. */
+typedef struct groups_place {
+    uint32_t now, parity;
+} groups_place;
+
+RF_DEVICE void groups_next(groups_place *p) {
+    if (++p->now < GROUPS_STAGES) return;
+    p->now = 0;
+    p->parity ^= 1;
+}
+
+/* Tiles by stretches of activation rows: a block takes every so many. */
+RF_DEVICE uint32_t groups_n_shares(const rf_gpu_matmul_args *a) {
+    return a->ahead_tiles * ahead_stretches(a);
+}
+RF_DEVICE mm_share groups_share(const rf_gpu_matmul_args *a, uint32_t i) {
+    const uint32_t n = ahead_stretches(a);
+    return share_at(a, ahead_tile_rows(a), RF_WIDE_COLS, i / n, i % n);
+}
+
+/* What a lane of the warp that brings copies: the first the activations, and of the next sixteen each four, one for each
+ * 32 weight rows, low bits, d, high bits and m. */
+typedef struct groups_copy {
+    const uint8_t *from;
+    uint32_t to, of_group; /* no bytes: nothing */
+} groups_copy;
+
+RF_DEVICE groups_copy groups_copy_of(const rf_gpu_matmul_args *a, const mm_share *s,
+                                     const groups_kind *k, uint32_t lane) {
+    const uint32_t i = (lane - 1) % GROUPS_TILES, what = (lane - 1) / GROUPS_TILES,
+                   per_part = a->is_glu ? GROUPS_TILES / 2 : GROUPS_TILES;
+    const rf_gpu_weight *w = i < per_part ? &s->p.w : &a->part[1].w;
+    const uint32_t n_tiles = rf_div_up(w->rows, RF_GPU_TILE_ROWS), d = k->d_f32 ? 128 : 64,
+                   own = rf_min_u32(s->tile * per_part + i % per_part, n_tiles - 1);
+    const uint64_t at = ((uint64_t)s->plane * n_tiles + own) * (w->cols / 32);
+    const groups_copy none = {a->ahead, 0, 0},
+                      lo = {(const uint8_t *)w->lo, k->at.lo + i * k->at.lo_tile, k->lo_bits * 128},
+                      hi = {(const uint8_t *)w->hi, k->at.hi + i * k->at.hi_tile, k->hi_bits * 128},
+                      ds = {(const uint8_t *)w->d, k->at.d + i * RF_GROUPS_D_TILE, d},
+                      ms = {(const uint8_t *)w->m, k->at.m + i * RF_GROUPS_D_TILE, d};
+    groups_copy c = what == 0 ? lo : what == 1 ? ds : what == 2 ? hi : ms;
+    if (what > 3 || (what == 3 && !k->with_m)) c = none;
+    if (c.of_group) c.from += at * c.of_group;
+    return c;
+}
+
+/* One warp brings all stages. */
+RF_DEVICE void groups_bring(uint8_t *stages, groups_shared *sh, const rf_gpu_matmul_args *a,
+                            const groups_kind *k) {
+    const uint32_t lane = rf_tid() % 32, n_groups = a->part[0].w.cols / 32,
+                   of_group = (k->lo_bits + k->hi_bits) * 128 +
+                              (k->d_f32 ? 128 : 64) * (1 + k->with_m);
+    groups_place p = {0, 1};
+    RF_NO_UNROLL
+    for (uint32_t i = rf_bid_x(); i < groups_n_shares(a); i += hopper_grid_x()) {
+        const mm_share share = groups_share(a, i);
+        const uint8_t *x = groups_x_at(a, k, i % ahead_stretches(a), 0);
+        groups_copy c = groups_copy_of(a, &share, k, lane);
+        RF_NO_UNROLL
+        for (uint32_t first = 0; first < n_groups; first += RF_GROUPS_MANY) {
+            const uint32_t n = rf_min_u32(n_groups - first, RF_GROUPS_MANY);
+            uint8_t *stage = stages + p.now * k->at.bytes;
+            uint64_t *full = &sh->full[p.now];
+            ring_await(&sh->empty[p.now], p.parity);
+            if (lane == 0) {
+                hopper_arrive_with(full, k->at.x_bytes + GROUPS_TILES * n * of_group);
+                hopper_bring(stage, x, k->at.x_bytes, full);
+            }
+            rf_warp_sync();
+            if (lane && c.of_group) hopper_bring(stage + c.to, c.from, n * c.of_group, full);
+            x += k->at.x_bytes;
+            c.from += RF_GROUPS_MANY * c.of_group;
+            groups_next(&p);
+        }
+    }
+}
+
+/* Multiplying -----------------------------------------------------------------------------------*/
+
+/* A thread's rows g and g + 8 of its warp's sixteen: where their integers and their factors lie in a stage. */
+typedef struct groups_rows {
+    uint32_t lo[2], hi[2], d[2], t, off;
+} groups_rows;
+
+RF_DEVICE groups_rows groups_rows_of(const rf_gpu_matmul_args *a, const groups_kind *k,
+                                     const wide_place *at) {
+    groups_rows r;
+    r.t = at->t;
+    r.off = k->lo_bits == 8 ? 128 : (uint32_t)a->part[0].w.off;
+    RF_UNROLL
+    for (uint32_t j = 0; j < 2; j++) {
+        const uint32_t own = a->is_glu ? 64 * j + at->row / 16 * 8 + at->row % 8 : at->row + 8 * j,
+                       tile = own / RF_GPU_TILE_ROWS, row = own % RF_GPU_TILE_ROWS;
+        r.lo[j] = k->at.lo + tile * k->at.lo_tile + row * 16 + at->t * 4;
+        r.hi[j] = k->at.hi + tile * k->at.hi_tile + row * 4;
+        r.d[j] = k->at.d + tile * RF_GROUPS_D_TILE + row * (k->d_f32 ? 4 : 2);
+    }
+    return r;
+}
+
+RF_DEVICE uint32_t groups_word(const uint8_t *p) { return *(const uint32_t *)(const void *)p; }
+
+/* What a thread has of a group of its rows before it is worked on: words as they lie in memory. */
+typedef struct groups_raw {
+    uint32_t lo[2][2], hi[2]; /* the second of lo only of weights of eight bits */
+} groups_raw;
+
+RF_DEVICE groups_raw groups_load(const uint8_t *stage, const groups_rows *r, const groups_kind *k,
+                                 uint32_t c) {
+    groups_raw raw = {{{0, 0}, {0, 0}}, {0, 0}};
+    RF_UNROLL
+    for (uint32_t j = 0; j < 2; j++) {
+        const uint8_t *lo = stage + r->lo[j] + c * k->lo_bits * 128;
+        raw.lo[j][0] = groups_word(lo);
+        if (k->lo_bits == 8) raw.lo[j][1] = groups_word(lo + 512);
+        if (k->hi_bits) raw.hi[j] = groups_word(stage + r->hi[j] + c * 128);
+    }
+    return raw;
+}
+
+/* Columns 4t .. 4t + 3 of either half of the group, as the left side of two products. */
+RF_DEVICE void groups_convert(uint32_t w[2][4], const groups_raw *raw, const groups_rows *r,
+                              const groups_kind *k) {
+    RF_UNROLL
+    for (uint32_t j = 0; j < 2; j++) {
+        uint32_t words[2] = {raw->lo[j][0] & 0x0f0f0f0fu, raw->lo[j][0] >> 4 & 0x0f0f0f0fu};
+        if (k->lo_bits == 8) {
+            words[0] = raw->lo[j][0] ^ 0x80808080u;
+            words[1] = raw->lo[j][1] ^ 0x80808080u;
+        }
+        if (k->hi_bits) {
+            words[0] |= (raw->hi[j] >> r->t & 0x01010101u) << 4;
+            words[1] |= (raw->hi[j] >> (4 + r->t) & 0x01010101u) << 4;
+        }
+        RF_UNROLL
+        for (uint32_t half = 0; half < 2; half++) {
+            const rf_u2 four = digit_four_halves(words[half], (uint16_t)(0x6400 + r->off));
+            w[half][j] = four.v[0];
+            w[half][2 + j] = four.v[1];
+        }
+    }
+}
+
+/* d, and with minima m, of the thread's rows. */
+typedef struct groups_factors {
+    float d[2], m[2];
+} groups_factors;
+
+RF_DEVICE groups_factors groups_factors_of(const uint8_t *stage, const groups_rows *r,
+                                           const groups_kind *k, uint32_t c) {
+    groups_factors f = {{0.0f, 0.0f}, {0.0f, 0.0f}};
+    RF_UNROLL
+    for (uint32_t j = 0; j < 2; j++) {
+        const uint8_t *d = stage + r->d[j], *m = d + (k->at.m - k->at.d);
+        f.d[j] = k->d_f32 ? *(const float *)(const void *)(d + c * 128)
+                          : rf_f16_at(*(const uint16_t *)(const void *)(d + c * 64));
+        if (k->with_m) f.m[j] = rf_f16_at(*(const uint16_t *)(const void *)(m + c * 64));
+    }
+    return f;
+}
+
+/* Begins group c of a stage.  w: the weights, which the product reads while it is on its way. */
+RF_DEVICE void groups_begin(float sums[64], uint32_t w[2][4], const groups_raw *raw,
+                            const uint8_t *stage, const groups_rows *r, const groups_kind *k,
+                            uint32_t c) {
+    const uint32_t x = rf_shared_at(stage) + c / 2 * RF_GROUPS_PANEL;
+    groups_convert(w, raw, r, k);
+    hopper_hold_halves(sums, RF_WIDE_COLS);
+    hopper_begin();
+    RF_UNROLL
+    for (uint32_t i = 0; i < 2; i++)
+        hopper_multiply_own(sums, w[i], hopper_chunk(x, 2 * (c % 2) + i), i > 0);
+    hopper_end();
+}
+
+/* Group c of a stage onto the outputs. */
+RF_DEVICE void groups_add(float v[64], const float sums[64], const groups_factors *f,
+                          const uint8_t *stage, const groups_rows *r, const groups_kind *k,
+                          uint32_t c) {
+    const rf_f2 *x_sums =
+        (const rf_f2 *)(const void *)(stage + k->at.sum) + c * RF_WIDE_COLS / 2 + r->t;
+    RF_UNROLL
+    for (uint32_t n = 0; n < RF_WIDE_COLS / 8; n++) {
+        rf_f2 sum = {{0.0f, 0.0f}};
+        if (k->with_m) sum = x_sums[4 * n];
+        RF_UNROLL
+        for (uint32_t j = 0; j < 4; j++) {
+            float *to = &v[4 * n + j];
+            *to = rf_fma(sums[4 * n + j], f->d[j / 2], *to);
+            if (k->with_m) *to = rf_fma(sum.v[j % 2], f->m[j / 2], *to);
+        }
+    }
+}
+
+/* This warp is done with a stage. */
+RF_DEVICE void groups_give_back(uint64_t *empty) {
+    rf_warp_sync();
+    if (rf_tid() % 32 == 0) ring_arrive(empty);
+}
+
+/* Where a thread is: its place in the ring, and in the columns. */
+typedef struct groups_walk {
+    groups_place p;
+    const uint8_t *stages;
+    groups_shared *sh;
+    uint32_t group, n_groups, stretch;
+} groups_walk;
+
+/* Waits for the next stage. */
+RF_DEVICE const uint8_t *groups_await(const groups_walk *t, const groups_kind *k) {
+    ring_await(&t->sh->full[t->p.now], t->p.parity);
+    return t->stages + t->p.now * k->at.bytes;
+}
+
+/* All groups of n stages, which is a constant: of many, so that the units seldom run dry.  What is loaded is
+ * loaded before a wait. */
+RF_DEVICE void groups_multiply_stages(float v[64], float even[64], float odd[64], groups_walk *t,
+                                      const groups_rows *r, const groups_kind *k, uint32_t n) {
+    const uint32_t all = n * RF_GROUPS_MANY;
+    const uint8_t *stage = groups_await(t, k), *ahead = stage;
+    uint32_t w[2][2][4];
+    uint64_t *empty = &t->sh->empty[t->p.now], *empty_ahead = empty;
+    groups_raw raw = groups_load(stage, r, k, 0);
+    groups_begin(even, w[0], &raw, stage, r, k, 0);
+    raw = groups_load(stage, r, k, 1);
+    groups_begin(odd, w[1], &raw, stage, r, k, 1);
+    RF_UNROLL
+    for (uint32_t c = 0; c < all; c++) {
+        const groups_factors f = groups_factors_of(stage, r, k, c % RF_GROUPS_MANY);
+        const uint32_t then = (c + 2) % RF_GROUPS_MANY;
+        float *own = c % 2 ? odd : even;
+        if (then == 0) groups_next(&t->p);
+        if (then == 0 && c + 2 < all) {
+            ahead = groups_await(t, k);
+            empty_ahead = &t->sh->empty[t->p.now];
+        }
+        if (c + 2 < all) raw = groups_load(ahead, r, k, then);
+        if (c + 1 < all)
+            hopper_wait_but(1);
+        else
+            hopper_wait_but(0);
+        hopper_hold_halves(own, RF_WIDE_COLS);
+        groups_add(v, own, &f, stage, r, k, c % RF_GROUPS_MANY);
+        if (c + 2 < all) groups_begin(own, w[c % 2], &raw, ahead, r, k, then);
+        if (then != 1) continue;
+        groups_give_back(empty);
+        stage = ahead;
+        empty = empty_ahead;
+    }
+    t->group += all;
+}
+
+/* Sums of a plain stage's group times the scales of its activations: exact, since these have four bits and those 19 (and
+ * scales are between 2^-120 and 2^100). */
+RF_DEVICE void groups_scale(float sums[64], const rf_gpu_matmul_args *a, uint32_t group,
+                            uint32_t stretch, const groups_rows *r) {
+    const uint32_t n_groups = hopper_now(a->part[0].w.cols / 32), t = hopper_now(r->t);
+    RF_UNROLL
+    for (uint32_t n = 0; n < RF_WIDE_COLS / 4; n++) {
+        const uint32_t col = n / 2 * 8 + 2 * t + n % 2,
+                       row = rf_min_u32(stretch * RF_WIDE_COLS + col, a->n_rows - 1);
+        const float d = a->xq.d[(uint64_t)row * n_groups + group] * GROUPS_UP;
+        sums[n / 2 * 4 + n % 2] *= d;
+        sums[n / 2 * 4 + n % 2 + 2] *= d;
+        if (n % 4 == 3) hopper_hold_halves(sums, RF_WIDE_COLS); /* few loads at a time: registers */
+    }
+}
+
+/* A stage that has fewer groups than others, or is plain: one by one. */
+RF_DEVICE void groups_multiply_few(float v[64], float sums[64], groups_walk *t,
+                                   const rf_gpu_matmul_args *a, const groups_rows *r,
+                                   const groups_kind *k, uint32_t is_plain) {
+    const uint8_t *stage = groups_await(t, k);
+    const uint32_t n = rf_min_u32(t->n_groups - t->group, RF_GROUPS_MANY);
+    RF_UNROLL
+    for (uint32_t c = 0; c < RF_GROUPS_MANY; c++) {
+        uint32_t w[2][4];
+        if (c >= n) break;
+        const groups_raw raw = groups_load(stage, r, k, c);
+        const groups_factors f = groups_factors_of(stage, r, k, c);
+        groups_begin(sums, w, &raw, stage, r, k, c);
+        hopper_wait_but(0);
+        hopper_hold_halves(sums, RF_WIDE_COLS);
+        if (is_plain) groups_scale(sums, a, t->group + c, t->stretch, r);
+        groups_add(v, sums, &f, stage, r, k, c);
+    }
+    groups_give_back(&t->sh->empty[t->p.now]);
+    groups_next(&t->p);
+    t->group += RF_GROUPS_MANY;
+}
+
+/* One tile's sums, times GROUPS_UP. */
+RF_DEVICE void groups_work(float v[64], groups_walk *t, const rf_gpu_matmul_args *a,
+                           const groups_rows *r, const groups_kind *k) {
+    const uint8_t *plain = groups_plain_at(a, k, t->stretch);
+    uint32_t are_plain = groups_word(plain);
+    float even[64], odd[64];
+    RF_UNROLL
+    for (uint32_t i = 0; i < 64; i++)
+        v[i] = even[i] = odd[i] = 0.0f;
+    RF_NO_UNROLL
+    while (t->group < t->n_groups) {
+        const uint32_t n_left = t->n_groups - t->group;
+        if (n_left >= GROUPS_OF_TURN && !are_plain) {
+            plain += GROUPS_STAGES;
+            if (n_left > GROUPS_OF_TURN) are_plain = groups_word(plain);
+            groups_multiply_stages(v, even, odd, t, r, k, GROUPS_STAGES);
+            continue;
+        }
+        RF_NO_UNROLL
+        for (uint32_t i = 0; i < GROUPS_STAGES && t->group < t->n_groups; i++) {
+            const uint32_t is_plain = are_plain >> 8 * i & 255;
+            if (t->group + RF_GROUPS_MANY <= t->n_groups && !is_plain)
+                groups_multiply_stages(v, even, odd, t, r, k, 1);
+            else
+                groups_multiply_few(v, even, t, a, r, k, is_plain);
+        }
+        plain += GROUPS_STAGES;
+        if (t->group < t->n_groups) are_plain = groups_word(plain);
+        RF_UNROLL
+        for (uint32_t i = 0; i < 64; i++)
+            odd[i] = 0.0f; /* the scales were in its registers */
+    }
+}
+
+RF_DEVICE void groups_multiply(uint8_t *stages, groups_shared *sh, const rf_gpu_matmul_args *a,
+                               const groups_kind *k) {
+    const wide_place at = wide_place_of();
+    const groups_rows r = groups_rows_of(a, k, &at);
+    groups_walk t = {{0, 0}, stages, sh, 0, a->part[0].w.cols / 32, 0};
+    float *out = (float *)(void *)(stages + GROUPS_STAGES * k->at.bytes +
+                                   rf_tid() / 32 * RF_WIDE_OUT_BYTES);
+    RF_NO_UNROLL
+    for (uint32_t i = rf_bid_x(); i < groups_n_shares(a); i += hopper_grid_x()) {
+        float v[64];
+        t.group = 0;
+        t.stretch = i % ahead_stretches(a);
+        groups_work(v, &t, a, &r, k);
+        RF_UNROLL
+        for (uint32_t j = 0; j < 64; j++)
+            v[j] *= 1.0f / GROUPS_UP;
+        const mm_share share = groups_share(a, i);
+        wide_put(out, v, a, &share, ahead_tile_rows(a));
+    }
+}
+
+HOPPER_REGISTERS(128, 24, 2 * WIDE_TEAM, 240)
+RF_DEVICE void groups_run(const rf_gpu_matmul_args *a, uint32_t lo_bits, uint32_t hi_bits,
+                          uint32_t with_m, uint32_t d_f32) {
+    const groups_kind kind = {lo_bits, hi_bits, with_m, d_f32,
+                              rf_groups_parts_of(lo_bits, hi_bits, with_m)};
+    groups_shared *sh = (groups_shared *)(void *)hopper_shared;
+    uint8_t *stages = hopper_shared + RF_WIDE_HEAD;
+    const uint32_t tid = rf_tid();
+    if (tid < GROUPS_STAGES) {
+        ring_init(&sh->full[tid], 1);
+        ring_init(&sh->empty[tid], 2 * WIDE_TEAM / 32);
+    }
+    hopper_publish(); /* to copies that run by themselves */
+    rf_sync();
+    if (tid >= 2 * WIDE_TEAM) {
+        hopper_24_registers();
+        if (tid < 2 * WIDE_TEAM + 32) groups_bring(stages, sh, a, &kind);
+        return;
+    }
+    hopper_240_registers();
+    groups_multiply(stages, sh, a, &kind);
+}
+
+/* What facts_of says of these layouts. */
+RF_KERNEL_ALONE(wide_32_40, rf_gpu_matmul_args) {
+    if (a.part[0].w.m)
+        groups_run(&a, 4, 0, 1, 0);
+    else
+        groups_run(&a, 4, 0, 0, 0);
+}
+RF_KERNEL_ALONE(wide_32_41, rf_gpu_matmul_args) {
+    if (a.part[0].w.m)
+        groups_run(&a, 4, 1, 1, 0);
+    else if (a.part[0].w.d_f32)
+        groups_run(&a, 4, 1, 0, 1);
+    else
+        groups_run(&a, 4, 1, 0, 0);
+}
+RF_KERNEL_ALONE(wide_32_80, rf_gpu_matmul_args) {
+    if (a.part[0].w.d_f32)
+        groups_run(&a, 8, 0, 0, 1);
+    else
+        groups_run(&a, 8, 0, 0, 0);
+}
+#endif
