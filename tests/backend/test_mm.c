@@ -151,7 +151,7 @@ static void free_act(act_memory *m) {
 /* The scale of a group whose largest |x| is amax, up to four significant bits for one of 32, and what multiplies x. */
 static float model_scale(float *d, float amax, size_t size) {
     int e;
-    *d = amax / 127;
+    *d = size == 256 ? amax / 127 : amax * (float)(1.0 / 127);
     if (size == 256) return amax > 0 ? 127 / amax : 0;
     if (isfinite(*d)) {
         (void)frexpf(*d, &e);

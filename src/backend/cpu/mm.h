@@ -39,7 +39,7 @@ RF_INLINE rf_mm_scale rf_mm_scale_of(float amax) {
 }
 /* d rounded up to four significant bits: activations in groups of 32. */
 RF_INLINE rf_mm_scale rf_mm_short_scale_of(float amax) {
-    float d = amax / 127.0f;
+    float d = amax * 0x1.020408p-7f; /* 1/127 */
     uint32_t bits;
     memcpy(&bits, &d, sizeof bits);
     if (bits < 0x7f800000) bits = (bits + 0xfffff) & 0xfff00000;

@@ -242,7 +242,7 @@ static bool compare(tester *t, const rf_gpu_kernels *makers, const char *name, c
 /* The scale of a group of n, and what its values are multiplied with: docs/arithmetic.md. */
 static float scale_of(float *d, float amax, size_t n) {
     uint32_t bits;
-    *d = amax / 127.0f;
+    *d = n == 256 ? amax / 127.0f : amax * 0x1.020408p-7f;
     if (n == 256) return amax > 0 ? 127.0f / amax : 0;
     memcpy(&bits, d, sizeof bits);
     if (bits < 0x7f800000) bits = (bits + 0xfffff) & 0xfff00000;
