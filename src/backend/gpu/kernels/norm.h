@@ -21,7 +21,8 @@ enum {
 };
 
 typedef struct norm_shared {
-    float lanes[2][16 * NORM_PADDED]; /* [lane][stretch] of a piece; two, taken in turns */
+    /* [lane][stretch] of a piece; two, taken in turns; read by fours */
+    __attribute__((aligned(16))) float lanes[2][16 * NORM_PADDED];
     uint32_t most[2][NORM_WARPS];     /* the largest |x| of each 128 elements of a part; likewise */
 } norm_shared;
 
