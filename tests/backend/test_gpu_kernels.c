@@ -525,7 +525,7 @@ static void check_ahead(rf_dtype type) {
     c.ahead = (size_t)8 << 20;
     check_product(&c);
     c.wild = true;
-    check_product(&c);
+    if (type == RF_DT_Q8_0 || type == RF_DT_Q5_1) check_product(&c);
 }
 
 static void test_ahead_products(void **state) {

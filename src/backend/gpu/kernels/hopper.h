@@ -273,24 +273,30 @@ RF_DEVICE void hopper_multiply(int32_t c[64], hopper_side w, hopper_side x, int 
     }
 }
 RF_DEVICE void hopper_multiply_own(float *c, const uint32_t w[4], hopper_side x, int is_more) {
-    uint32_t left[4][4]; /* words of the four threads that have a row together */
+    double left[2][16],
+        right[16]; /* of the rows that four threads have together, and of one on the right */
     for (uint32_t i = 0; i < 4; i++) {
         rf_host_word[rf_tid()] = w[i];
         rf_host_warp_sync();
-        for (uint32_t t = 0; t < 4; t++)
-            left[i][t] = rf_host_word[rf_tid() / 4 * 4 + t];
+        for (uint32_t k = 0; k < 8; k++)
+            left[i % 2][i / 2 * 8 + k] =
+                (double)half_number(rf_host_word[rf_tid() / 4 * 4 + k / 2], k % 2, RF_GPU_F16);
         rf_host_warp_sync();
     }
-    for (uint32_t i = 0; i < 64; i++) {
-        double sum = is_more ? (double)c[i] : 0;
+    for (uint32_t n = 0; n < 32; n++) {
+        const uint32_t first = n / 2 * 4 + n % 2; /* of its two results */
         for (uint32_t half = 0; half < 2; half++) {
-            uint32_t right[4];
-            memcpy(right, hopper_piece(x, hopper_right(i), half), sizeof right);
+            uint32_t words[4];
+            memcpy(words, hopper_piece(x, hopper_right(first), half), sizeof words);
             for (uint32_t k = 0; k < 8; k++)
-                sum += (double)half_number(left[2 * half + i % 4 / 2][k / 2], k % 2, RF_GPU_F16) *
-                       (double)half_number(right[k / 2], k % 2, RF_GPU_F16);
+                right[8 * half + k] = (double)half_number(words[k / 2], k % 2, RF_GPU_F16);
         }
-        c[i] = (float)sum;
+        for (uint32_t row = 0; row < 2; row++) {
+            double sum = is_more ? (double)c[first + 2 * row] : 0;
+            for (uint32_t k = 0; k < 16; k++)
+                sum += left[row][k] * right[k];
+            c[first + 2 * row] = (float)sum;
+        }
     }
 }
 /* As half_multiply. */

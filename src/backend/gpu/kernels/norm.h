@@ -23,7 +23,7 @@ enum {
 typedef struct norm_shared {
     /* [lane][stretch] of a piece; two, taken in turns; read by fours */
     __attribute__((aligned(16))) float lanes[2][16 * NORM_PADDED];
-    uint32_t most[2][NORM_WARPS];     /* the largest |x| of each 128 elements of a part; likewise */
+    uint32_t most[2][NORM_WARPS]; /* the largest |x| of each 128 elements of a part; likewise */
 } norm_shared;
 
 /* Elements of the thread's lane in its stretch of the piece at first, the first of which is k. */
