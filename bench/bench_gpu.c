@@ -616,7 +616,10 @@ static void bench_experts(const char *only) {
 static void make_activations(void) {
     size_t n = (size_t)MAX_T * MAX_COLS;
     float *noise = malloc(n * sizeof *noise);
-    if (!noise) exit(1);
+    if (!noise) {
+        fprintf(stderr, "no memory for %zu activations\n", n);
+        exit(1);
+    }
     uint32_t v = 1;
     for (size_t i = 0; i < n; i++) {
         v = v * 1664525 + 1013904223;

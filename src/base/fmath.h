@@ -64,6 +64,11 @@ float rf_largest(const float *x, size_t n); /* a NaN is below all; -inf: there i
 /* The largest of each 64 of x, the last of them maybe fewer: [ceil(n / 64)]. */
 void rf_largest_of_64(float *most, const float *x, size_t n);
 
+/* The scale of 32 activations in integers of -127 .. 127, from their largest: amax * UNIT, an f32, rounded up to
+ * four significant bits by way of its own bits; inf stays inf. */
+#define RF_QUANT_UNIT        0x1.020408p-7f /* 1 / 127 */
+#define RF_QUANT_SHORT(bits) ((bits) < 0x7f800000u ? ((bits) + 0xfffffu) & 0xfff00000u : (bits))
+
 /* The f32 tanh and erf of every kernel: x P(z) / Q(z) of z = x * x, relative error < 4e-7, again one
  * sequence of operations:
  *   x = x < -MAX ? -MAX : x; x = x > MAX ? MAX : x; (a NaN passes) z = x * x;

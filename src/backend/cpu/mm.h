@@ -8,6 +8,9 @@
  * All give the bits of mm_scalar.c. */
 #pragma once
 #include "backend/cpu/kernels.h"
+#include "base/fmath.h"
+
+#include <string.h>
 
 #define RF_INLINE static inline __attribute__((always_inline))
 
@@ -39,13 +42,14 @@ RF_INLINE rf_mm_scale rf_mm_scale_of(float amax) {
 }
 /* d rounded up to four significant bits: activations in groups of 32. */
 RF_INLINE rf_mm_scale rf_mm_short_scale_of(float amax) {
-    float d = amax * 0x1.020408p-7f; /* 1/127 */
+    float d = amax * RF_QUANT_UNIT;
     uint32_t bits;
     memcpy(&bits, &d, sizeof bits);
-    if (bits < 0x7f800000) bits = (bits + 0xfffff) & 0xfff00000;
+    bits = RF_QUANT_SHORT(bits);
     memcpy(&d, &bits, sizeof d);
     return (rf_mm_scale){d, d > 0 ? 1.0f / d : 0};
 }
+typedef rf_mm_scale rf_mm_scale_fn(float amax);
 
 static inline size_t rf_mm_round16(size_t n) { return (n + 15) & ~(size_t)15; }
 static inline const uint8_t *rf_mm_row(const rf_tensor *w, uint32_t r) {

@@ -48,14 +48,24 @@ RF_INLINE void quant_stretch(const float *x, float id, int8_t *q, int32_t *first
     _mm256_storeu_si256((__m256i *)q, _mm256_permutevar8x32_epi32(bytes, order));
 }
 
-static void quant_32(const float *x, size_t n, int8_t *q, float *d, int32_t *sum) {
+/* Groups of 32; their sums where they are asked for. */
+RF_INLINE void quant_groups(const float *x, size_t n, rf_mm_scale_fn *scale_of, int8_t *q, float *d,
+                            int32_t *sum) {
     for (size_t g = 0; g < n / 32; g++) {
-        rf_mm_scale s = rf_mm_short_scale_of(abs_max(x + 32 * g, 32));
+        rf_mm_scale s = scale_of(abs_max(x + 32 * g, 32));
         int32_t first, second;
         quant_stretch(x + 32 * g, s.id, q + 32 * g, &first, &second);
         d[g] = s.d;
-        sum[g] = first + second;
+        if (sum) sum[g] = first + second;
     }
+}
+
+static void quant_32(const float *x, size_t n, int8_t *q, float *d, int32_t *sum) {
+    quant_groups(x, n, rf_mm_short_scale_of, q, d, sum);
+}
+
+static void quant_kv(const float *x, size_t n, int8_t *q, float *d) {
+    quant_groups(x, n, rf_mm_scale_of, q, d, NULL);
 }
 
 static void quant_256(const float *x, size_t n, int8_t *q, float *d, int32_t *sum) {
@@ -64,15 +74,6 @@ static void quant_256(const float *x, size_t n, int8_t *q, float *d, int32_t *su
         d[g] = s.d;
         for (size_t j = 8 * g; j < 8 * (g + 1); j++)
             quant_stretch(x + 32 * j, s.id, q + 32 * j, &sum[2 * j], &sum[2 * j + 1]);
-    }
-}
-
-static void quant_kv(const float *x, size_t n, int8_t *q, float *d) {
-    for (size_t g = 0; g < n / 32; g++) {
-        rf_mm_scale s = rf_mm_scale_of(abs_max(x + 32 * g, 32));
-        int32_t first, second;
-        quant_stretch(x + 32 * g, s.id, q + 32 * g, &first, &second);
-        d[g] = s.d;
     }
 }
 

@@ -70,12 +70,23 @@ static int32_t quant_16(const float *x, float id, int8_t *q) {
     return vaddlvq_s16(vaddq_s16(low, high));
 }
 
-static void quant_32(const float *x, size_t n, int8_t *q, float *d, int32_t *sum) {
+/* Groups of 32; their sums where they are asked for. */
+RF_INLINE void quant_groups(const float *x, size_t n, rf_mm_scale_fn *scale_of, int8_t *q, float *d,
+                            int32_t *sum) {
     for (size_t g = 0; g < n / 32; g++, x += 32, q += 32) {
-        rf_mm_scale s = rf_mm_short_scale_of(abs_max(x, 32));
+        rf_mm_scale s = scale_of(abs_max(x, 32));
         d[g] = s.d;
-        sum[g] = quant_16(x, s.id, q) + quant_16(x + 16, s.id, q + 16);
+        int32_t all = quant_16(x, s.id, q) + quant_16(x + 16, s.id, q + 16);
+        if (sum) sum[g] = all;
     }
+}
+
+static void quant_32(const float *x, size_t n, int8_t *q, float *d, int32_t *sum) {
+    quant_groups(x, n, rf_mm_short_scale_of, q, d, sum);
+}
+
+static void quant_kv(const float *x, size_t n, int8_t *q, float *d) {
+    quant_groups(x, n, rf_mm_scale_of, q, d, NULL);
 }
 
 static void quant_256(const float *x, size_t n, int8_t *q, float *d, int32_t *sum) {
@@ -84,15 +95,6 @@ static void quant_256(const float *x, size_t n, int8_t *q, float *d, int32_t *su
         d[g] = s.d;
         for (size_t j = 0; j < 16; j++)
             sum[j] = quant_16(x + 16 * j, s.id, q + 16 * j);
-    }
-}
-
-static void quant_kv(const float *x, size_t n, int8_t *q, float *d) {
-    for (size_t g = 0; g < n / 32; g++, x += 32, q += 32) {
-        rf_mm_scale s = rf_mm_scale_of(abs_max(x, 32));
-        d[g] = s.d;
-        (void)quant_16(x, s.id, q);
-        (void)quant_16(x + 16, s.id, q + 16);
     }
 }
 

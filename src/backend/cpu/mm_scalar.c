@@ -73,27 +73,30 @@ static void quant_group(const float *x, size_t n, size_t step, float id, int8_t 
     }
 }
 
-static void quant_32(const float *x, size_t n, int8_t *q, float *d, int32_t *sum) {
+/* Groups of 32; their sums where they are asked for. */
+RF_INLINE void quant_groups(const float *x, size_t n, rf_mm_scale_fn *scale_of, int8_t *q, float *d,
+                            int32_t *sum) {
     for (size_t g = 0; g < n / 32; g++) {
-        rf_mm_scale s = rf_mm_short_scale_of(abs_max(x + 32 * g, 32));
-        quant_group(x + 32 * g, 32, 32, s.id, q + 32 * g, sum + g);
+        rf_mm_scale s = scale_of(abs_max(x + 32 * g, 32));
+        int32_t all;
+        quant_group(x + 32 * g, 32, 32, s.id, q + 32 * g, &all);
         d[g] = s.d;
+        if (sum) sum[g] = all;
     }
+}
+
+static void quant_32(const float *x, size_t n, int8_t *q, float *d, int32_t *sum) {
+    quant_groups(x, n, rf_mm_short_scale_of, q, d, sum);
+}
+
+static void quant_kv(const float *x, size_t n, int8_t *q, float *d) {
+    quant_groups(x, n, rf_mm_scale_of, q, d, NULL);
 }
 
 static void quant_256(const float *x, size_t n, int8_t *q, float *d, int32_t *sum) {
     for (size_t g = 0; g < n / 256; g++) {
         rf_mm_scale s = rf_mm_scale_of(abs_max(x + 256 * g, 256));
         quant_group(x + 256 * g, 256, 16, s.id, q + 256 * g, sum + 16 * g);
-        d[g] = s.d;
-    }
-}
-
-static void quant_kv(const float *x, size_t n, int8_t *q, float *d) {
-    for (size_t g = 0; g < n / 32; g++) {
-        rf_mm_scale s = rf_mm_scale_of(abs_max(x + 32 * g, 32));
-        int32_t sum;
-        quant_group(x + 32 * g, 32, 32, s.id, q + 32 * g, &sum);
         d[g] = s.d;
     }
 }

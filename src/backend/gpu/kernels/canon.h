@@ -91,7 +91,6 @@ enum { RF_NORM_STRETCH = 256 }; /* elements of a norm whose lanes are added up b
 
 /* The scale of a group of n activations, 32 or 256, whose largest |x| is amax, and what multiplies them.  Of 32 it is
  * rounded up to four significant bits, so that a product, which is sooner there, does for the division. */
-#define RF_QUANT_UNIT 0x1.020408p-7f /* 1/127 */
 typedef struct rf_quant_scale {
     float d, id;
 } rf_quant_scale;
@@ -102,7 +101,7 @@ RF_DEVICE rf_quant_scale rf_quant_scale_of(float amax, uint32_t n) {
         return s;
     }
     const uint32_t bits = rf_bits_of(amax * RF_QUANT_UNIT);
-    const float d = rf_float_of(bits < 0x7f800000u ? (bits + 0xfffffu) & 0xfff00000u : bits);
+    const float d = rf_float_of(RF_QUANT_SHORT(bits));
     const rf_quant_scale s = {d, d > 0 ? 1.0f / d : 0};
     return s;
 }
