@@ -80,6 +80,7 @@ typedef struct attend_case {
     uint32_t units;              /* of the device, where segments are made side by side; else 0 */
     uint32_t len[2], rows[2];
     uint32_t prefix[2]; /* of RF_ATTN_PREFIX */
+    uint32_t ints_view; /* of the results in integers, too; 0: not wanted */
 } attend_case;
 
 /* n_rows random rows of dim elements; those in groups of 32 with scales that differ much. */
@@ -158,6 +159,34 @@ static inline void free_attend(attend_data *d) {
     rf_free(d->v);
 }
 
+static inline rf_gpu_quant take_ints(size_t n, uint32_t view) {
+    return (rf_gpu_quant){.q = take(n),
+                          .d = take(n / view * sizeof(float)),
+                          .sum = take(n / (view == 256 ? 16 : 32) * sizeof(int32_t))};
+}
+
+static uint32_t n_with_ints; /* times that attention made integers */
+
+/* What attention left in integers is what the kernel that makes them of its floats does. */
+static inline void check_ints(const rf_gpu_attend_args *a) {
+    uint32_t cols = a->n_heads * a->value_dim, view = a->ints_view;
+    size_t n = (size_t)a->n_rows * cols, n_d = n / view, n_sum = n / (view == 256 ? 16 : 32);
+    rf_gpu_quant want = take_ints(n, view);
+    rf_gpu_quant_args make = {.x = a->dst, .n_rows = a->n_rows, .cols = cols};
+    uint8_t *bytes = rf_alloc(n, sizeof(float));
+    assert_non_null(bytes);
+    *(view == 256 ? &make.q256 : &make.q32) = want;
+    rf_gpu_op_quant(&queue, &make);
+    down(bytes, want.q, n);
+    check_bytes("results in integers", bytes, a->ints.q, n);
+    down(bytes, want.d, n_d * sizeof(float));
+    check_bytes("their scales", bytes, a->ints.d, n_d * sizeof(float));
+    down(bytes, want.sum, n_sum * sizeof(int32_t));
+    check_bytes("their sums", bytes, a->ints.sum, n_sum * sizeof(int32_t));
+    rf_free(bytes);
+    n_with_ints++;
+}
+
 /* Rows first .. first + n - 1 of the case by themselves; their results on the device. */
 static inline const float *attend_rows_on_gpu(const attend_case *a, const attend_data *d,
                                               uint32_t first, uint32_t n) {
@@ -198,8 +227,14 @@ static inline const float *attend_rows_on_gpu(const attend_case *a, const attend
         args.parts_bytes = rf_gpu_parts_bytes(n, a->n_heads, (longest + 255) / 256, a->value_dim);
         args.parts = take(args.parts_bytes);
     }
+    if (a->ints_view && n_dst % a->ints_view == 0) {
+        args.ints = take_ints(n_dst, a->ints_view);
+        args.ints_view = a->ints_view;
+    }
+    bool makes_ints = rf_gpu_attend_makes_ints(&queue, &args);
     rf_gpu_op_attend(&queue, &args);
     queue.info.n_units = n_units;
+    if (makes_ints) check_ints(&args);
     return args.dst;
 }
 

@@ -130,9 +130,10 @@ static void check_company(const attend_case *of, const rf_gpu_kernel kernel) {
     attend_data d;
     attend_case a = *of;
     make_attend(&a, &d);
-    queue.launched[kernel] = false;
+    queue.launched[kernel] = queue.launched[RF_GPU_attend_halves_quant] = false;
+    uint32_t before = n_with_ints;
     float *all = run(&a, &d, 0, d.c.T);
-    assert_true(queue.launched[kernel]);
+    assert_true(queue.launched[n_with_ints > before ? RF_GPU_attend_halves_quant : kernel]);
     for (uint32_t t = 0; t<d.c.T; t += d.c.T> 12 ? 5 : 1)
         for (uint32_t h = 0; h < a.n_heads && !a.has_wild_keys; h++)
             check_head(&a, &d, t, h, all + ((size_t)t * a.n_heads + h) * a.value_dim);
@@ -158,9 +159,11 @@ static const rf_attn_pattern patterns[] = {
     {RF_ATTN_LOCAL_BOTH, 20, 0}, {RF_ATTN_GLOBAL_LOCAL, 33, 5}, {RF_ATTN_CUSTOM, 0, 0},
     {RF_ATTN_LOCAL, 300, 0},     {RF_ATTN_PREFIX, 0, 0}};
 
-/* req: B-12.  Any number of heads that share keys, lengths around the ends of KV blocks and segments. */
+/* req: B-12.  Any number of heads that share keys, lengths around the ends of KV blocks and segments; results in
+ * integers, too, where blocks have whole groups. */
 static void test_few_rows(void **state) {
     (void)state;
+    n_with_ints = 0;
     static const uint32_t per_kv[] = {1, 2, 3, 4, 5, 7, 8}, units[] = {0, 1, 3, 1000},
                           lens[] = {1,   2,   31,  32,  33,  65,  97,  255,
                                     256, 257, 300, 511, 400, 520, 390, 700};
@@ -181,11 +184,13 @@ static void test_few_rows(void **state) {
                          .has_wild_keys = k % 20 == 7,
                          .units = units[k / 2 % RF_COUNT(units)],
                          .len = {len < most ? len : most, other < most ? other : most},
-                         .prefix = {len / 2, 3}};
+                         .prefix = {len / 2, 3},
+                         .ints_view = k / 4 % 2 ? 256 : 32};
         for (uint32_t s = 0; s < 2; s++)
             a.rows[s] = (k >> s) % 4 < 2 || a.len[s] < 9 ? 1 : 5;
         check_company(&a, RF_GPU_attend_halves);
     }
+    assert_true(n_with_ints > 100);
 }
 
 /* Many rows of each sequence at a time, and what is no number among the values that some of them see. */

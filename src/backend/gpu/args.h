@@ -217,6 +217,9 @@ typedef struct rf_gpu_attend_args {
     uint32_t step_blocks, n_splits; /* chosen by rf_gpu_op_attend; n_splits 1: not split */
     uint32_t n_walks;   /* attend_vec, _ints, _halves: blocks that take the segments in turns */
     uint32_t is_paired; /* attend_rows: all blocks run at once, long walks beside short */
+    /* attend_halves_quant: dst in integers, too, of view 32 or 256.  q NULL: nobody wants them. */
+    rf_gpu_quant ints;
+    uint32_t ints_view;
 } rf_gpu_attend_args;
 
 /* dst[t] = sum over k of w[k] x[t - n_taps + 1 + k], + bias, along each sequence */

@@ -203,6 +203,6 @@ rf_status rf_gpu_code_load(rf_gpu_queue *q, rf_error *e) {
                               : wants_compiling() ? NULL
                                                   : rf_gpu_code_for(q->info.arch, NULL);
     RF_TRY(code ? load_best(q, code, e) : load_compiled(q, e));
-    q->overlaps = q->driver->launch_early && version_of(q->target) >= FIRST_TO_OVERLAP;
+    q->overlaps = q->driver->launch_hinted && version_of(q->target) >= FIRST_TO_OVERLAP;
     return find_functions(q, e);
 }

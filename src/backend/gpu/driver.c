@@ -67,7 +67,8 @@ static struct {
 } cuda;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards what follows, and cuda.context */
-static rf_gpu_driver drivers[2] = {{.name = "hip"}, {.name = "cuda"}};
+enum { HIP, CUDA };
+static rf_gpu_driver drivers[2] = {[HIP] = {.name = "hip"}, [CUDA] = {.name = "cuda"}};
 static const rf_gpu_driver *found, *given;
 
 /* Attributes by the numbers of one vendor. */
@@ -163,18 +164,22 @@ typedef struct cuda_config {
     unsigned n_attributes;
 } cuda_config;
 
-static int cuda_launch_early(rf_gpu_function f, unsigned grid_x, unsigned grid_y, unsigned grid_z,
-                             unsigned block_x, unsigned block_y, unsigned block_z,
-                             unsigned shared_bytes, rf_gpu_stream s, void **params, void **extra) {
-    enum { PROGRAMMATIC_STREAM_SERIALIZATION = 6 };
-    cuda_attribute attribute = {.id = PROGRAMMATIC_STREAM_SERIALIZATION, .value = {1}};
+static int cuda_launch_hinted(rf_gpu_function f, unsigned grid_x, unsigned grid_y, unsigned grid_z,
+                              unsigned block_x, unsigned shared_bytes, rf_gpu_stream s,
+                              void **params, rf_gpu_hints hints) {
+    enum { EARLY = 6, SHARE = 14, SHARE_SINCE = 12080 };
+    cuda_attribute attributes[2];
     cuda_config config = {.grid = {grid_x, grid_y, grid_z},
-                          .block = {block_x, block_y, block_z},
+                          .block = {block_x, 1, 1},
                           .shared_bytes = shared_bytes,
                           .stream = s,
-                          .attributes = &attribute,
-                          .n_attributes = 1};
-    return cuda.launch_ex(&config, f, params, extra);
+                          .attributes = attributes};
+    if (hints.is_early)
+        attributes[config.n_attributes++] = (cuda_attribute){.id = EARLY, .value = {1}};
+    if (hints.share && drivers[CUDA].version >= SHARE_SINCE)
+        attributes[config.n_attributes++] =
+            (cuda_attribute){.id = SHARE, .value = {(int)hints.share}};
+    return cuda.launch_ex(&config, f, params, NULL);
 }
 
 /* Loading ----------------------------------------------------------------------------------------*/
@@ -252,8 +257,8 @@ static const char *look_up_cuda(rf_gpu_driver *d, void *library) {
     d->reset = cuda_reset;
     d->module_function = cuda_module_function;
     d->error_text = cuda_error_text;
-    const symbol early = {&cuda.launch_ex, "cuLaunchKernelEx", NULL}; /* since CUDA 11.8 */
-    if (!look_up(library, &early, 1, true)) d->launch_early = cuda_launch_early;
+    const symbol hinted = {&cuda.launch_ex, "cuLaunchKernelEx", NULL}; /* since CUDA 11.8 */
+    if (!look_up(library, &hinted, 1, true)) d->launch_hinted = cuda_launch_hinted;
     return look_up(library, all, RF_COUNT(all), true);
 }
 
@@ -431,11 +436,14 @@ void rf_gpu_launch(rf_gpu_queue *q, rf_gpu_kernel kernel, rf_gpu_grid grid, uint
     if (!is_sound(q) || grid.x == 0 || grid.y == 0 || grid.z == 0) return;
     memcpy(copy, args, args_bytes);
     void *params[] = {copy};
-    bool is_early = q->overlaps && !q->is_apart;
-    int code = (is_early ? q->driver->launch_early
-                         : q->driver->launch)(q->function[kernel], grid.x, grid.y, grid.z, block, 1,
-                                              1, shared_bytes, q->stream, params, NULL);
+    const rf_gpu_hints hints = {.is_early = q->overlaps && !q->is_apart, .share = q->share};
+    bool has_hints = q->driver->launch_hinted && (hints.is_early || hints.share);
+    int code = has_hints ? q->driver->launch_hinted(q->function[kernel], grid.x, grid.y, grid.z,
+                                                    block, shared_bytes, q->stream, params, hints)
+                         : q->driver->launch(q->function[kernel], grid.x, grid.y, grid.z, block, 1,
+                                             1, shared_bytes, q->stream, params, NULL);
     q->is_apart = false;
+    q->share = 0;
     q->n_launches++;
     q->launched[kernel] = true;
     if (code) {
@@ -447,6 +455,7 @@ void rf_gpu_launch(rf_gpu_queue *q, rf_gpu_kernel kernel, rf_gpu_grid grid, uint
 }
 
 void rf_gpu_part(rf_gpu_queue *q) { q->is_apart = true; }
+void rf_gpu_share(rf_gpu_queue *q, uint32_t percent) { q->share = percent; }
 
 void rf_gpu_upload(rf_gpu_queue *q, void *dst, const void *src, size_t n) {
     if (is_sound(q) && n) ok(q, q->driver->upload(dst, src, n, q->stream), "a copy to the device");

@@ -38,6 +38,13 @@ typedef void *rf_gpu_stream, *rf_gpu_event, *rf_gpu_module, *rf_gpu_function, *r
 /* Every function gives 0 or the driver's error code.  Pointers of the device are plain void *. */
 enum { RF_GPU_NOT_READY = 600 }; /* in both interfaces */
 
+/* is_early: the kernel may start before the one in front has ended, since it knows how to wait itself.  share: percent
+ * of a multiprocessor's memory that shall be shared, the rest being cache; 0: as the driver likes. */
+typedef struct rf_gpu_hints {
+    bool is_early;
+    uint32_t share;
+} rf_gpu_hints;
+
 typedef struct rf_gpu_driver {
     const char *name; /* "hip", "cuda" */
     char library[64]; /* "libamdhip64.so.6" */
@@ -69,11 +76,10 @@ typedef struct rf_gpu_driver {
     int (*launch)(rf_gpu_function f, unsigned grid_x, unsigned grid_y, unsigned grid_z,
                   unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes,
                   rf_gpu_stream s, void **params, void **extra);
-    /* As launch, but the kernel may start before the one in front has ended: kernels that know how to
-     * wait themselves.  NULL where a driver cannot. */
-    int (*launch_early)(rf_gpu_function f, unsigned grid_x, unsigned grid_y, unsigned grid_z,
-                        unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes,
-                        rf_gpu_stream s, void **params, void **extra);
+    /* As launch, with hints.  NULL where a driver takes none. */
+    int (*launch_hinted)(rf_gpu_function f, unsigned grid_x, unsigned grid_y, unsigned grid_z,
+                         unsigned block_x, unsigned shared_bytes, rf_gpu_stream s, void **params,
+                         rf_gpu_hints hints);
     int (*capture_begin)(rf_gpu_stream s, int mode);
     int (*capture_end)(rf_gpu_stream s, rf_gpu_graph *out);
     int (*graph_instantiate)(rf_gpu_graph_exec *out, rf_gpu_graph g, unsigned long long flags);
@@ -106,6 +112,7 @@ typedef struct rf_gpu_queue { /* a device, its one stream and its kernels */
     rf_gpu_function function[RF_GPU_KERNEL_COUNT]; /* NULL: the code for this device lacks it */
     bool overlaps;                      /* kernels start before those in front have ended */
     bool is_apart;                      /* but not the next one */
+    uint32_t share;                     /* of the next one, as in rf_gpu_hints */
     bool fast_floats;                   /* 16-bit floats on matrix units (kernels/half.h) */
     bool left_out[RF_GPU_KERNEL_COUNT]; /* failed the self-test: not to be launched */
     bool launched[RF_GPU_KERNEL_COUNT]; /* so far */
@@ -129,6 +136,8 @@ void rf_gpu_launch(rf_gpu_queue *q, rf_gpu_kernel kernel, rf_gpu_grid grid, uint
 /* No later kernel starts before those so far have ended: what they write may be read at once, which kernels
  * otherwise do only with what the batch brought. */
 void rf_gpu_part(rf_gpu_queue *q);
+/* A hint for the next kernel alone (rf_gpu_hints). */
+void rf_gpu_share(rf_gpu_queue *q, uint32_t percent);
 void rf_gpu_upload(rf_gpu_queue *q, void *dst, const void *src,
                    size_t n); /* src stays until done */
 void rf_gpu_download(rf_gpu_queue *q, void *dst, const void *src, size_t n);

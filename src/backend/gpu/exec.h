@@ -104,6 +104,7 @@ typedef struct rf_gpu_task {
     bool picks;             /* COPY: source rows are out_row */
     bool takes_along;       /* MATMUL: may do what a task before it is there for, too, */
     uint32_t behind;        /* which has here one more than its number; 0: none may */
+    uint32_t attention;     /* MATMUL: likewise, which may bring its rows in integers */
     uint32_t items_per_row; /* NORM: heads */
     rf_gpu_args args;       /* all but rows, batch and addresses of items */
     rf_gpu_slot slot[RF_GPU_MAX_SLOTS];

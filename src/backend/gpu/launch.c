@@ -40,6 +40,11 @@ enum {
     ATTEND_OWN_ROWS = 256, /* whose heads attention makes itself; more have not been measured */
     CONV_BLOCKS = 8,       /* for each unit of the device */
     MAX_GRID_Y = 65535,
+    /* rf_gpu_share, in percent.  Of few blocks, which would come to lie side by side with more: */
+    SHARE_OF_FEW = 50,
+    FEW_BLOCKS_MIN = 16, /* of norms at least so many, */
+    QUANT_MIN_ROWS = 16, /* of rows in integers where these are so many. */
+    SHARE_OF_BYTES = 65, /* Of one row by bytes, everywhere: the next blocks have room beside it */
 };
 
 static const uint32_t blocks[RF_GPU_KERNEL_COUNT] = {
@@ -83,6 +88,11 @@ static uint32_t spread_shared(const rf_gpu_queue *q, uint32_t side_by_side, uint
     return is_nvidia(q) && room > own ? room - own : 0;
 }
 
+/* Does half of the device have a multiprocessor for each? */
+static bool are_few(const rf_gpu_queue *q, uint64_t n_blocks) {
+    return 2 * n_blocks <= q->info.n_units;
+}
+
 /* Blocks of parts of rows, where these are not many and can be had; rows: whose blocks have more of a row. */
 static bool takes_parts(const rf_gpu_queue *q, rf_gpu_kernel parts, rf_gpu_kernel rows,
                         uint64_t n_blocks) {
@@ -99,16 +109,20 @@ void rf_gpu_op_norm(rf_gpu_queue *q, const rf_gpu_norm_args *a) {
         return;
     }
     bool is_spread = a->n_items > 1 && n_blocks <= q->info.n_units;
+    if (a->n_items > 1 && n_blocks >= FEW_BLOCKS_MIN && are_few(q, n_blocks))
+        rf_gpu_share(q, SHARE_OF_FEW);
     put_shared(q, RF_GPU_norm_parts, (rf_gpu_grid){a->n_items, n_parts, 1},
                is_spread ? spread_shared(q, 2, RF_NORM_SHARED) : 0, a, sizeof *a);
 }
 
 void rf_gpu_op_quant(rf_gpu_queue *q, const rf_gpu_quant_args *a) {
     uint32_t n_parts = div_up(a->cols, RF_GPU_NORM_PART);
-    if (takes_parts(q, RF_GPU_quant_parts, RF_GPU_quant_rows, (uint64_t)n_parts * a->n_rows))
-        put(q, RF_GPU_quant_parts, a->n_rows, n_parts, 1, a, sizeof *a);
-    else
+    if (!takes_parts(q, RF_GPU_quant_parts, RF_GPU_quant_rows, (uint64_t)n_parts * a->n_rows)) {
         put(q, RF_GPU_quant_rows, a->n_rows, div_up(n_parts, RF_GPU_NORM_PARTS), 1, a, sizeof *a);
+        return;
+    }
+    if (a->n_rows >= QUANT_MIN_ROWS) rf_gpu_share(q, SHARE_OF_FEW);
+    put(q, RF_GPU_quant_parts, a->n_rows, n_parts, 1, a, sizeof *a);
 }
 
 /* Many rows, of which every element is made of two at most. */
@@ -303,8 +317,48 @@ static uint32_t walks_of(const rf_gpu_queue *q, uint64_t n_blocks, uint32_t n_se
     return best;
 }
 
-/* Four query heads per block, but one while there are few rows.  There values pass through shared
- * memory in steps of as many KV blocks as it holds. */
+/* How attention of few rows is spread over the device. */
+typedef struct attend_spread {
+    rf_gpu_kernel kernel;
+    uint32_t shared_bytes;
+    uint32_t groups; /* of query heads of a KV head */
+    uint32_t n_splits, n_walks;
+} attend_spread;
+
+/* Four query heads per block, but one while there are few rows. */
+static attend_spread spread_of(const rf_gpu_queue *q, const rf_gpu_attend_args *a) {
+    attend_spread s = {.shared_bytes = 0};
+    uint32_t per_kv = a->n_heads / a->n_kv_heads;
+    s.kernel = walking_kernel(q, a, &s.shared_bytes);
+    bool walks = s.kernel != NO_KERNEL;
+    if (!walks) {
+        s.shared_bytes = 0;
+        bool alone = per_kv == 1 || (uint64_t)a->n_rows * a->n_heads <= ATTEND_FEW;
+        if (q->left_out[alone ? RF_GPU_attend_1 : RF_GPU_attend_4]) alone = !alone;
+        s.kernel = alone ? RF_GPU_attend_1 : RF_GPU_attend_4;
+    }
+    bool is_one = s.kernel == RF_GPU_attend_1 || s.kernel == RF_GPU_attend_vec_1;
+    s.groups = is_one ? per_kv : div_up(per_kv, 4);
+    uint64_t n_blocks = (uint64_t)a->n_rows * a->n_kv_heads * s.groups;
+    s.n_splits = splits_of(q, a, n_blocks);
+    s.n_walks = walks ? walks_of(q, n_blocks, s.n_splits, s.shared_bytes) : s.n_splits;
+    if (s.n_walks == 1) s.n_splits = 1;
+    return s;
+}
+
+/* Where a block has all keys of its heads, and these are whole groups.  What it takes to make them costs one row more
+ * than its product's blocks have to do for themselves. */
+bool rf_gpu_attend_makes_ints(const rf_gpu_queue *q, const rf_gpu_attend_args *a) {
+    enum { HEADS = 4 }; /* of a block */
+    if (!a->ints.q || a->n_rows < 2 || has_many_rows(a) || !can_run(q, RF_GPU_attend_halves_quant))
+        return false;
+    attend_spread s = spread_of(q, a);
+    uint32_t rest = a->n_heads / a->n_kv_heads % HEADS;
+    bool fits = HEADS * a->value_dim % a->ints_view == 0 && rest * a->value_dim % a->ints_view == 0;
+    return fits && s.kernel == RF_GPU_attend_halves && s.n_splits == 1;
+}
+
+/* Values pass through shared memory in steps of as many KV blocks as it holds. */
 void rf_gpu_op_attend(rf_gpu_queue *q, const rf_gpu_attend_args *a) {
     rf_gpu_attend_args args = *a;
     if (a->n_rows == 0) return;
@@ -312,28 +366,18 @@ void rf_gpu_op_attend(rf_gpu_queue *q, const rf_gpu_attend_args *a) {
         rf_gpu_op_heads(q, &a->heads);
         args.heads.n_parts = 0;
     }
-    uint32_t per_kv = a->n_heads / a->n_kv_heads;
     size_t v_row = a->v ? rf_kv_head_bytes((rf_dtype)a->v_type, a->value_dim)
                         : rf_kv_head_bytes((rf_dtype)a->k_type, a->head_dim);
     args.step_blocks = min_u32(ATTEND_VALUE_BYTES / (32 * (uint32_t)v_row), ATTEND_STEP_BLOCKS);
     if (attends_rows(q, a) || attends_prompt(q, a)) return;
-    uint32_t shared_bytes;
-    rf_gpu_kernel k = walking_kernel(q, a, &shared_bytes);
-    bool walks = k != NO_KERNEL;
-    if (!walks) {
-        shared_bytes = 0;
-        bool alone = per_kv == 1 || (uint64_t)a->n_rows * a->n_heads <= ATTEND_FEW;
-        if (q->left_out[alone ? RF_GPU_attend_1 : RF_GPU_attend_4]) alone = !alone;
-        k = alone ? RF_GPU_attend_1 : RF_GPU_attend_4;
-    }
-    bool is_one = k == RF_GPU_attend_1 || k == RF_GPU_attend_vec_1;
-    uint32_t groups = is_one ? per_kv : div_up(per_kv, 4);
-    uint64_t n_blocks = (uint64_t)a->n_rows * a->n_kv_heads * groups;
-    args.n_splits = splits_of(q, a, n_blocks);
-    args.n_walks = walks ? walks_of(q, n_blocks, args.n_splits, shared_bytes) : args.n_splits;
-    if (args.n_walks == 1) args.n_splits = 1;
-    rf_gpu_grid grid = {a->n_rows, a->n_kv_heads, groups * args.n_walks};
-    put_shared(q, k, grid, shared_bytes, &args, sizeof args);
+    attend_spread s = spread_of(q, a);
+    rf_gpu_kernel k = rf_gpu_attend_makes_ints(q, a) ? RF_GPU_attend_halves_quant : s.kernel;
+    args.n_splits = s.n_splits;
+    args.n_walks = s.n_walks;
+    rf_gpu_grid grid = {a->n_rows, a->n_kv_heads, s.groups * s.n_walks};
+    if (s.kernel == RF_GPU_attend_halves && are_few(q, (uint64_t)grid.x * grid.y * grid.z))
+        rf_gpu_share(q, SHARE_OF_FEW);
+    put_shared(q, k, grid, s.shared_bytes, &args, sizeof args);
     if (args.n_splits > 1) put_attend_fold(q, &args);
 }
 
@@ -881,6 +925,7 @@ static void launch_product(rf_gpu_queue *q, rf_gpu_matmul_args *a, uint32_t usua
     }
     if (a->n_blocks) grid.x = a->n_blocks;
     a->tile_rows = s.rows;
+    if (s.kernel == RF_GPU_one_32_80 && !are_few(q, grid.x)) rf_gpu_share(q, SHARE_OF_BYTES);
     put_shared(q, s.kernel, grid, is_amd(q) ? 0 : s.shared_bytes, a, sizeof *a);
 }
 
@@ -1260,8 +1305,8 @@ bool rf_gpu_has_substitute(const rf_gpu_queue *q, rf_gpu_kernel k) {
     bool attends = !q->left_out[RF_GPU_attend_1] || !q->left_out[RF_GPU_attend_4];
     if (k == RF_GPU_attend_1 || k == RF_GPU_attend_4 || k == RF_GPU_attend_vec_1 ||
         k == RF_GPU_attend_vec_4 || k == RF_GPU_attend_ints || k == RF_GPU_attend_halves ||
-        k == RF_GPU_attend_rows || k == RF_GPU_attend_tile || k == RF_GPU_attend_ints_tile ||
-        k == RF_GPU_attend_halves_tile)
+        k == RF_GPU_attend_halves_quant || k == RF_GPU_attend_rows || k == RF_GPU_attend_tile ||
+        k == RF_GPU_attend_ints_tile || k == RF_GPU_attend_halves_tile)
         return attends;
     if (k == RF_GPU_float_one || k == RF_GPU_mm_router || k == RF_GPU_router_normed ||
         (k >= RF_GPU_mm_float_4 && k <= RF_GPU_mm_float_32))

@@ -25,6 +25,8 @@ void rf_gpu_op_choose(rf_gpu_queue *q, const rf_gpu_choose_args *a);
 /* Norm, rotation and KV put of queries, keys and values; also ROPE and KV_PUT alone. */
 void rf_gpu_op_heads(rf_gpu_queue *q, const rf_gpu_heads_args *a);
 void rf_gpu_op_attend(rf_gpu_queue *q, const rf_gpu_attend_args *a);
+/* Will it leave dst in integers, too, where a->ints says?  Else what lies there stays. */
+bool rf_gpu_attend_makes_ints(const rf_gpu_queue *q, const rf_gpu_attend_args *a);
 void rf_gpu_op_conv(rf_gpu_queue *q, const rf_gpu_conv_args *a);
 void rf_gpu_op_recur(rf_gpu_queue *q, const rf_gpu_recur_args *a);
 void rf_gpu_op_each(rf_gpu_queue *q, const rf_gpu_each_args *a);

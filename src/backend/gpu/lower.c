@@ -787,11 +787,36 @@ static void pair_route(rf_exec *x, rf_gpu_task *t) {
     t->behind = (uint32_t)(to - x->tasks) + 1;
 }
 
+/* The first task behind t that names the item. */
+static rf_gpu_task *reader_of(const rf_exec *x, const rf_gpu_task *t, rf_gpu_item item) {
+    for (rf_gpu_task *r = x->tasks + (t - x->tasks) + 1; r < x->tasks + x->n_tasks; r++)
+        for (uint32_t k = 0; k < r->n_slots; k++)
+            if (r->slot[k].item == item) return r;
+    return NULL;
+}
+
+/* The product of integers that alone reads what attention makes: attention may leave it in these, too. */
+static void pair_attention(rf_exec *x, rf_gpu_task *t) {
+    rf_gpu_attend_args *a = &t->args.attend;
+    const rf_gpu_slot *dst = slot_at(t, &a->dst);
+    rf_gpu_task *to = reader_of(x, t, dst->item);
+    if (!to || to->kind != RF_GPU_TASK_MATMUL || to->args.matmul.mode != RF_GPU_MM_PLAIN ||
+        to->per_output != t->per_output)
+        return;
+    const rf_gpu_slot *in = slot_at(to, &to->args.matmul.x), *q = slot_at(to, &to->args.matmul.xq);
+    if (!in || in->item != dst->item || !q || t->n_slots == RF_GPU_MAX_SLOTS) return;
+    bool is_256 = q->item == rf_gpu_quant_item(x->plan, dst->item, RF_INT_256);
+    a->ints_view = is_256 ? 256 : 32;
+    t->slot[t->n_slots++] = (rf_gpu_slot){.item = q->item, .at = FIELD(t, &a->ints)};
+    to->attention = (uint32_t)(t - x->tasks) + 1;
+}
+
 /* Tasks whose work a product behind them may do, too; whether it does is told at each launch. */
 static void pair_tasks(rf_exec *x) {
     for (rf_gpu_task *t = x->tasks; t < x->tasks + x->n_tasks; t++) {
         if (t->kind == RF_GPU_TASK_NORM && t->items_per_row == 1) pair_norm(x, t);
         if (t->kind == RF_GPU_TASK_ROUTE) pair_route(x, t);
+        if (t->kind == RF_GPU_TASK_ATTEND) pair_attention(x, t);
     }
 }
 

@@ -175,7 +175,10 @@ static void fill_slots(const rf_exec *x, const rf_gpu_task *t, rf_gpu_args *a) {
     }
 }
 
-static void run_attend(const rf_exec *x, rf_gpu_queue *q, rf_gpu_attend_args *a, uint32_t n_rows) {
+static void fill_attend(const rf_exec *x, const rf_gpu_task *t, uint32_t n_rows, rf_gpu_args *all) {
+    rf_gpu_attend_args *a = &all->attend;
+    *all = t->args;
+    fill_slots(x, t, all);
     a->n_rows = n_rows;
     a->batch = batch_on_device(x);
     if (a->pattern != RF_ATTN_CUSTOM) a->batch.mask = NULL;
@@ -185,7 +188,6 @@ static void run_attend(const rf_exec *x, rf_gpu_queue *q, rf_gpu_attend_args *a,
     a->parts_bytes = x->room_bytes;
     a->heads.n_rows = n_rows;
     a->heads.batch = batch_on_device(x);
-    rf_gpu_op_attend(q, a);
 }
 
 static void run_embed(const rf_exec *x, rf_gpu_queue *q, rf_gpu_embed_args *a, uint32_t n_rows) {
@@ -214,6 +216,15 @@ static void fill_matmul(const rf_exec *x, const rf_gpu_task *t, uint32_t n_rows,
     a->matmul.ahead_bytes = a->matmul.ahead ? x->room_bytes : 0;
 }
 
+/* Has attention in front left its rows in integers? */
+static bool has_ints(const rf_exec *x, const rf_gpu_queue *q, const rf_gpu_task *t,
+                     uint32_t n_rows) {
+    rf_gpu_args a;
+    if (!t->attention) return false;
+    fill_attend(x, &x->tasks[t->attention - 1], n_rows, &a);
+    return rf_gpu_attend_makes_ints(q, &a.attend);
+}
+
 static void run_matmul(const rf_exec *x, rf_gpu_queue *q, const rf_gpu_task *t, uint32_t n_rows) {
     rf_gpu_args a;
     fill_matmul(x, t, n_rows, &a);
@@ -221,6 +232,7 @@ static void run_matmul(const rf_exec *x, rf_gpu_queue *q, const rf_gpu_task *t, 
         a.matmul.norm.n = 0;
         a.choose.route.n_experts = 0;
     }
+    if (has_ints(x, q, t, n_rows)) a.matmul.x = NULL;
     if (a.choose.route.n_experts)
         rf_gpu_op_choose(q, &a.choose);
     else
@@ -259,7 +271,8 @@ static void run_task(const rf_exec *x, rf_gpu_queue *q, const rf_gpu_task *t) {
         rf_gpu_op_heads(q, &a.heads);
         return;
     case RF_GPU_TASK_ATTEND:
-        run_attend(x, q, &a.attend, n_rows);
+        fill_attend(x, t, n_rows, &a);
+        rf_gpu_op_attend(q, &a.attend);
         return;
     case RF_GPU_TASK_CONV:
         a.conv.n_rows = n_rows;

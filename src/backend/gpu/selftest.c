@@ -107,7 +107,7 @@ static const uint8_t tested_by[RF_GPU_KERNEL_COUNT] = {
 static bool is_helper(int k) { return k == RF_GPU_lists || k == RF_GPU_attend_fold; }
 static bool is_half(int k) {
     return (k >= RF_GPU_half_rows && k <= RF_GPU_half_wide_256) || k == RF_GPU_attend_halves ||
-           k == RF_GPU_attend_halves_tile;
+           k == RF_GPU_attend_halves_quant || k == RF_GPU_attend_halves_tile;
 }
 
 static bool has_launched(const rf_gpu_kernels *by) {
@@ -712,7 +712,7 @@ static rf_status run_near_round(tester *t, rf_error *e) {
             c.v_type = c.type;
             c.pattern = (rf_attn_pattern){i % 5 == 3 ? RF_ATTN_CAUSAL : RF_ATTN_LOCAL, 40, 0};
             c.head_dim = c.value_dim = i % 5 == 3 ? 128 : 64;
-            c.n_heads = 5;
+            c.n_heads = i % 5 == 3 ? 6 : 5; /* columns in groups of 256, and of 32 */
             c.n_kv_heads = 1;
         }
         if (kinds >> c.kind & 1) RF_TRY(run_case(t, &c, t->o->seed + 3000 + i, e));

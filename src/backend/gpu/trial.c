@@ -195,7 +195,13 @@ static rf_val build_heads(rf_gpu_trial *t, rf_plan *p, rf_val x) {
                   .softcap = dim % 64 ? 5.0f : 0,
                   .pattern = c->pattern,
                   .sinks = c->n_heads % 2 ? vector(t, c->n_heads) : NULL};
-    return rf_emit_pick(p, rf_emit_attend(p, 0, q, k, v, &at));
+    rf_val y = rf_emit_attend(p, 0, q, k, v, &at);
+    uint32_t cols = p->vals[y].cols;
+    if (cols % 32 == 0) { /* for which attention may make integers */
+        rf_dtype type = cols % 256 == 0 ? RF_DT_Q6_K : RF_DT_Q8_0;
+        y = rf_emit_matmul(p, y, tensor(t, type, 1, N_ROWS, cols), NULL);
+    }
+    return rf_emit_pick(p, y);
 }
 
 /* A convolution, whose columns are then the delta rule's and the scan's heads. */

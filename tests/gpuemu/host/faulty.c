@@ -123,7 +123,7 @@ const rf_gpu_driver *rf_faulty_gpu(const rf_gpu_driver *d) {
     table.module_load = module_load;
     table.module_function = module_function;
     table.launch = launch;
-    table.launch_early = NULL; /* every launch is to be counted */
+    table.launch_hinted = NULL; /* every launch is to be counted */
     table.graph_launch = graph_launch;
     return &table;
 }

@@ -303,7 +303,7 @@ RF_DEVICE void halves_begin(halves_shared *sh, const rf_gpu_attend_args *a, halv
 }
 
 RF_DEVICE void halves_attend(halves_shared *sh, const rf_gpu_attend_args *a, uint32_t dim,
-                             uint32_t form) {
+                             uint32_t form, int makes_ints) {
     const halves_kind kind = {dim, form};
     halves_work w;
     halves_begin(sh, a, &w, kind);
@@ -320,19 +320,26 @@ RF_DEVICE void halves_attend(halves_shared *sh, const rf_gpu_attend_args *a, uin
         halves_load_values(a, &w, kind); /* not before: folding wants registers, and would wait behind them */
         rf_sync();
     }
-    if (a->n_splits == 1 && c.is_here) rf_walk_put(a, &total, at->item + c.h, c.col, c.n);
+    if (makes_ints)
+        rf_walk_put_both(a, &sh->blocks, &total, dim, c.n);
+    else if (a->n_splits == 1 && c.is_here)
+        rf_walk_put(a, &total, at->item + c.h, c.col, c.n);
 }
 
-RF_KERNEL_EARLY(attend_halves, rf_gpu_attend_args, 2) {
+RF_DEVICE void halves_run(const rf_gpu_attend_args *a, int makes_ints) {
     halves_shared *sh = (halves_shared *)(void *)rf_dynamic_shared;
-    const uint32_t form = a.k_type == RF_DT_F16 ? RF_GPU_F16 : RF_GPU_BF16;
-    if (a.head_dim == HALVES_DIM && form == RF_GPU_F16)
-        halves_attend(sh, &a, HALVES_DIM, RF_GPU_F16);
-    else if (a.head_dim == HALVES_DIM)
-        halves_attend(sh, &a, HALVES_DIM, RF_GPU_BF16);
+    const uint32_t form = a->k_type == RF_DT_F16 ? RF_GPU_F16 : RF_GPU_BF16;
+    if (a->head_dim == HALVES_DIM && form == RF_GPU_F16)
+        halves_attend(sh, a, HALVES_DIM, RF_GPU_F16, makes_ints);
+    else if (a->head_dim == HALVES_DIM)
+        halves_attend(sh, a, HALVES_DIM, RF_GPU_BF16, makes_ints);
     else if (form == RF_GPU_F16)
-        halves_attend(sh, &a, HALVES_DIM / 2, RF_GPU_F16);
+        halves_attend(sh, a, HALVES_DIM / 2, RF_GPU_F16, makes_ints);
     else
-        halves_attend(sh, &a, HALVES_DIM / 2, RF_GPU_BF16);
+        halves_attend(sh, a, HALVES_DIM / 2, RF_GPU_BF16, makes_ints);
 }
+
+RF_KERNEL_EARLY(attend_halves, rf_gpu_attend_args, 2) { halves_run(&a, 0); }
+/* Where rf_gpu_attend_makes_ints: by itself, since what that takes costs the other registers. */
+RF_KERNEL_EARLY(attend_halves_quant, rf_gpu_attend_args, 2) { halves_run(&a, 1); }
 #endif

@@ -424,6 +424,17 @@ RF_DEVICE void rf_expect(const void *p) {
 #endif
 }
 
+/* rf_tid, read where it is asked for: from a kernel's start on it would take a register. */
+RF_DEVICE uint32_t rf_tid_now(void) {
+#if defined(RF_NVIDIA)
+    uint32_t tid;
+    asm volatile("mov.u32 %0, %%tid.x;" : "=r"(tid));
+    return tid;
+#else
+    return rf_tid();
+#endif
+}
+
 /* What stands before is worked on before what comes after, on AMD, whose compiler else brings all of a
  * loop's operands into registers first. */
 RF_DEVICE void rf_in_turn(void) {

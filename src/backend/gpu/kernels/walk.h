@@ -189,15 +189,84 @@ RF_DEVICE void rf_walk_start(rf_walk_sum *total, const rf_gpu_attend_args *a, ui
     total->acc[0] = total->acc[1] = 0.0f;
 }
 
+RF_DEVICE float rf_walk_result(const rf_walk_sum *total, uint32_t k) {
+    return total->l == 0.0f ? total->acc[k] : total->acc[k] / total->l;
+}
+
 /* Columns from number to on, of all segments. */
 RF_DEVICE void rf_walk_put(const rf_gpu_attend_args *a, const rf_walk_sum *total, uint32_t item,
                            uint32_t to, uint32_t n_cols) {
     float *dst = a->dst + (uint64_t)item * a->value_dim;
     RF_UNROLL
     for (uint32_t k = 0; k < n_cols; k++)
-        if (to + k < a->value_dim)
-            dst[to + k] = total->l == 0.0f ? total->acc[k] : total->acc[k] / total->l;
+        if (to + k < a->value_dim) dst[to + k] = rf_walk_result(total, k);
 }
+
+#if !defined(RF_AMD) /* whose compiler keeps more in lanes for it */
+/* The most of n threads, 16, 32, 128 or 256 side by side; all threads of the block call. */
+RF_DEVICE uint32_t rf_walk_most(rf_walk_blocks *b, uint32_t tid, uint32_t v, uint32_t n) {
+    for (uint32_t mask = 1; mask < n && n < 32; mask *= 2) {
+        const uint32_t other = rf_lane_xor(v, mask);
+        v = other > v ? other : v;
+    }
+    if (n < 32) return v;
+    v = rf_warp_most(v);
+    if (n == 32) return v;
+    if (tid % 32 == 0) b->bits[tid / 32] = v;
+    rf_sync();
+    return rf_warp_most(b->bits[tid / n * (n / 32) + tid % (n / 32)]);
+}
+
+/* A thread's n results, which begin with number at of all rows', in integers of groups of view, as canon.h has
+ * them; all threads of the block call, which has whole groups. */
+RF_DEVICE void rf_walk_put_ints(const rf_gpu_quant *to, rf_walk_blocks *b, const float v[2],
+                                uint64_t at, int is_here, uint32_t tid, uint32_t n, uint32_t view) {
+    const uint32_t part = view == 256 ? 16 : 32;
+    uint32_t most = 0, q[2] = {0, 0};
+    RF_UNROLL
+    for (uint32_t k = 0; k < n; k++) {
+        const uint32_t size = rf_bits_of(v[k]) & 0x7fffffffu;
+        most = size > most ? size : most;
+    }
+    most = rf_walk_most(b, tid, most, view / n);
+    const rf_quant_scale scale = rf_quant_scale_of(rf_float_of(most), view);
+    RF_UNROLL
+    for (uint32_t k = 0; k < n; k++)
+        q[k] = (uint32_t)rf_quantised(v[k], scale.id);
+    uint32_t sum = q[0] + q[1];
+    RF_UNROLL
+    for (uint32_t mask = 1; mask < part / n; mask *= 2)
+        sum += rf_lane_xor(sum, mask);
+    if (!is_here) return;
+    if (n == 2)
+        *(uint16_t *)(void *)(to->q + at) = (uint16_t)((q[0] & 255u) | (q[1] & 255u) << 8);
+    else
+        to->q[at] = (int8_t)q[0];
+    if (n * tid % part == 0) to->sum[at / part] = (int32_t)sum;
+    if (n * tid % view == 0) to->d[at / view] = scale.d;
+}
+
+/* What a walk over all segments has added up, and that in integers.  Of heads of dim columns, which the threads
+ * have all, n each; what a thread has is reckoned again, so that there are registers before. */
+RF_DEVICE void rf_walk_put_both(const rf_gpu_attend_args *a, rf_walk_blocks *b,
+                                const rf_walk_sum *total, uint32_t dim, uint32_t n) {
+    const uint32_t tid = rf_tid_now(), per_kv = a->n_heads / a->n_kv_heads,
+                   in_group = rf_bid_z() / a->n_walks * RF_WALK_HEADS,
+                   item = rf_bid_x() * a->n_heads + rf_bid_y() * per_kv + in_group;
+    const int is_here = in_group + n * tid / dim < per_kv;
+    const uint64_t at = (uint64_t)item * dim + n * tid;
+    float v[2] = {0.0f, 0.0f};
+    RF_UNROLL
+    for (uint32_t k = 0; k < n; k++) {
+        v[k] = rf_walk_result(total, k);
+        if (is_here) a->dst[at + k] = v[k];
+    }
+    if (a->ints_view == 256)
+        rf_walk_put_ints(&a->ints, b, v, at, is_here, tid, n, 256);
+    else
+        rf_walk_put_ints(&a->ints, b, v, at, is_here, tid, n, 32);
+}
+#endif
 
 /* Of one segment. */
 RF_DEVICE void rf_walk_put_part(const rf_gpu_attend_args *a, const rf_walk_sum *t, uint32_t item,
