@@ -421,15 +421,11 @@ RF_INLINE void add_panel(int a, int b, float_panel *p, const float_stretch *s,
         const size_t at = lane / VEC_LANES * (cols / 16 * VEC_LANES) + before;
         const float *xa = all + at * (size_t)a, *xb = all + cols * (size_t)a + at * (size_t)b;
         for (uint32_t i = 0; i < n_tiles; i++, w += n_vecs * TILE_NR) {
-            float *sums = p->sums + i * of_tile + lane;
-            add_panel_tile(a, w, xa, n, s->first, sums);
-            if (b > 0) add_panel_tile(b, w, xb, n, s->first, sums + a * TILE_SUMS);
+            float *sums = p->sums + i * of_tile;
+            add_panel_tile(a, w, xa, n, s->first, sums + lane);
+            if (b > 0) add_panel_tile(b, w, xb, n, s->first, sums + a * TILE_SUMS + lane);
+            if (s->last && lane + VEC_LANES == 16) store_tile(p, i * TILE_NR, s->t, a + b, sums);
         }
-    }
-    for (uint32_t i = 0; s->last && i < n_tiles; i++) {
-        const float *sums = p->sums + i * of_tile;
-        store_tile(p, i * TILE_NR, s->t, a, sums);
-        if (b > 0) store_tile(p, i * TILE_NR, s->t + (uint32_t)a, b, sums + a * TILE_SUMS);
     }
 }
 
@@ -602,18 +598,23 @@ static void multiply_rows(float_panel *p, float *sums, size_t apart, uint32_t t,
     }
 }
 
-/* Decoded rows, part by part for some activation rows at a time where they are long. */
-static void decode_and_multiply(float_panel *p, float *scratch) {
+/* Rows [begin, end), most of them at a time, decoded.  Where they are long, part by part and for some activation
+ * rows at a time, which all rows find nearer than the rest. */
+static void decode_and_multiply(float_panel *p, uint32_t begin, uint32_t end, uint32_t most,
+                                float *scratch) {
     const size_t cols = p->mm->w->cols, group = (size_t)GROUP_NT * RF_MM_FLOAT_ROWS * 16;
     const bool in_parts = cols > PART;
-    const uint32_t n_act = p->mm->act->n_rows, most = in_parts ? RF_MM_FLOAT_BLOCK : n_act;
+    const uint32_t n_act = p->mm->act->n_rows, block = in_parts ? RF_MM_FLOAT_BLOCK : n_act;
     float *panel = scratch + group * RF_MM_FLOAT_BLOCK / GROUP_NT;
     for (uint32_t t = 0, n; t < n_act; t += n) {
-        n = n_act - t < most ? n_act - t : most;
-        for (p->k = 0; p->k < cols; p->k = p->end) {
-            p->end = cols - p->k < PART ? cols : p->k + PART;
-            decode_panel(p, panel);
-            multiply_rows(p, scratch, in_parts ? group : 0, t, n);
+        n = n_act - t < block ? n_act - t : block;
+        for (p->row = begin; p->row < end; p->row += p->n_rows) {
+            p->n_rows = end - p->row < most ? end - p->row : most;
+            for (p->k = 0; p->k < cols; p->k = p->end) {
+                p->end = cols - p->k < PART ? cols : p->k + PART;
+                decode_panel(p, panel);
+                multiply_rows(p, scratch, in_parts ? group : 0, t, n);
+            }
         }
     }
 }
@@ -630,6 +631,10 @@ static void matmul_float(const rf_mm *mm, uint32_t begin, uint32_t end, float *s
     const bool looks = kind_looks(p.kind);
     const size_t part = p.kind == KIND_PANEL && w->cols > PART ? PART : w->cols;
     const uint32_t most = panel_rows(part, looks ? LOOK_BYTES : PANEL_BYTES);
+    if (p.kind == KIND_PANEL) {
+        decode_and_multiply(&p, begin, end, most, scratch);
+        return;
+    }
     if (looks) {
         p.ahead.step = rf_mm_look_at_rows(mm, begin, end, most, &p.ahead);
         rf_mm_look_ahead(&p.ahead);
@@ -637,10 +642,6 @@ static void matmul_float(const rf_mm *mm, uint32_t begin, uint32_t end, float *s
     for (p.row = begin; p.row < end; p.row += p.n_rows) {
         p.n_rows = end - p.row < most ? end - p.row : most;
         if (looks) look_behind(&p, end, most);
-        if (p.kind == KIND_PANEL) {
-            decode_and_multiply(&p, scratch);
-            continue;
-        }
         p.w = rf_mm_row(w, p.row);
         multiply_rows(&p, scratch, 0, 0, n_act);
     }
