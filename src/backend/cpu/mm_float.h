@@ -598,13 +598,13 @@ static void multiply_rows(float_panel *p, float *sums, size_t apart, uint32_t t,
     }
 }
 
-/* Rows [begin, end), most of them at a time, decoded.  Where they are long, part by part and for some activation
- * rows at a time, which all rows find nearer than the rest. */
-static void decode_and_multiply(float_panel *p, uint32_t begin, uint32_t end, uint32_t most,
-                                float *scratch) {
+/* Rows [begin, end) decoded.  Where they are long, part by part and for some activation rows at a time, which all
+ * of them find nearer than the rest. */
+static void decode_and_multiply(float_panel *p, uint32_t begin, uint32_t end, float *scratch) {
     const size_t cols = p->mm->w->cols, group = (size_t)GROUP_NT * RF_MM_FLOAT_ROWS * 16;
     const bool in_parts = cols > PART;
     const uint32_t n_act = p->mm->act->n_rows, block = in_parts ? RF_MM_FLOAT_BLOCK : n_act;
+    const uint32_t most = panel_rows(in_parts ? PART : cols, PANEL_BYTES);
     float *panel = scratch + group * RF_MM_FLOAT_BLOCK / GROUP_NT;
     for (uint32_t t = 0, n; t < n_act; t += n) {
         n = n_act - t < block ? n_act - t : block;
@@ -628,13 +628,12 @@ static void matmul_float(const rf_mm *mm, uint32_t begin, uint32_t end, float *s
     }
     float_panel p = {.mm = mm, .kind = kind_of(w->type), .end = w->cols};
     if (n_act > IN_PLACE) p.kind = KIND_PANEL;
-    const bool looks = kind_looks(p.kind);
-    const size_t part = p.kind == KIND_PANEL && w->cols > PART ? PART : w->cols;
-    const uint32_t most = panel_rows(part, looks ? LOOK_BYTES : PANEL_BYTES);
     if (p.kind == KIND_PANEL) {
-        decode_and_multiply(&p, begin, end, most, scratch);
+        decode_and_multiply(&p, begin, end, scratch);
         return;
     }
+    const bool looks = kind_looks(p.kind);
+    const uint32_t most = panel_rows(w->cols, looks ? LOOK_BYTES : PANEL_BYTES);
     if (looks) {
         p.ahead.step = rf_mm_look_at_rows(mm, begin, end, most, &p.ahead);
         rf_mm_look_ahead(&p.ahead);

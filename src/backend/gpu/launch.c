@@ -348,14 +348,19 @@ static attend_spread spread_of(const rf_gpu_queue *q, const rf_gpu_attend_args *
 
 /* Where a block has all keys of its heads, and these are whole groups.  What it takes to make them costs one row more
  * than its product's blocks have to do for themselves. */
-bool rf_gpu_attend_makes_ints(const rf_gpu_queue *q, const rf_gpu_attend_args *a) {
+static bool makes_ints(const rf_gpu_queue *q, const rf_gpu_attend_args *a, const attend_spread *s) {
     enum { HEADS = 4 }; /* of a block */
     if (!a->ints.q || a->n_rows < 2 || has_many_rows(a) || !can_run(q, RF_GPU_attend_halves_quant))
         return false;
-    attend_spread s = spread_of(q, a);
     uint32_t rest = a->n_heads / a->n_kv_heads % HEADS;
     bool fits = HEADS * a->value_dim % a->ints_view == 0 && rest * a->value_dim % a->ints_view == 0;
-    return fits && s.kernel == RF_GPU_attend_halves && s.n_splits == 1;
+    return fits && s->kernel == RF_GPU_attend_halves && s->n_splits == 1;
+}
+
+bool rf_gpu_attend_makes_ints(const rf_gpu_queue *q, const rf_gpu_attend_args *a) {
+    if (a->n_rows == 0) return false;
+    attend_spread s = spread_of(q, a);
+    return makes_ints(q, a, &s);
 }
 
 /* Values pass through shared memory in steps of as many KV blocks as it holds. */
@@ -371,7 +376,7 @@ void rf_gpu_op_attend(rf_gpu_queue *q, const rf_gpu_attend_args *a) {
     args.step_blocks = min_u32(ATTEND_VALUE_BYTES / (32 * (uint32_t)v_row), ATTEND_STEP_BLOCKS);
     if (attends_rows(q, a) || attends_prompt(q, a)) return;
     attend_spread s = spread_of(q, a);
-    rf_gpu_kernel k = rf_gpu_attend_makes_ints(q, a) ? RF_GPU_attend_halves_quant : s.kernel;
+    rf_gpu_kernel k = makes_ints(q, a, &s) ? RF_GPU_attend_halves_quant : s.kernel;
     args.n_splits = s.n_splits;
     args.n_walks = s.n_walks;
     rf_gpu_grid grid = {a->n_rows, a->n_kv_heads, s.groups * s.n_walks};

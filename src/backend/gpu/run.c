@@ -175,10 +175,8 @@ static void fill_slots(const rf_exec *x, const rf_gpu_task *t, rf_gpu_args *a) {
     }
 }
 
-static void fill_attend(const rf_exec *x, const rf_gpu_task *t, uint32_t n_rows, rf_gpu_args *all) {
-    rf_gpu_attend_args *a = &all->attend;
-    *all = t->args;
-    fill_slots(x, t, all);
+/* a: with its slots filled. */
+static void fill_attend(const rf_exec *x, rf_gpu_attend_args *a, uint32_t n_rows) {
     a->n_rows = n_rows;
     a->batch = batch_on_device(x);
     if (a->pattern != RF_ATTN_CUSTOM) a->batch.mask = NULL;
@@ -219,9 +217,11 @@ static void fill_matmul(const rf_exec *x, const rf_gpu_task *t, uint32_t n_rows,
 /* Has attention in front left its rows in integers? */
 static bool has_ints(const rf_exec *x, const rf_gpu_queue *q, const rf_gpu_task *t,
                      uint32_t n_rows) {
-    rf_gpu_args a;
     if (!t->attention) return false;
-    fill_attend(x, &x->tasks[t->attention - 1], n_rows, &a);
+    const rf_gpu_task *before = &x->tasks[t->attention - 1];
+    rf_gpu_args a = before->args;
+    fill_slots(x, before, &a);
+    fill_attend(x, &a.attend, n_rows);
     return rf_gpu_attend_makes_ints(q, &a.attend);
 }
 
@@ -271,7 +271,7 @@ static void run_task(const rf_exec *x, rf_gpu_queue *q, const rf_gpu_task *t) {
         rf_gpu_op_heads(q, &a.heads);
         return;
     case RF_GPU_TASK_ATTEND:
-        fill_attend(x, t, n_rows, &a);
+        fill_attend(x, &a.attend, n_rows);
         rf_gpu_op_attend(q, &a.attend);
         return;
     case RF_GPU_TASK_CONV:
