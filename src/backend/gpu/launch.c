@@ -848,7 +848,8 @@ static bool takes_half_one(const rf_gpu_queue *q, const rf_gpu_matmul_args *a) {
     }
     return !a->lists && a->n_rows == 1 && w->cols <= RF_HALF_OWN_COLS &&
            can_run(q, RF_GPU_half_one) &&
-           (is_amd(q) || 2 * rf_half_stride(w->cols) + RF_HALF_SMALL_RING <= q->info.lds_bytes);
+           (is_amd(q) || rf_half_one_shared(w->cols, RF_HALF_ONE_WORKERS, RF_HALF_ONE_SLOTS / 2) <=
+                             q->info.lds_bytes);
 }
 
 /* Is there one launch, of one row, whose kernel norms it itself, or is it normed where it is rounded? */
@@ -908,6 +909,17 @@ static rf_gpu_matmul_args last_rows(const rf_gpu_matmul_args *a, uint32_t n) {
     return last;
 }
 
+/* Shared memory for blocks in groups of 32 that norm their row for attention, which comes next, more than one a
+ * multiprocessor but not more than two: a third has no room beside two, and attention's has where there is one. */
+static uint32_t normed_shared(const rf_gpu_queue *q, const rf_gpu_matmul_args *a,
+                              uint32_t n_blocks) {
+    enum { TOO_MUCH = 2 << 10 }; /* for three */
+    bool is_32 = a->part[0].w.form == RF_GPU_INT_32 && a->n_parts > 1 && !a->is_glu;
+    bool is_for_two = n_blocks > q->info.n_units && n_blocks <= 2 * q->info.n_units;
+    uint32_t room = is_32 && is_for_two ? spread_shared(q, 3, RF_NORMED_32_SHARED) : 0;
+    return room ? room + TOO_MUCH : 0;
+}
+
 /* One launch; usual: how many activation rows a matrix as a rule meets; y: matrices or items. */
 static void launch_product(rf_gpu_queue *q, rf_gpu_matmul_args *a, uint32_t usual, uint32_t y) {
     shape s = a->norm.n ? (shape){normed_of(a), one_rows(a), 1, 0, false}
@@ -930,6 +942,7 @@ static void launch_product(rf_gpu_queue *q, rf_gpu_matmul_args *a, uint32_t usua
     }
     if (a->n_blocks) grid.x = a->n_blocks;
     a->tile_rows = s.rows;
+    if (a->norm.n) s.shared_bytes = normed_shared(q, a, grid.x);
     if (s.kernel == RF_GPU_one_32_80 && !are_few(q, grid.x)) rf_gpu_share(q, SHARE_OF_BYTES);
     put_shared(q, s.kernel, grid, is_amd(q) ? 0 : s.shared_bytes, a, sizeof *a);
 }
@@ -1178,13 +1191,17 @@ static bool launch_half_few(rf_gpu_queue *q, rf_gpu_matmul_args *a) {
 
 /* One row; y as for launch_product.  As many blocks as run at once, with as many workers as have tiles. */
 static void launch_half_one(rf_gpu_queue *q, rf_gpu_matmul_args *a, uint32_t y) {
-    uint32_t n_tiles = tiles_of(a, a->is_glu ? 8 : 16), own = 2 * rf_half_stride(a->part[0].w.cols);
+    uint32_t n_tiles = tiles_of(a, a->is_glu ? 8 : 16), cols = a->part[0].w.cols;
     uint32_t most = RF_HALF_BLOCKS * q->info.n_units / y;
     if (most == 0) most = 1;
-    a->tile_rows = n_tiles <= most ? 16 : n_tiles <= 2 * most ? 32 : 64;
+    uint32_t n_workers = n_tiles <= most ? 1 : n_tiles <= 2 * most ? 2 : RF_HALF_ONE_WORKERS;
+    uint32_t bytes = rf_half_one_shared(cols, n_workers, RF_HALF_ONE_SLOTS);
+    bool has_room = bytes + RF_NORM_SHARED <= room_of_block(q, RF_HALF_BLOCKS);
+    a->tile_rows = 16 * n_workers;
+    a->n_stages = has_room ? RF_HALF_ONE_SLOTS : RF_HALF_ONE_SLOTS / 2;
     a->n_blocks = min_u32(n_tiles, most);
-    put_shared(q, RF_GPU_half_one, (rf_gpu_grid){a->n_blocks, y, 1}, own + RF_HALF_SMALL_RING, a,
-               sizeof *a);
+    put_shared(q, RF_GPU_half_one, (rf_gpu_grid){a->n_blocks, y, 1},
+               rf_half_one_shared(cols, n_workers, a->n_stages), a, sizeof *a);
 }
 
 /* Outputs of a block on AMD, each of whose waves has sixteen weight rows. */

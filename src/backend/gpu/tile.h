@@ -304,15 +304,21 @@ RF_TILE_FN uint32_t rf_half_step(uint32_t rows, uint32_t n_x) {
 RF_TILE_FN uint32_t rf_half_stage_bytes(uint32_t rows, uint32_t n_x) {
     return 2 * rf_half_step(rows, n_x) * (rows + n_x);
 }
-/* One row (half_one.hip): the columns of a worker's slot, of sixteen weight rows, and its slots, so that a
- * block's, one, two or four workers', take RF_HALF_SMALL_RING. */
-enum { RF_HALF_ONE_COLUMNS = 128, RF_HALF_ONE_SLOT = 16 * 2 * RF_HALF_ONE_COLUMNS };
-RF_TILE_FN uint32_t rf_half_one_slots(uint32_t n_workers) {
-    const uint32_t slot = RF_HALF_ONE_SLOT;
-    return RF_HALF_SMALL_RING / slot / n_workers;
-}
 RF_TILE_FN uint32_t rf_half_stride(uint32_t cols) {
     return (cols + RF_HALF_STRIDE - 1) / RF_HALF_STRIDE * RF_HALF_STRIDE;
+}
+/* One row (half_one.hip): the columns of a worker's slot, of sixteen weight rows, and how many slots it has; half
+ * of them where two blocks, of at most four workers, had no room otherwise. */
+enum {
+    RF_HALF_ONE_COLUMNS = 128,
+    RF_HALF_ONE_SLOT = 16 * 2 * RF_HALF_ONE_COLUMNS,
+    RF_HALF_ONE_SLOTS = 6,
+    RF_HALF_ONE_WORKERS = 4,
+};
+/* Bytes of a block's: its row, then the slots. */
+RF_TILE_FN uint32_t rf_half_one_shared(uint32_t cols, uint32_t n_workers, uint32_t n_slots) {
+    const uint32_t slot = RF_HALF_ONE_SLOT;
+    return 2 * rf_half_stride(cols) + n_workers * n_slots * slot;
 }
 
 /* Very many rows (half_wide.hip): weight rows and at most so many activation rows of a block, in stages of 64
@@ -364,6 +370,7 @@ RF_TILE_FN uint32_t rf_half_wave_stride(uint32_t cols) {
 /* Segments of attention on their way into the total (attend_fold.hip): columns of a block, and shared memory
  * that it has at most; parts of a row that is normed (norm.hip): likewise. */
 enum { RF_FOLD_COLUMNS = 32, RF_FOLD_SHARED = 20 << 10, RF_NORM_SHARED = 4 << 10 };
+enum { RF_NORMED_32_SHARED = 33 << 10 }; /* of a block of mm_normed.hip, of groups of 32 */
 
 /* Attention of many rows (attend_rows.hip): items and keys of a block's step, and of how many items a
  * thread has scores and weighted values.  In shared memory: queries, keys, values, exponentials, all

@@ -187,7 +187,7 @@ RF_DEVICE void h1_multiply(const h1_work *k, h1_source *next, uint32_t n_slots, 
 RF_DEVICE void h1_run(uint8_t *shared, half_shared *made, const rf_gpu_matmul_args *a,
                       uint32_t form) {
     const uint32_t warp = rf_tid() / 32, cols = a->part[0].w.cols, n_workers = a->tile_rows / 16;
-    const uint32_t n_slots = rf_half_one_slots(n_workers);
+    const uint32_t n_slots = a->n_stages;
     h1_work k = {a, form, cols, tiles_in(a, h1_per_tile(a)), 0, 0, 0, 0};
     k.apart = a->n_blocks * n_workers;
     k.first = warp < n_workers ? rf_bid_x() + a->n_blocks * warp : k.n_tiles;
@@ -208,12 +208,10 @@ RF_DEVICE void h1_run(uint8_t *shared, half_shared *made, const rf_gpu_matmul_ar
     const float scale = half_make(&own, 0, made, &a->norm, x, cols, form);
     rf_sync();
     if (k.first >= k.n_tiles && rf_warp_may_skip()) return;
-    if (n_workers == 1)
-        h1_multiply(&k, &next, rf_half_one_slots(1), shared, scale);
-    else if (n_workers == 2)
-        h1_multiply(&k, &next, rf_half_one_slots(2), shared, scale);
+    if (n_slots == RF_HALF_ONE_SLOTS)
+        h1_multiply(&k, &next, RF_HALF_ONE_SLOTS, shared, scale);
     else
-        h1_multiply(&k, &next, rf_half_one_slots(4), shared, scale);
+        h1_multiply(&k, &next, RF_HALF_ONE_SLOTS / 2, shared, scale);
 }
 
 RF_KERNEL_EARLY(half_one, rf_gpu_matmul_args, 2) {

@@ -114,6 +114,9 @@ RF_DEVICE void normed_run(const rf_gpu_matmul_args *a, int view, int lo_bits, in
         enum { PARTS = RF_BLOCK_normed_##view##_##lo_bits##hi_bits / 32 };              \
         RF_SHARED normed_shared shared;                                                 \
         RF_SHARED one_term terms[2 * PARTS * ONE_GROUPS(view) * 32];                    \
+        _Static_assert((view) == 256 ||                                                 \
+                           sizeof shared + sizeof terms <= RF_NORMED_32_SHARED,         \
+                       "as the grid has it");                                           \
         RF_SHARED rf_f4 room[NORMED_ROOM_W(view)];                                      \
         rf_f4 *weights = view == 256 ? room : (rf_f4 *)(void *)terms;                   \
         normed_run(&a, view, lo_bits, hi_bits, PARTS, &shared, terms, weights);         \
