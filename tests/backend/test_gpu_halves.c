@@ -101,6 +101,29 @@ static void test_any_company(void **state) {
     }
 }
 
+/* One row on a card with less shared memory, where blocks bring less ahead. */
+static void test_little_memory(void **state) {
+    (void)state;
+    enum { LITTLE = 99 << 10, ROWS = 304, COLS = 1032 };
+    const rf_gpu_info info = queue.info;
+    for (size_t i = 0; i < RF_COUNT(types); i++) {
+        rf_tensor w = random_weight(types[i], 1, ROWS, COLS, &seed);
+        float *x = random_floats(COLS, 1);
+        queue.info.n_units = 1;
+        float *all = product(&w, x, 1, NULL);
+        if (info.lds_bytes > LITTLE) queue.info.lds_bytes = LITTLE;
+        memset(queue.launched, 0, sizeof queue.launched);
+        float *some = product(&w, x, 1, NULL);
+        assert_true(queue.launched[RF_GPU_half_one]);
+        check_same("with less memory", all, some, ROWS);
+        queue.info = info;
+        rf_free(all);
+        rf_free(some);
+        rf_free(x);
+        free_tensor(&w);
+    }
+}
+
 /* One row that its blocks norm, and rows with a norm of their own. */
 static void test_normed(void **state) {
     (void)state;
@@ -358,10 +381,10 @@ static void test_left_out(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_any_company),   cmocka_unit_test(test_normed),
-        cmocka_unit_test(test_mixed_formats), cmocka_unit_test(test_parts),
-        cmocka_unit_test(test_planes),        cmocka_unit_test(test_specials),
-        cmocka_unit_test(test_left_out),
+        cmocka_unit_test(test_any_company), cmocka_unit_test(test_little_memory),
+        cmocka_unit_test(test_normed),      cmocka_unit_test(test_mixed_formats),
+        cmocka_unit_test(test_parts),       cmocka_unit_test(test_planes),
+        cmocka_unit_test(test_specials),    cmocka_unit_test(test_left_out),
     };
     return cmocka_run_group_tests(tests, open_fast, close_device);
 }
