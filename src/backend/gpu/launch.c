@@ -909,13 +909,13 @@ static rf_gpu_matmul_args last_rows(const rf_gpu_matmul_args *a, uint32_t n) {
     return last;
 }
 
-/* Shared memory for blocks in groups of 32 that norm their row for attention, which comes next, more than one a
- * multiprocessor but not more than two: a third has no room beside two, and attention's has where there is one. */
+/* Shared memory for blocks in groups of 32 that norm their row for attention, which comes next, clearly more than one
+ * a multiprocessor but not more than two: a third has no room beside two, and attention's has where there is one. */
 static uint32_t normed_shared(const rf_gpu_queue *q, const rf_gpu_matmul_args *a,
                               uint32_t n_blocks) {
     enum { TOO_MUCH = 2 << 10 }; /* for three */
     bool is_32 = a->part[0].w.form == RF_GPU_INT_32 && a->n_parts > 1 && !a->is_glu;
-    bool is_for_two = n_blocks > q->info.n_units && n_blocks <= 2 * q->info.n_units;
+    bool is_for_two = 4 * n_blocks > 5 * q->info.n_units && n_blocks <= 2 * q->info.n_units;
     uint32_t room = is_32 && is_for_two ? spread_shared(q, 3, RF_NORMED_32_SHARED) : 0;
     return room ? room + TOO_MUCH : 0;
 }
