@@ -1196,12 +1196,14 @@ static void launch_half_one(rf_gpu_queue *q, rf_gpu_matmul_args *a, uint32_t y) 
     if (most == 0) most = 1;
     uint32_t n_workers = n_tiles <= most ? 1 : n_tiles <= 2 * most ? 2 : RF_HALF_ONE_WORKERS;
     uint32_t bytes = rf_half_one_shared(cols, n_workers, RF_HALF_ONE_SLOTS);
-    bool has_room = bytes + RF_NORM_SHARED <= room_of_block(q, RF_HALF_BLOCKS);
     a->tile_rows = 16 * n_workers;
-    a->n_stages = has_room ? RF_HALF_ONE_SLOTS : RF_HALF_ONE_SLOTS / 2;
+    a->n_stages = RF_HALF_ONE_SLOTS;
+    if (bytes + RF_NORM_SHARED > room_of_block(q, RF_HALF_BLOCKS)) {
+        a->n_stages = RF_HALF_ONE_SLOTS / 2;
+        bytes = rf_half_one_shared(cols, n_workers, a->n_stages);
+    }
     a->n_blocks = min_u32(n_tiles, most);
-    put_shared(q, RF_GPU_half_one, (rf_gpu_grid){a->n_blocks, y, 1},
-               rf_half_one_shared(cols, n_workers, a->n_stages), a, sizeof *a);
+    put_shared(q, RF_GPU_half_one, (rf_gpu_grid){a->n_blocks, y, 1}, bytes, a, sizeof *a);
 }
 
 /* Outputs of a block on AMD, each of whose waves has sixteen weight rows. */

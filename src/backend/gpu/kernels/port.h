@@ -341,8 +341,6 @@ RF_DEVICE void rf_copy_wait_but(uint32_t n) {
     if (n == 4) asm volatile("cp.async.wait_group 4;" ::: "memory");
     if (n == 5) asm volatile("cp.async.wait_group 5;" ::: "memory");
     if (n == 6) asm volatile("cp.async.wait_group 6;" ::: "memory");
-    if (n == 10) asm volatile("cp.async.wait_group 10;" ::: "memory");
-    if (n == 11) asm volatile("cp.async.wait_group 11;" ::: "memory");
 }
 /* Behind a kernel's own shared memory, where a line of it begins: what eight threads copy, 128 bytes, then lies in
  * one line and not in two, for which half_one.hip takes a tenth longer. */
