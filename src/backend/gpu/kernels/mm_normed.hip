@@ -108,18 +108,32 @@ RF_DEVICE void normed_run(const rf_gpu_matmul_args *a, int view, int lo_bits, in
 /* Room for the norm's weights; in groups of 32 they lie where the terms, which come later, do. */
 #define NORMED_ROOM_W(view) ((view) == 256 && NORMED_W > 0 ? NORMED_W / 4 : 1)
 
+/* Terms of the kernel of this name, for both rows of a pair. */
+#define NORMED_TERMS(view, lo_bits, hi_bits) \
+    (2 * (RF_BLOCK_normed_##view##_##lo_bits##hi_bits / 32) * ONE_GROUPS(view) * 32)
+
+/* In groups of 32 the grid reckons with their memory. */
+#if defined(RF_NVIDIA) /* the host looks at it */
+#define NORMED_FITS(view, lo_bits, hi_bits)
+#else
+#define NORMED_FITS(view, lo_bits, hi_bits)                                              \
+    _Static_assert((view) == 256 ||                                                      \
+                       sizeof(normed_shared) +                                           \
+                               NORMED_TERMS(view, lo_bits, hi_bits) * sizeof(one_term) <= \
+                           RF_NORMED_32_SHARED,                                          \
+                   "as the grid has it");
+#endif
+
 /* n_blocks: as many as have registers for all loads. */
-#define NORMED_KERNEL(view, lo_bits, hi_bits, n_blocks)                                 \
-    RF_KERNEL_EARLY(normed_##view##_##lo_bits##hi_bits, rf_gpu_matmul_args, n_blocks) { \
-        enum { PARTS = RF_BLOCK_normed_##view##_##lo_bits##hi_bits / 32 };              \
-        RF_SHARED normed_shared shared;                                                 \
-        RF_SHARED one_term terms[2 * PARTS * ONE_GROUPS(view) * 32];                    \
-        _Static_assert((view) == 256 ||                                                 \
-                           sizeof shared + sizeof terms <= RF_NORMED_32_SHARED,         \
-                       "as the grid has it");                                           \
-        RF_SHARED rf_f4 room[NORMED_ROOM_W(view)];                                      \
-        rf_f4 *weights = view == 256 ? room : (rf_f4 *)(void *)terms;                   \
-        normed_run(&a, view, lo_bits, hi_bits, PARTS, &shared, terms, weights);         \
+#define NORMED_KERNEL(view, lo_bits, hi_bits, n_blocks)                                        \
+    NORMED_FITS(view, lo_bits, hi_bits)                                                        \
+    RF_KERNEL_EARLY(normed_##view##_##lo_bits##hi_bits, rf_gpu_matmul_args, n_blocks) {        \
+        enum { PARTS = RF_BLOCK_normed_##view##_##lo_bits##hi_bits / 32 };                     \
+        RF_SHARED normed_shared shared;                                                        \
+        RF_SHARED one_term terms[NORMED_TERMS(view, lo_bits, hi_bits)];                        \
+        RF_SHARED rf_f4 room[NORMED_ROOM_W(view)];                                             \
+        rf_f4 *weights = view == 256 ? room : (rf_f4 *)(void *)terms;                          \
+        normed_run(&a, view, lo_bits, hi_bits, PARTS, &shared, terms, weights);                \
     }
 NORMED_KERNEL(32, 4, 0, RF_GPU_NORMED_BLOCKS_32)
 NORMED_KERNEL(32, 4, 1, RF_GPU_NORMED_BLOCKS_32)
