@@ -228,29 +228,39 @@ RF_TILE_FN rf_batch_shape rf_batch_shape_of(uint32_t view, uint32_t lo_bits, uin
     return s;
 }
 
-/* Where the parts of a slot are, in bytes; from lo on within a square of sixteen weight rows, each as
- * in global memory but for the other half of each tile. */
+/* Bytes of shared memory that eight threads' copies of sixteen are one of, where they do not lie in two. */
+enum { RF_LINE = 128 };
+RF_TILE_FN uint32_t rf_whole_lines(uint32_t bytes) {
+    return (bytes + RF_LINE - 1) / RF_LINE * RF_LINE;
+}
+
+/* Where the parts of a slot are, in bytes.  Squares are integers of sixteen weight rows, in whole lines, as in global
+ * memory but for the other half of each tile; hi is within one, min and d are within what belongs to one from scale
+ * on. */
 typedef struct rf_batch_parts {
     uint32_t q;   /* [activation rows][RF_BATCH_STRIDE] */
     uint32_t sum; /* [activation rows][RF_BATCH_SUM_STRIDE] */
     uint32_t xd;  /* [activation rows] */
-    uint32_t weights, hi, scale, min, d, square, bytes;
+    uint32_t weights, hi, square;
+    uint32_t scale, min, d, of_scale;
+    uint32_t bytes;
 } rf_batch_parts;
 
 RF_TILE_FN rf_batch_parts rf_batch_parts_of(rf_batch_shape s, uint32_t view, uint32_t lo_bits,
                                             uint32_t hi_bits, uint32_t n_scales, uint32_t with_m,
                                             uint32_t wide_d) {
     const uint32_t cols = 8 * s.nt, d_bytes = wide_d ? 64 : 32;
-    rf_batch_parts p = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0};
+    rf_batch_parts p = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0};
     p.sum = p.q + cols * RF_BATCH_STRIDE;
     p.xd = p.sum + with_m * cols * RF_BATCH_SUM_STRIDE;
-    p.weights = p.xd + cols * (view == 32 ? RF_BATCH_D_STRIDE : 4);
+    p.weights = rf_whole_lines(p.xd + cols * (view == 32 ? RF_BATCH_D_STRIDE : 4));
     p.hi = 512 * lo_bits;
-    p.scale = p.hi + 512 * hi_bits;
-    p.min = p.scale + 16 * n_scales;
+    p.square = p.hi + 512 * hi_bits;
+    p.scale = p.weights + s.wm * p.square;
+    p.min = 16 * n_scales;
     p.d = p.min + with_m * 16 * n_scales;
-    p.square = p.d + (view == 32 ? 8 * d_bytes : (1 + with_m) * d_bytes);
-    p.bytes = p.weights + s.wm * p.square;
+    p.of_scale = p.d + (view == 32 ? 8 : 1 + with_m) * d_bytes;
+    p.bytes = rf_whole_lines(p.scale + s.wm * p.of_scale);
     return p;
 }
 RF_TILE_FN uint32_t rf_batch_relay_bytes(rf_batch_shape s) { return s.wm * s.nt * 512; }

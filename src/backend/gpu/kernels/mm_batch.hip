@@ -37,6 +37,14 @@ typedef struct batch_shared {
     uint32_t row[8 * BATCH_NT]; /* where each activation row starts, in 16 columns */
 } batch_shared;
 
+/* Where piece i of an activation row's sixteen is in a slot, and where sums number 16i to 16i + 15 of its 32 are. */
+RF_DEVICE uint32_t batch_q_at(batch_kind k, uint32_t row, uint32_t i) {
+    return k.at.q + row * RF_BATCH_STRIDE + i * 16;
+}
+RF_DEVICE uint32_t batch_sum_at(batch_kind k, uint32_t row, uint32_t i) {
+    return k.at.sum + row * RF_BATCH_SUM_STRIDE + i * 32;
+}
+
 /* Fetching --------------------------------------------------------------------------------------*/
 
 /* Where rows of groups of 32 are no multiple of 256 columns (but of 64), the last slot is ragged: it has two, four or
@@ -119,26 +127,42 @@ RF_DEVICE void batch_copy(uint8_t *to, const uint8_t *from, int is_whole, int is
         half_copy(half_at_of(to), from, is_there);
 }
 
-/* The warp's weights of slot g, of n chunks; to: where the thread's first piece goes.  Integers of chunks that are
- * not there may be any, the activations' are zeros. */
-RF_DEVICE void batch_fetch_weights(uint8_t *to, const batch_source *s, batch_kind k, uint32_t g,
-                                   uint32_t n) {
+/* Where the thread's first pieces go, of a square's integers and of what belongs to them. */
+typedef struct batch_target {
+    uint8_t *integers, *scales;
+} batch_target;
+RF_DEVICE batch_target batch_target_of(uint8_t *slots, batch_kind k, uint32_t square,
+                                       uint32_t lane) {
+    const batch_target t = {slots + k.at.weights + square * k.at.square + lane * 16,
+                            slots + k.at.scale + square * k.at.of_scale + lane * 16};
+    return t;
+}
+RF_DEVICE batch_target batch_target_in(batch_target t, batch_kind k, uint32_t slot) {
+    t.integers += slot * k.at.bytes;
+    t.scales += slot * k.at.bytes;
+    return t;
+}
+
+/* A square of group g, of n chunks.  Integers of chunks that are not there may be any, the activations' are zeros. */
+RF_DEVICE void batch_fetch_square(batch_target to, const batch_source *s, batch_kind k, uint32_t g,
+                                  uint32_t n) {
     const uint32_t lane = rf_tid() % 32, lo_bits = (uint32_t)k.lo_bits,
                    hi_bits = (uint32_t)k.hi_bits;
     const int is_whole = n == BATCH_CHUNKS;
     RF_UNROLL
-    for (uint32_t i = 0; i < lo_bits; i++)
-        if (is_whole || (2 * i + lane / 16) * 4 / lo_bits < n)
-            rf_copy_16(to + 512 * i, s->lo + (g * 1024ull * lo_bits + 1024 * i));
+    for (uint32_t j = 0; j < lo_bits; j++)
+        if (is_whole || (2 * j + lane / 16) * 4 / lo_bits < n)
+            rf_copy_16(to.integers + 512 * j, s->lo + (g * 1024ull * lo_bits + 1024 * j));
     RF_UNROLL
-    for (uint32_t i = 0; i < hi_bits; i++)
+    for (uint32_t j = 0; j < hi_bits; j++)
         if (is_whole || lane / 4 < n)
-            rf_copy_16(to + k.at.hi + 512 * i, s->hi + (g * 1024ull * hi_bits + 1024 * i));
+            rf_copy_16(to.integers + k.at.hi + 512 * j,
+                       s->hi + (g * 1024ull * hi_bits + 1024 * j));
     if (s->own.step)
-        batch_copy(to + k.at.scale, s->own.from + (uint64_t)g * s->own.step, is_whole,
+        batch_copy(to.scales, s->own.from + (uint64_t)g * s->own.step, is_whole,
                    lane / (s->own.step / 256) < n);
     if (batch_has_rest(k) && s->rest.step)
-        rf_copy_16(to + k.at.scale + 512, s->rest.from + (uint64_t)g * s->rest.step);
+        rf_copy_16(to.scales + 512, s->rest.from + (uint64_t)g * s->rest.step);
 }
 
 /* Some factors of activation rows in groups of 32 together, of slot g, n chunks of which are there. */
@@ -172,8 +196,8 @@ RF_DEVICE void batch_fetch_rows(uint8_t *slot, const batch_shared *sh, const rf_
     for (uint32_t j = 0; j < rf_div_up(most, per_turn); j++) {
         const uint32_t col = per_turn * j + tid / 16;
         if (col < n_rows)
-            batch_copy(slot + k.at.q + col * RF_BATCH_STRIDE + piece * 16,
-                       q + sh->row[col] * 16ull, n == BATCH_CHUNKS, piece / 2 < n);
+            batch_copy(slot + batch_q_at(k, col, piece), q + sh->row[col] * 16ull,
+                       n == BATCH_CHUNKS, piece / 2 < n);
     }
     if (k.with_m) {
         const uint8_t *sum = (const uint8_t *)x->sum + g * 64 + tid % 4 * 16;
@@ -181,7 +205,7 @@ RF_DEVICE void batch_fetch_rows(uint8_t *slot, const batch_shared *sh, const rf_
         for (uint32_t j = 0; j < rf_div_up(most, 4 * per_turn); j++) {
             const uint32_t col = 4 * per_turn * j + tid / 4;
             if (col < n_rows)
-                rf_copy_16(slot + k.at.sum + col * RF_BATCH_SUM_STRIDE + tid % 4 * 16,
+                rf_copy_16(slot + batch_sum_at(k, col, tid / 2 % 2) + tid % 2 * 16,
                            sum + sh->row[col] * 4ull);
         }
     }
@@ -191,13 +215,15 @@ RF_DEVICE void batch_fetch_rows(uint8_t *slot, const batch_shared *sh, const rf_
         rf_copy_4(slot + k.at.xd + tid * 4, x->d + (sh->row[tid] / 16 + g));
 }
 
-/* A warp's squares of slot g, of n chunks; to: where those of the first go. */
-RF_DEVICE void batch_fetch_squares(uint8_t *to, const batch_source *from, batch_kind k,
+/* A warp's squares of group g, of n chunks; to: where the first of them goes. */
+RF_DEVICE void batch_fetch_squares(batch_target to, const batch_source *from, batch_kind k,
                                    uint32_t warp, uint32_t g, uint32_t n) {
     RF_UNROLL
-    for (uint32_t i = 0; i < rf_div_up(k.s.wm, k.s.fetchers); i++)
-        if (warp + k.s.fetchers * i < k.s.wm)
-            batch_fetch_weights(to + k.s.fetchers * i * k.at.square, &from[i], k, g, n);
+    for (uint32_t i = 0; i < rf_div_up(k.s.wm, k.s.fetchers); i++) {
+        const batch_target here = {to.integers + k.s.fetchers * i * k.at.square,
+                                   to.scales + k.s.fetchers * i * k.at.of_scale};
+        if (warp + k.s.fetchers * i < k.s.wm) batch_fetch_square(here, &from[i], k, g, n);
+    }
 }
 
 /* All slots, by the fetching threads.  Weights of the first ones, which no kernel writes, are asked
@@ -208,7 +234,7 @@ RF_DEVICE void batch_fetch(uint8_t *slots, uint32_t n_slots, batch_shared *sh,
     enum { MOST = 7 }; /* squares of a warp */
     const uint32_t tid = rf_tid() - batch_workers(k), warp = tid / 32, lane = tid % 32;
     const uint32_t n_groups = share->p.w.cols / 256, n_mine = rf_div_up(k.s.wm, k.s.fetchers);
-    uint8_t *to = slots + k.at.weights + warp * k.at.square + lane * 16;
+    const batch_target to = batch_target_of(slots, k, warp, lane);
     batch_source from[MOST];
     RF_UNROLL
     for (uint32_t i = 0; i < n_mine; i++)
@@ -216,14 +242,14 @@ RF_DEVICE void batch_fetch(uint8_t *slots, uint32_t n_slots, batch_shared *sh,
                                   lane, is_ragged);
     RF_NO_UNROLL
     for (uint32_t g = 0; g < rf_min_u32(n_slots, n_groups); g++)
-        batch_fetch_squares(to + g * k.at.bytes, from, k, warp, g, BATCH_CHUNKS);
+        batch_fetch_squares(batch_target_in(to, k, g), from, k, warp, g, BATCH_CHUNKS);
     rf_await_before();
     uint32_t now = 0, parity = 1;
     RF_NO_UNROLL
     for (uint32_t g = 0; g < n_groups; g++) {
         if (g >= n_slots) {
             ring_await(&sh->empty[now], parity);
-            batch_fetch_squares(to + now * k.at.bytes, from, k, warp, g, BATCH_CHUNKS);
+            batch_fetch_squares(batch_target_in(to, k, now), from, k, warp, g, BATCH_CHUNKS);
         }
         batch_fetch_rows(slots + now * k.at.bytes, sh, &a->xq, k, share->n, tid, g, BATCH_CHUNKS,
                          is_ragged);
@@ -236,7 +262,7 @@ RF_DEVICE void batch_fetch(uint8_t *slots, uint32_t n_slots, batch_shared *sh,
     if (!is_ragged) return;
     const uint32_t n_left = share->p.w.cols / 32 % BATCH_CHUNKS;
     if (n_groups >= n_slots) ring_await(&sh->empty[now], parity);
-    batch_fetch_squares(to + now * k.at.bytes, from, k, warp, n_groups, n_left);
+    batch_fetch_squares(batch_target_in(to, k, now), from, k, warp, n_groups, n_left);
     batch_fetch_rows(slots + now * k.at.bytes, sh, &a->xq, k, share->n, tid, n_groups, n_left, 1);
     ring_arrive_after_copies(&sh->full[now]);
 }
@@ -256,6 +282,15 @@ typedef struct batch_sums {
     int32_t v[BATCH_NT][4];
 } batch_sums;
 
+/* The integers of the warp's square, and what belongs to them. */
+RF_DEVICE const uint8_t *batch_square(const uint8_t *slot, const batch_place *at, batch_kind k) {
+    return slot + k.at.weights + at->square * k.at.square;
+}
+RF_DEVICE const uint8_t *batch_scales_of(const uint8_t *slot, const batch_place *at,
+                                         batch_kind k) {
+    return slot + k.at.scale + at->square * k.at.of_scale;
+}
+
 /* The scales of a thread's rows. */
 RF_DEVICE rf_u4 batch_scales(const uint8_t *p, uint32_t n_scales) {
     if (n_scales == 16) return *(const rf_u4 *)(const void *)p;
@@ -265,8 +300,9 @@ RF_DEVICE rf_u4 batch_scales(const uint8_t *p, uint32_t n_scales) {
 }
 
 /* Weights of rows g and g + 8 in a chunk's first half, then in its second; with minima as they are stored. */
-RF_DEVICE void batch_words(uint32_t w[4], const uint8_t *square, uint32_t chunk,
+RF_DEVICE void batch_words(uint32_t w[4], const uint8_t *slot, uint32_t chunk,
                            const batch_place *at, batch_kind k) {
+    const uint8_t *square = batch_square(slot, at, k);
     const uint32_t *words = (const uint32_t *)(const void *)square;
     RF_UNROLL
     for (uint32_t i = 0; i < 2; i++) {
@@ -294,10 +330,10 @@ RF_DEVICE float batch_d(const uint8_t *p, uint32_t i, const batch_place *at, bat
 }
 
 /* A chunk of eights n and n + 1 of the activation rows. */
-RF_DEVICE void batch_rows(uint32_t x[4], const uint8_t *q, uint32_t lane, uint32_t n,
-                          uint32_t chunk, int is_one) {
-    const uint8_t *p = q + (8 * n + lane % 8 + (is_one ? 0 : lane / 16 * 8)) * RF_BATCH_STRIDE +
-                       32 * chunk + lane / 8 % 2 * 16;
+RF_DEVICE void batch_rows(uint32_t x[4], const uint8_t *slot, batch_kind k, uint32_t lane,
+                          uint32_t n, uint32_t chunk, int is_one) {
+    const uint32_t row = lane % 8 + (is_one ? 0 : lane / 16 * 8), half = lane / 8 % 2;
+    const uint8_t *p = slot + batch_q_at(k, 8 * n + row, 2 * chunk) + half * 16;
     if (is_one)
         asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0,%1}, [%2];"
                      : "=r"(x[0]), "=r"(x[1])
@@ -339,12 +375,12 @@ RF_DEVICE void batch_chunk(int32_t sum[4], const uint32_t w[4], const uint32_t x
     }
 }
 
-RF_DEVICE void batch_group(batch_sums *p, const uint8_t *slot, const uint8_t *square,
-                           const batch_place *at, batch_kind k) {
+RF_DEVICE void batch_group(batch_sums *p, const uint8_t *slot, const batch_place *at, batch_kind k) {
     rf_u4 scales[2];
     RF_UNROLL
     for (uint32_t i = 0; i < 2; i++)
-        scales[i] = batch_scales(square + k.at.scale + (at->g + 8 * i) * k.n_scales, k.n_scales);
+        scales[i] = batch_scales(batch_scales_of(slot, at, k) + (at->g + 8 * i) * k.n_scales,
+                                 k.n_scales);
     RF_UNROLL
     for (uint32_t i = 0; i < 4 * batch_eights(k); i++)
         p->v[i / 4][i % 4] = 0;
@@ -352,7 +388,7 @@ RF_DEVICE void batch_group(batch_sums *p, const uint8_t *slot, const uint8_t *sq
     for (uint32_t chunk = 0; chunk < BATCH_CHUNKS; chunk++) {
         uint32_t w[4];
         int32_t scale[2][2];
-        batch_words(w, square, chunk, at, k);
+        batch_words(w, slot, chunk, at, k);
         RF_UNROLL
         for (uint32_t i = 0; i < 4; i++) {
             const uint32_t number = k.n_scales == 16 ? 2 * chunk + i / 2 : chunk;
@@ -361,7 +397,7 @@ RF_DEVICE void batch_group(batch_sums *p, const uint8_t *slot, const uint8_t *sq
         RF_UNROLL
         for (uint32_t n = 0; n < batch_eights(k); n += 2) {
             uint32_t x[4];
-            batch_rows(x, slot + k.at.q, at->lane, at->first + n, chunk, batch_eights(k) == 1);
+            batch_rows(x, slot, k, at->lane, at->first + n, chunk, batch_eights(k) == 1);
             RF_UNROLL
             for (uint32_t j = 0; j < 2 && n + j < batch_eights(k); j++)
                 batch_chunk(p->v[n + j], w, x + 2 * j, scale, k);
@@ -416,16 +452,17 @@ typedef struct batch_eight_d {
     rf_f2 xd;
 } batch_eight_d;
 
-RF_DEVICE batch_rows_d batch_rows_d_of(const uint8_t *square, const batch_place *at, batch_kind k) {
+RF_DEVICE batch_rows_d batch_rows_d_of(const uint8_t *slot, const batch_place *at, batch_kind k) {
+    const uint8_t *scales = batch_scales_of(slot, at, k), *d = scales + k.at.d;
     batch_rows_d r = {{0.0f, 0.0f}, {0.0f, 0.0f}, {0, 0, 0, 0}};
     RF_UNROLL
     for (uint32_t i = 0; i < 2; i++) {
         const uint32_t row = at->g + 8 * i;
-        r.d[i] = batch_d(square + k.at.d, row, at, k);
+        r.d[i] = batch_d(d, row, at, k);
         if (!k.with_m) continue;
-        r.m[i] = batch_d(square + k.at.d, 16 + row, at, k);
-        r.mins[i] = batch_mins(square + k.at.min + row * k.n_scales, at->t, k);
-        r.mins[2 + i] = batch_mins(square + k.at.min + row * k.n_scales, 4 + at->t, k);
+        r.m[i] = batch_d(d, 16 + row, at, k);
+        r.mins[i] = batch_mins(scales + k.at.min + row * k.n_scales, at->t, k);
+        r.mins[2 + i] = batch_mins(scales + k.at.min + row * k.n_scales, 4 + at->t, k);
     }
     return r;
 }
@@ -436,17 +473,20 @@ RF_DEVICE batch_eight_d batch_eight_d_of(const batch_rows_d *r, const uint8_t *s
     e.xd = ((const rf_f2 *)(const void *)(slot + k.at.xd))[4 * (at->first + n) + at->t];
     if (!k.with_m) return e;
     const uint32_t row = 8 * (at->first + n) + at->g;
-    const rf_u2 *sum = (const rf_u2 *)(const void *)(slot + k.at.sum + row * RF_BATCH_SUM_STRIDE);
-    digit_multiply_mins_16(e.of_mins, r->mins, sum[at->t], sum[4 + at->t]);
+    rf_u2 sum[2];
+    RF_UNROLL
+    for (uint32_t i = 0; i < 2; i++)
+        sum[i] = ((const rf_u2 *)(const void *)(slot + batch_sum_at(k, row, i)))[at->t];
+    digit_multiply_mins_16(e.of_mins, r->mins, sum[0], sum[1]);
     return e;
 }
 
 /* A group's integers onto the sums, which are then in v; the warp before this one has left them in
  * relay when the turn comes.  Everything else is ready by then. */
 RF_DEVICE void batch_add(float v[BATCH_NT][4], const batch_sums *p, const rf_f4 *relay,
-                         uint64_t *mine, uint32_t turn, const uint8_t *slot, const uint8_t *square,
+                         uint64_t *mine, uint32_t turn, const uint8_t *slot,
                          const batch_place *at, batch_kind k) {
-    const batch_rows_d r = batch_rows_d_of(square, at, k);
+    const batch_rows_d r = batch_rows_d_of(slot, at, k);
     batch_eight_d e[BATCH_NT];
     if (k.s.wk > 1) {
         RF_UNROLL
@@ -469,11 +509,11 @@ RF_DEVICE void batch_add(float v[BATCH_NT][4], const batch_sums *p, const rf_f4 
 /* Groups of 32 --------------------------------------------------------------------------------*/
 
 /* Factors of rows g and g + 8, and of the thread's two rows of eight n. */
-RF_DEVICE rf_f2 batch_d_32(const uint8_t *square, uint32_t chunk, const batch_place *at,
+RF_DEVICE rf_f2 batch_d_32(const uint8_t *slot, uint32_t chunk, const batch_place *at,
                            batch_kind k) {
     const uint32_t row = 16 * chunk + at->g;
-    const rf_f2 out = {{batch_d(square + k.at.scale, row, at, k),
-                        batch_d(square + k.at.scale, row + 8, at, k)}};
+    const uint8_t *d = batch_scales_of(slot, at, k);
+    const rf_f2 out = {{batch_d(d, row, at, k), batch_d(d, row + 8, at, k)}};
     return out;
 }
 RF_DEVICE rf_f2 batch_xd_32(const uint8_t *slot, uint32_t chunk, uint32_t n, const batch_place *at,
@@ -498,13 +538,13 @@ typedef struct batch_chunks {
     int32_t v[BATCH_CHUNKS][2][4];
 } batch_chunks;
 
-RF_DEVICE void batch_group_32(batch_chunks *p, const uint8_t *slot, const uint8_t *square,
-                              const batch_place *at, batch_kind k) {
+RF_DEVICE void batch_group_32(batch_chunks *p, const uint8_t *slot, const batch_place *at,
+                              batch_kind k) {
     RF_UNROLL
     for (uint32_t chunk = 0; chunk < BATCH_CHUNKS; chunk++) {
         uint32_t w[4], x[4];
-        batch_words(w, square, chunk, at, k);
-        batch_rows(x, slot + k.at.q, at->lane, at->first, chunk, batch_eights(k) == 1);
+        batch_words(w, slot, chunk, at, k);
+        batch_rows(x, slot, k, at->lane, at->first, chunk, batch_eights(k) == 1);
         RF_UNROLL
         for (uint32_t n = 0; n < batch_eights(k); n++) {
             RF_UNROLL
@@ -516,10 +556,10 @@ RF_DEVICE void batch_group_32(batch_chunks *p, const uint8_t *slot, const uint8_
 }
 
 RF_DEVICE void batch_add_32(float v[BATCH_NT][4], const batch_chunks *p, const uint8_t *slot,
-                            const uint8_t *square, const batch_place *at, batch_kind k) {
+                            const batch_place *at, batch_kind k) {
     RF_UNROLL
     for (uint32_t chunk = 0; chunk < BATCH_CHUNKS; chunk++) {
-        const rf_f2 d = batch_d_32(square, chunk, at, k);
+        const rf_f2 d = batch_d_32(slot, chunk, at, k);
         RF_UNROLL
         for (uint32_t n = 0; n < batch_eights(k); n++)
             batch_add_eight_32(v[n], p->v[chunk][n], d, batch_xd_32(slot, chunk, n, at, k));
@@ -528,16 +568,16 @@ RF_DEVICE void batch_add_32(float v[BATCH_NT][4], const batch_chunks *p, const u
 
 /* Both at once, where a warp has all groups. */
 RF_DEVICE void batch_group_alone_32(float v[BATCH_NT][4], const uint8_t *slot,
-                                    const uint8_t *square, const batch_place *at, batch_kind k) {
+                                    const batch_place *at, batch_kind k) {
     RF_UNROLL
     for (uint32_t chunk = 0; chunk < BATCH_CHUNKS; chunk++) {
         uint32_t w[4];
-        const rf_f2 d = batch_d_32(square, chunk, at, k);
-        batch_words(w, square, chunk, at, k);
+        const rf_f2 d = batch_d_32(slot, chunk, at, k);
+        batch_words(w, slot, chunk, at, k);
         RF_UNROLL
         for (uint32_t n = 0; n < batch_eights(k); n += 2) {
             uint32_t x[4];
-            batch_rows(x, slot + k.at.q, at->lane, at->first + n, chunk, batch_eights(k) == 1);
+            batch_rows(x, slot, k, at->lane, at->first + n, chunk, batch_eights(k) == 1);
             RF_UNROLL
             for (uint32_t j = 0; j < 2 && n + j < batch_eights(k); j++) {
                 int32_t c[4] = {0, 0, 0, 0};
@@ -561,20 +601,19 @@ RF_DEVICE void batch_work(const uint8_t *slots, uint32_t n_slots, batch_shared *
     RF_NO_UNROLL
     for (uint32_t g = at->part; g < n_groups; g += k.s.wk) {
         const uint8_t *slot = slots + now * k.at.bytes;
-        const uint8_t *square = slot + k.at.weights + at->square * k.at.square;
         uint64_t *before = g > 0 ? mine : 0;
         ring_await(&sh->full[now], parity);
         if (k.view == 32 && k.s.wk == 1) {
-            batch_group_alone_32(v, slot, square, at, k);
+            batch_group_alone_32(v, slot, at, k);
         } else if (k.view == 32) {
             batch_chunks p;
-            batch_group_32(&p, slot, square, at, k);
+            batch_group_32(&p, slot, at, k);
             batch_await_turn(v, relay, before, turn, at, k);
-            batch_add_32(v, &p, slot, square, at, k);
+            batch_add_32(v, &p, slot, at, k);
         } else {
             batch_sums p;
-            batch_group(&p, slot, square, at, k);
-            batch_add(v, &p, relay, before, turn, slot, square, at, k);
+            batch_group(&p, slot, at, k);
+            batch_add(v, &p, relay, before, turn, slot, at, k);
         }
         if (k.s.wk > 1 || g == n_groups - 1) batch_leave(relay, v, at, k);
         rf_warp_sync();
