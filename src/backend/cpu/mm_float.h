@@ -256,6 +256,8 @@ typedef struct float_panel {
     const uint8_t *w;
     float *sums; /* [RF_MM_FLOAT_ROWS / TILE_NR][RF_MM_FLOAT_NT][TILE_NR][16] */
     rf_mm_ahead ahead;
+    uint32_t next_t; /* where activation rows go on behind those that are multiplied now, */
+    size_t next_k;   /* and with which element */
 } float_panel;
 
 /* One vector of the lanes of TILE_NR x nt outputs, from where they wait, or zeros, and back. */
@@ -373,13 +375,41 @@ static void lay_out_floats(const rf_mm_input *a, uint32_t first) {
     order_rows(nt - first_tile(nt), x + first_tile(nt), cols, to);
 }
 
+/* Activation rows of a group as order_rows has them: those of the first register tile, then the second's. */
+typedef struct float_order {
+    const float *rows;
+    size_t cols;
+} float_order;
+
+/* The order of rows from row t on, laid out for all products. */
+RF_INLINE float_order order_of(const rf_mm_input *act, uint32_t t) {
+    const size_t bytes = rf_act_block_bytes(RF_INT_NONE, act->n_cols);
+    return (float_order){(const float *)(const void *)(act->blocks + t / GROUP_NT * bytes),
+                         rf_mm_round16(act->n_cols)};
+}
+
+/* Where a pass over the lanes from `lane` on, from element k on, finds each tile's rows. */
+RF_INLINE void pass_rows(float_order o, size_t k, size_t lane, int a, int b, const float *x[2]) {
+    const size_t at = lane / VEC_LANES * (o.cols / 16 * VEC_LANES) + k / 16 * VEC_LANES;
+    x[0] = o.rows + at * (size_t)a;
+    x[1] = o.rows + o.cols * (size_t)a + at * (size_t)b;
+}
+
+/* What the tiles of a pass ask for while they multiply: step bytes from `at` on for each sixteen elements. */
+typedef struct float_ask {
+    uintptr_t at; /* may come to lie behind all rows */
+    size_t step;
+} float_ask;
+
 /* Adds n elements of TILE_NR weight rows and nt activation rows to one vector of each output's lanes. */
 RF_INLINE void add_panel_tile(int nt, const float *w, const float *x, size_t n, bool first,
-                              float *sums) {
+                              float *sums, float_ask *ask) {
     vec v[TILE_NR][TILE_NT];
     take_sums(nt, first, sums, v);
     for (size_t i = 0; i < n; i += 16, w += TILE_NR * VEC_LANES, x += nt * VEC_LANES) {
         vec xi[TILE_NT];
+        __builtin_prefetch((const void *)ask->at);
+        ask->at += ask->step;
         RF_UNROLL
         for (int t = 0; t < nt; t++) {
             xi[t] = vec_load(x + t * VEC_LANES);
@@ -397,33 +427,45 @@ RF_INLINE void add_panel_tile(int nt, const float *w, const float *x, size_t n, 
     leave_sums(nt, sums, v);
 }
 
-/* As add_rows; activation rows that are in blocks already are read there. */
+/* The rows of the pass behind the one at lane and stretch s, as if its tiles were as wide. */
+RF_INLINE void next_rows(const float_panel *p, const float_stretch *s, float_order o, size_t lane,
+                         int a, int b, const float *x[2]) {
+    if (lane + VEC_LANES < 16)
+        pass_rows(o, s->k, lane + VEC_LANES, a, b, x);
+    else if (s->k + s->n < p->end)
+        pass_rows(o, s->k + s->n, 0, a, b, x);
+    else
+        pass_rows(order_of(p->mm->act, p->next_t), p->next_k, 0, a, b, x);
+}
+
+/* As add_rows; activation rows that are in blocks already are read there, and the next ones, which come from further
+ * away than the second-level cache, asked for in a pass over all of the panel's rows. */
 RF_INLINE void add_panel(int a, int b, float_panel *p, const float_stretch *s,
                          const float *const x[]) {
-    const rf_mm_input *act = p->mm->act;
+    const bool is_laid_out = p->mm->act->blocks;
     const uint32_t n_tiles = (p->n_rows + TILE_NR - 1) / TILE_NR;
-    const size_t n = s->n, n_vecs = n / 16 * VEC_LANES, of_tile = (size_t)(a + b) * TILE_SUMS;
-    const float *w = (const float *)(const void *)s->w, *all = NULL;
-    size_t cols = n, before = 0; /* of the activations' order, and where the stretch begins */
+    const size_t n = s->n, of_tile = (size_t)(a + b) * TILE_SUMS;
+    const float *w = (const float *)(const void *)s->w;
     _Alignas(64) float ordered[GROUP_NT * STRETCH];
-    if (act->blocks) {
-        cols = rf_mm_round16(act->n_cols);
-        before = s->k / 16 * VEC_LANES;
-        all = (const float *)(const void *)(act->blocks +
-                                            s->t / GROUP_NT *
-                                                rf_act_block_bytes(RF_INT_NONE, act->n_cols));
+    float_order o = {ordered, n};
+    if (is_laid_out) {
+        o = order_of(p->mm->act, s->t);
     } else {
         order_rows(a, x, n, ordered);
         order_rows(b, x + a, n, ordered + (size_t)a * n);
-        all = ordered;
     }
     for (size_t lane = 0; lane < 16; lane += VEC_LANES) {
-        const size_t at = lane / VEC_LANES * (cols / 16 * VEC_LANES) + before;
-        const float *xa = all + at * (size_t)a, *xb = all + cols * (size_t)a + at * (size_t)b;
-        for (uint32_t i = 0; i < n_tiles; i++, w += n_vecs * TILE_NR) {
+        const float *now[2], *next[2];
+        pass_rows(o, is_laid_out ? s->k : 0, lane, a, b, now);
+        memcpy(next, now, sizeof next);
+        if (is_laid_out) next_rows(p, s, o, lane, a, b, next);
+        float_ask ask_a = {(uintptr_t)next[0], (size_t)a * sizeof(vec) / n_tiles},
+                  ask_b = {(uintptr_t)next[1], (size_t)b * sizeof(vec) / n_tiles};
+        for (uint32_t i = 0; i < n_tiles; i++, w += n / 16 * VEC_LANES * TILE_NR) {
             float *sums = p->sums + i * of_tile;
-            add_panel_tile(a, w, xa, n, s->first, sums + lane);
-            if (b > 0) add_panel_tile(b, w, xb, n, s->first, sums + a * TILE_SUMS + lane);
+            add_panel_tile(a, w, now[0], n, s->first, sums + lane, &ask_a);
+            if (b > 0)
+                add_panel_tile(b, w, now[1], n, s->first, sums + a * TILE_SUMS + lane, &ask_b);
             if (s->last && lane + VEC_LANES == 16) store_tile(p, i * TILE_NR, s->t, a + b, sums);
         }
     }
@@ -593,6 +635,9 @@ static void multiply_rows(float_panel *p, float *sums, size_t apart, uint32_t t,
         for (int i = 0; i < GROUP_NT / TILE_NT && tiles > 0; i++, tiles--)
             nt += (n - done - nt + tiles - 1) / tiles; /* tiles of about the same size */
         if (p->mm->act->blocks) nt = n - done < GROUP_NT ? n - done : GROUP_NT;
+        const bool is_last = done + nt == n;
+        p->next_t = is_last ? t : t + done + nt;
+        p->next_k = !is_last ? p->k : p->end < p->mm->w->cols ? p->end : 0;
         multiply_panel(p, t + done, nt);
         p->sums += apart;
     }
