@@ -400,7 +400,7 @@ static void multiply(const rf_cpu_kernels *k, const rf_tensor *w, const float *x
  * each activation row by itself. */
 static void test_long_floats(void **state) {
     (void)state;
-    enum { T = 200, ROWS = 70, COLS = 4099 };
+    enum { T = 300, ROWS = 70, COLS = 4099 };
     static const rf_dtype types[] = {RF_DT_F16, RF_DT_BF16, RF_DT_F32, RF_DT_F64};
     float *x = rf_alloc((size_t)T * COLS, sizeof *x),
           *all = rf_alloc((size_t)T * ROWS, sizeof *all), one[ROWS];

@@ -25,7 +25,7 @@ enum {
     RF_MM_FLOAT_ROWS = 64,          /* most weight rows in a panel of floats */
     RF_MM_FLOAT_NR = 4,             /* weight rows of a register tile of floats */
     RF_MM_FLOAT_NT = RF_ACT_FLOATS, /* activation rows that go through a panel at a time, */
-    RF_MM_FLOAT_BLOCK = 96,         /* and whose sums wait in memory where it has a part of k */
+    RF_MM_FLOAT_BLOCK = 288,        /* and whose sums wait in memory where it has a part of k */
     RF_MM_FLOAT_BYTES = 640 << 10,  /* most bytes of a panel of floats */
     RF_MM_LAY_OUT_FROM = 33,        /* activation rows whose panels are always decoded */
     RF_MM_PANEL_BYTES = 64 << 10,   /* most bytes of an integer panel */
