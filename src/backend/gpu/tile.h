@@ -15,6 +15,11 @@
 #define RF_TILE_FN static inline
 #endif
 
+/* n, or more up to a multiple of unit. */
+RF_TILE_FN uint32_t rf_tile_round_up(uint32_t n, uint32_t unit) {
+    return (n + unit - 1) / unit * unit;
+}
+
 enum {
     RF_TILE_STAGE = 256,                 /* columns that are in shared memory together */
     RF_TILE_STRIDE = RF_TILE_STAGE + 16, /* bytes between activation rows there: no bank twice */
@@ -121,7 +126,7 @@ RF_TILE_FN rf_wide_parts rf_wide_parts_of(rf_wide_digits digits) {
     p.m = p.d + rows * d_bytes;
     p.min = p.m + with_m * rows * d_bytes;
     p.bytes = p.min + with_sums * rows * 16;
-    p.bytes = (p.bytes + RF_WIDE_ALIGN - 1) / RF_WIDE_ALIGN * RF_WIDE_ALIGN;
+    p.bytes = rf_tile_round_up(p.bytes, RF_WIDE_ALIGN);
     return p;
 }
 RF_TILE_FN uint32_t rf_wide_shared_bytes(rf_wide_digits digits) {
@@ -173,7 +178,7 @@ RF_TILE_FN rf_groups_parts rf_groups_parts_of(uint32_t lo_bits, uint32_t hi_bits
     p.d = p.hi + RF_WIDE_ROWS / 32 * p.hi_tile;
     p.m = p.d + RF_WIDE_ROWS / 32 * RF_GROUPS_D_TILE;
     p.bytes = p.m + with_m * RF_WIDE_ROWS / 32 * RF_GROUPS_D_TILE;
-    p.bytes = (p.bytes + RF_WIDE_ALIGN - 1) / RF_WIDE_ALIGN * RF_WIDE_ALIGN;
+    p.bytes = rf_tile_round_up(p.bytes, RF_WIDE_ALIGN);
     return p;
 }
 RF_TILE_FN uint32_t rf_groups_shared_bytes(rf_groups_parts p) {
@@ -228,11 +233,8 @@ RF_TILE_FN rf_batch_shape rf_batch_shape_of(uint32_t view, uint32_t lo_bits, uin
     return s;
 }
 
-/* Bytes of shared memory that eight threads' copies of sixteen are one of, where they do not lie in two. */
+/* Bytes of a line of shared memory: what eight threads copy, where it begins at one. */
 enum { RF_LINE = 128 };
-RF_TILE_FN uint32_t rf_whole_lines(uint32_t bytes) {
-    return (bytes + RF_LINE - 1) / RF_LINE * RF_LINE;
-}
 
 /* Where the parts of a slot are, in bytes.  Squares are integers of sixteen weight rows, in whole lines, as in global
  * memory but for the other half of each tile; hi is within one, min and d are within what belongs to one from scale
@@ -253,14 +255,14 @@ RF_TILE_FN rf_batch_parts rf_batch_parts_of(rf_batch_shape s, uint32_t view, uin
     rf_batch_parts p = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0};
     p.sum = p.q + cols * RF_BATCH_STRIDE;
     p.xd = p.sum + with_m * cols * RF_BATCH_SUM_STRIDE;
-    p.weights = rf_whole_lines(p.xd + cols * (view == 32 ? RF_BATCH_D_STRIDE : 4));
+    p.weights = rf_tile_round_up(p.xd + cols * (view == 32 ? RF_BATCH_D_STRIDE : 4), RF_LINE);
     p.hi = 512 * lo_bits;
     p.square = p.hi + 512 * hi_bits;
     p.scale = p.weights + s.wm * p.square;
     p.min = 16 * n_scales;
     p.d = p.min + with_m * 16 * n_scales;
     p.of_scale = p.d + (view == 32 ? 8 : 1 + with_m) * d_bytes;
-    p.bytes = rf_whole_lines(p.scale + s.wm * p.of_scale);
+    p.bytes = rf_tile_round_up(p.scale + s.wm * p.of_scale, RF_LINE);
     return p;
 }
 RF_TILE_FN uint32_t rf_batch_relay_bytes(rf_batch_shape s) { return s.wm * s.nt * 512; }
@@ -314,9 +316,7 @@ RF_TILE_FN uint32_t rf_half_step(uint32_t rows, uint32_t n_x) {
 RF_TILE_FN uint32_t rf_half_stage_bytes(uint32_t rows, uint32_t n_x) {
     return 2 * rf_half_step(rows, n_x) * (rows + n_x);
 }
-RF_TILE_FN uint32_t rf_half_stride(uint32_t cols) {
-    return (cols + RF_HALF_STRIDE - 1) / RF_HALF_STRIDE * RF_HALF_STRIDE;
-}
+RF_TILE_FN uint32_t rf_half_stride(uint32_t cols) { return rf_tile_round_up(cols, RF_HALF_STRIDE); }
 /* One row (half_one.hip): the columns of a worker's slot, of sixteen weight rows, and how many slots it has; half
  * of them where two blocks, of at most four workers, had no room otherwise. */
 enum {
@@ -350,7 +350,7 @@ enum {
     RF_HALF_FEW_PAD = 8,
 };
 RF_TILE_FN uint32_t rf_half_few_out(uint32_t rows, uint32_t n_x) {
-    return (n_x + 15) / 16 * 16 * (rows + RF_HALF_FEW_PAD) * 4;
+    return rf_tile_round_up(n_x, 16) * (rows + RF_HALF_FEW_PAD) * 4;
 }
 /* Low tiles have a multiprocessor for themselves, high ones one of two blocks side by side; panels of 64 columns of a
  * stage, each of which takes a few hundred cycles besides what is multiplied. */
@@ -374,7 +374,7 @@ RF_TILE_FN uint32_t rf_half_few_stages(uint32_t rows, uint32_t n_x) {
  * multiplies in a turn; of many rows (half_tile.hip) weight rows and activation rows of a block. */
 enum { RF_HALF_WAVE_STRIDE = 512, RF_HALF_TILE_SIDE = 128 };
 RF_TILE_FN uint32_t rf_half_wave_stride(uint32_t cols) {
-    return (cols + RF_HALF_WAVE_STRIDE - 1) / RF_HALF_WAVE_STRIDE * RF_HALF_WAVE_STRIDE;
+    return rf_tile_round_up(cols, RF_HALF_WAVE_STRIDE);
 }
 
 /* Segments of attention on their way into the total (attend_fold.hip): columns of a block, and shared memory

@@ -150,14 +150,14 @@ RF_DEVICE void batch_fetch_square(batch_target to, const batch_source *s, batch_
                    hi_bits = (uint32_t)k.hi_bits;
     const int is_whole = n == BATCH_CHUNKS;
     RF_UNROLL
-    for (uint32_t j = 0; j < lo_bits; j++)
-        if (is_whole || (2 * j + lane / 16) * 4 / lo_bits < n)
-            rf_copy_16(to.integers + 512 * j, s->lo + (g * 1024ull * lo_bits + 1024 * j));
+    for (uint32_t i = 0; i < lo_bits; i++)
+        if (is_whole || (2 * i + lane / 16) * 4 / lo_bits < n)
+            rf_copy_16(to.integers + 512 * i, s->lo + (g * 1024ull * lo_bits + 1024 * i));
     RF_UNROLL
-    for (uint32_t j = 0; j < hi_bits; j++)
+    for (uint32_t i = 0; i < hi_bits; i++)
         if (is_whole || lane / 4 < n)
-            rf_copy_16(to.integers + k.at.hi + 512 * j,
-                       s->hi + (g * 1024ull * hi_bits + 1024 * j));
+            rf_copy_16(to.integers + k.at.hi + 512 * i,
+                       s->hi + (g * 1024ull * hi_bits + 1024 * i));
     if (s->own.step)
         batch_copy(to.scales, s->own.from + (uint64_t)g * s->own.step, is_whole,
                    lane / (s->own.step / 256) < n);
