@@ -591,8 +591,16 @@ static const matrix_kernels *matrix_kernels_of(const rf_gpu_weight *w) {
     return NULL;
 }
 
+/* Slots of a block that leaves half of its multiprocessor's memory to blocks of the next kernels, which begin while it
+ * runs; more than warps take turns at. */
+static uint32_t batch_few_slots(const rf_gpu_queue *q, rf_batch_shape s, uint32_t slot) {
+    uint32_t n = rf_batch_slots(s, slot, room_of_block(q, 2));
+    return n > s.wk + 2 ? n : s.wk + 2;
+}
+
 /* Some rows on matrix units by blocks of one height and width: the bytes that a multiprocessor with the
- * most of them brings for each 256 columns; UINT64_MAX: they do not fit. */
+ * most of them brings for each 256 columns; UINT64_MAX: they do not fit, or are too few to run side by side, where twice
+ * as many low ones are faster. */
 static uint64_t batch_of(const rf_gpu_queue *q, const rf_gpu_matmul_args *a,
                          const matrix_kernels *k, uint32_t height, uint32_t width, uint32_t n_rows,
                          uint32_t y, shape *out) {
@@ -604,9 +612,13 @@ static uint64_t batch_of(const rf_gpu_queue *q, const rf_gpu_matmul_args *a,
     uint32_t room = room_of_block(q, s.blocks);
     uint32_t n_slots = rf_batch_slots(s, slot, room), rows = 16 * s.wm / (1 + a->is_glu);
     if (!can_run(q, kernels[height]) || n_slots <= s.wk) return UINT64_MAX;
+    if (s.blocks == 1 && height <= RF_BATCH_MIDDLE)
+        n_slots = min_u32(n_slots, batch_few_slots(q, s, slot));
     *out = (shape){kernels[height], rows, 8 * s.nt,
                    RF_BATCH_HEAD + rf_batch_relay_bytes(s) + n_slots * slot, false};
     uint64_t n_blocks = (uint64_t)tiles_of(a, rows) * div_up(n_rows, out->cols) * y;
+    if (s.blocks > 1 && height == RF_BATCH_MIDDLE && n_blocks <= s.blocks * q->info.n_units)
+        return UINT64_MAX;
     return (n_blocks + q->info.n_units - 1) / q->info.n_units * slot;
 }
 

@@ -191,9 +191,8 @@ enum {
     RF_BATCH_WIDTHS = 4, /* 8, 16, 32, 64 activation rows */
     RF_BATCH_MAX_SLOTS = 24,
     RF_BATCH_HEAD = 1024,
-    RF_BATCH_STRIDE = 256 + 16,    /* bytes between activation rows: no bank twice; */
-    RF_BATCH_SUM_STRIDE = 64 + 32, /* between their sums, */
-    RF_BATCH_D_STRIDE = 32 + 16,   /* and their factors in groups of 32 */
+    RF_BATCH_SUMS = 64,          /* bytes of an activation row's sums */
+    RF_BATCH_D_STRIDE = 32 + 16, /* between rows' factors in groups of 32: no bank twice */
 };
 typedef enum rf_batch_height {
     RF_BATCH_LOW,
@@ -240,8 +239,8 @@ enum { RF_LINE = 128 };
  * memory but for the other half of each tile; hi is within one, min and d are within what belongs to one from scale
  * on. */
 typedef struct rf_batch_parts {
-    uint32_t q;   /* [activation rows][RF_BATCH_STRIDE] */
-    uint32_t sum; /* [activation rows][RF_BATCH_SUM_STRIDE] */
+    uint32_t q; /* [half of the columns][activation rows][RF_LINE], pieces turned (mm_batch.hip) */
+    uint32_t sum; /* [activation rows][RF_BATCH_SUMS], halves turned */
     uint32_t xd;  /* [activation rows] */
     uint32_t weights, hi, square;
     uint32_t scale, min, d, of_scale;
@@ -253,8 +252,8 @@ RF_TILE_FN rf_batch_parts rf_batch_parts_of(rf_batch_shape s, uint32_t view, uin
                                             uint32_t wide_d) {
     const uint32_t cols = 8 * s.nt, d_bytes = wide_d ? 64 : 32;
     rf_batch_parts p = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0};
-    p.sum = p.q + cols * RF_BATCH_STRIDE;
-    p.xd = p.sum + with_m * cols * RF_BATCH_SUM_STRIDE;
+    p.sum = p.q + cols * 2 * RF_LINE;
+    p.xd = p.sum + with_m * cols * RF_BATCH_SUMS;
     p.weights = rf_tile_round_up(p.xd + cols * (view == 32 ? RF_BATCH_D_STRIDE : 4), RF_LINE);
     p.hi = 512 * lo_bits;
     p.square = p.hi + 512 * hi_bits;

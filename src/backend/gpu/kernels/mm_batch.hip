@@ -37,12 +37,16 @@ typedef struct batch_shared {
     uint32_t row[8 * BATCH_NT]; /* where each activation row starts, in 16 columns */
 } batch_shared;
 
-/* Where piece i of an activation row's sixteen is in a slot, and where sums number 16i to 16i + 15 of its 32 are. */
+/* Rows of activations lie a line apart, so that a copy by eight threads is within one; which pieces of sixteen columns
+ * are where changes from row to row, so that eight rows' pieces of one number meet all banks. */
+
+/* Where piece i of a row's sixteen is in a slot; the one 2j further on in the same line is at that place xor 32j. */
 RF_DEVICE uint32_t batch_q_at(batch_kind k, uint32_t row, uint32_t i) {
-    return k.at.q + row * RF_BATCH_STRIDE + i * 16;
+    return k.at.q + (i / 8 * 8 * k.s.nt + row) * RF_LINE + (i % 8 ^ row % 8) * 16;
 }
+/* Where sums number 16i to 16i + 15 of its 32 are. */
 RF_DEVICE uint32_t batch_sum_at(batch_kind k, uint32_t row, uint32_t i) {
-    return k.at.sum + row * RF_BATCH_SUM_STRIDE + i * 32;
+    return k.at.sum + row * RF_BATCH_SUMS + (i ^ row / 2 % 2) * 32;
 }
 
 /* Fetching --------------------------------------------------------------------------------------*/
@@ -329,20 +333,23 @@ RF_DEVICE float batch_d(const uint8_t *p, uint32_t i, const batch_place *at, bat
     return scale_at(p, i, k.wide_d ? at->d_f32 : 0);
 }
 
+/* Where in shared memory the piece is that a thread names for the first chunk of a slot's first two eights of rows. */
+RF_DEVICE uint32_t batch_rows_at(const uint8_t *slot, batch_kind k, uint32_t lane) {
+    const uint32_t row = lane % 8 + (batch_eights(k) == 1 ? 0 : lane / 16 * 8);
+    return rf_shared_at(slot + batch_q_at(k, row, lane / 8 % 2));
+}
 /* A chunk of eights n and n + 1 of the activation rows. */
-RF_DEVICE void batch_rows(uint32_t x[4], const uint8_t *slot, batch_kind k, uint32_t lane,
-                          uint32_t n, uint32_t chunk, int is_one) {
-    const uint32_t row = lane % 8 + (is_one ? 0 : lane / 16 * 8), half = lane / 8 % 2;
-    const uint8_t *p = slot + batch_q_at(k, 8 * n + row, 2 * chunk) + half * 16;
-    if (is_one)
+RF_DEVICE void batch_rows(uint32_t x[4], uint32_t at, batch_kind k, uint32_t n, uint32_t chunk) {
+    const uint32_t p = (at ^ chunk % 4 * 32) + (chunk / 4 * 8 * k.s.nt + 8 * n) * RF_LINE;
+    if (batch_eights(k) == 1)
         asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0,%1}, [%2];"
                      : "=r"(x[0]), "=r"(x[1])
-                     : "r"(rf_shared_at(p))
+                     : "r"(p)
                      : "memory");
     else
         asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
                      : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3])
-                     : "r"(rf_shared_at(p))
+                     : "r"(p)
                      : "memory");
 }
 
@@ -376,6 +383,7 @@ RF_DEVICE void batch_chunk(int32_t sum[4], const uint32_t w[4], const uint32_t x
 }
 
 RF_DEVICE void batch_group(batch_sums *p, const uint8_t *slot, const batch_place *at, batch_kind k) {
+    const uint32_t x_at = batch_rows_at(slot, k, at->lane);
     rf_u4 scales[2];
     RF_UNROLL
     for (uint32_t i = 0; i < 2; i++)
@@ -397,7 +405,7 @@ RF_DEVICE void batch_group(batch_sums *p, const uint8_t *slot, const batch_place
         RF_UNROLL
         for (uint32_t n = 0; n < batch_eights(k); n += 2) {
             uint32_t x[4];
-            batch_rows(x, slot, k, at->lane, at->first + n, chunk, batch_eights(k) == 1);
+            batch_rows(x, x_at, k, at->first + n, chunk);
             RF_UNROLL
             for (uint32_t j = 0; j < 2 && n + j < batch_eights(k); j++)
                 batch_chunk(p->v[n + j], w, x + 2 * j, scale, k);
@@ -540,11 +548,12 @@ typedef struct batch_chunks {
 
 RF_DEVICE void batch_group_32(batch_chunks *p, const uint8_t *slot, const batch_place *at,
                               batch_kind k) {
+    const uint32_t x_at = batch_rows_at(slot, k, at->lane);
     RF_UNROLL
     for (uint32_t chunk = 0; chunk < BATCH_CHUNKS; chunk++) {
         uint32_t w[4], x[4];
         batch_words(w, slot, chunk, at, k);
-        batch_rows(x, slot, k, at->lane, at->first, chunk, batch_eights(k) == 1);
+        batch_rows(x, x_at, k, at->first, chunk);
         RF_UNROLL
         for (uint32_t n = 0; n < batch_eights(k); n++) {
             RF_UNROLL
@@ -569,6 +578,7 @@ RF_DEVICE void batch_add_32(float v[BATCH_NT][4], const batch_chunks *p, const u
 /* Both at once, where a warp has all groups. */
 RF_DEVICE void batch_group_alone_32(float v[BATCH_NT][4], const uint8_t *slot,
                                     const batch_place *at, batch_kind k) {
+    const uint32_t x_at = batch_rows_at(slot, k, at->lane);
     RF_UNROLL
     for (uint32_t chunk = 0; chunk < BATCH_CHUNKS; chunk++) {
         uint32_t w[4];
@@ -577,7 +587,7 @@ RF_DEVICE void batch_group_alone_32(float v[BATCH_NT][4], const uint8_t *slot,
         RF_UNROLL
         for (uint32_t n = 0; n < batch_eights(k); n += 2) {
             uint32_t x[4];
-            batch_rows(x, slot, k, at->lane, at->first + n, chunk, batch_eights(k) == 1);
+            batch_rows(x, x_at, k, at->first + n, chunk);
             RF_UNROLL
             for (uint32_t j = 0; j < 2 && n + j < batch_eights(k); j++) {
                 int32_t c[4] = {0, 0, 0, 0};
