@@ -125,25 +125,28 @@ void rf_gpu_op_quant(rf_gpu_queue *q, const rf_gpu_quant_args *a) {
     put(q, RF_GPU_quant_parts, a->n_rows, n_parts, 1, a, sizeof *a);
 }
 
-/* Many rows, of which every element is made of two at most. */
+/* Many rows, of which every element is made of two at most: a thread has eight. */
 static bool takes_heads_rows(const rf_gpu_queue *q, const rf_gpu_heads_args *a) {
     for (uint32_t i = 0; i < a->n_parts; i++) {
         const rf_gpu_heads *h = &a->part[i];
         bool is_grouped = h->pool && (h->pool_type == RF_DT_Q8_0 || h->pool_type == RF_DT_Q4_0);
-        if (h->norm != RF_GPU_NO_NORM || h->head_dim % 2 != 0 || is_grouped) return false;
+        bool is_odd = h->head_dim % 8 != 0 || (h->cos_sin && h->n_dims % 8 != 0);
+        if (h->norm != RF_GPU_NO_NORM || is_odd || is_grouped) return false;
     }
     return a->n_rows >= HEADS_MIN_ROWS && a->batch.pos && can_run(q, RF_GPU_heads_rows);
 }
 
 void rf_gpu_op_heads(rf_gpu_queue *q, const rf_gpu_heads_args *a) {
-    uint32_t n_heads = 0;
-    if (takes_heads_rows(q, a)) {
-        put(q, RF_GPU_heads_rows, a->n_rows, 1, 1, a, sizeof *a);
-        return;
-    }
-    for (uint32_t i = 0; i < a->n_parts; i++)
+    uint32_t n_heads = 0, n_eights = 0;
+    for (uint32_t i = 0; i < a->n_parts; i++) {
         n_heads += a->part[i].n_heads;
-    put(q, RF_GPU_heads, a->n_rows, n_heads, 1, a, sizeof *a);
+        n_eights += a->part[i].n_heads * a->part[i].head_dim / 8;
+    }
+    if (takes_heads_rows(q, a))
+        put(q, RF_GPU_heads_rows, a->n_rows, div_up(n_eights, blocks[RF_GPU_heads_rows]), 1, a,
+            sizeof *a);
+    else
+        put(q, RF_GPU_heads, a->n_rows, n_heads, 1, a, sizeof *a);
 }
 
 /* Of sixteen bits. */

@@ -147,47 +147,85 @@ RF_KERNEL_EARLY(heads, rf_gpu_heads_args, 1) {
     put_head(&s, &h, (uint8_t *)h.pool + slot * rf_kv_row_bytes(h.pool_type, h.head_dim));
 }
 
-/* Pair number i of a head's elements. */
-RF_DEVICE void pair_at(const rf_gpu_heads *h, uint32_t i, uint32_t *i0, uint32_t *i1) {
-    const int is_far = h->cos_sin && h->neox && i < h->n_dims / 2;
-    *i0 = is_far ? i : 2 * i;
-    *i1 = is_far ? i + h->n_dims / 2 : 2 * i + 1;
+/* Eight elements of a head as two fours: of pairs that are rotated four, whose firsts and seconds lie apart with neox;
+ * else neighbours. */
+typedef struct head_eight {
+    uint32_t at[2];
+    int is_rotated, is_apart;
+} head_eight;
+
+RF_DEVICE head_eight head_eight_of(const rf_gpu_heads *h, uint32_t i) {
+    head_eight e = {{8 * i, 8 * i + 4}, h->cos_sin && 8 * i < h->n_dims, 0};
+    if (!e.is_rotated || !h->neox) return e;
+    e.at[0] = 4 * i;
+    e.at[1] = 4 * i + h->n_dims / 2;
+    e.is_apart = 1;
+    return e;
 }
 
-RF_KERNEL_EARLY(heads_rows, rf_gpu_heads_args, 1) {
+/* cs: cosine and sine of four pairs. */
+RF_DEVICE void rotate_eight(float x[8], const rf_f4 cs[2], int is_apart) {
+    RF_UNROLL
+    for (uint32_t j = 0; j < 4; j++) {
+        const float c = cs[j / 2].v[j % 2 * 2], sn = cs[j / 2].v[j % 2 * 2 + 1];
+        const float x0 = is_apart ? x[j] : x[2 * j], x1 = is_apart ? x[j + 4] : x[2 * j + 1];
+        const float y0 = rf_fma(x0, c, -(x1 * sn)), y1 = rf_fma(x0, sn, x1 * c);
+        x[is_apart ? j : 2 * j] = y0;
+        x[is_apart ? j + 4 : 2 * j + 1] = y1;
+    }
+}
+
+RF_DEVICE void put_eight(const rf_gpu_heads *h, const head_eight *e, const float x[8], float *dst,
+                         uint8_t *row) {
+    RF_UNROLL
+    for (uint32_t i = 0; i < 2; i++) {
+        const float *v = x + 4 * i;
+        const rf_f4 four = {{v[0], v[1], v[2], v[3]}};
+        if (dst) *(rf_f4 *)(void *)(dst + e->at[i]) = four;
+        if (row) rf_kv_put_four(row, h->pool_type, e->at[i], v);
+    }
+}
+
+/* Grid x: rows; y: 256 eights of all parts' heads. */
+RF_KERNEL_EARLY(heads_rows, rf_gpu_heads_args, 6) {
     const uint32_t row = rf_bid_x(), pos = a.batch.pos[row];
+    uint32_t k = rf_bid_y() * RF_BLOCK_heads_rows + rf_tid();
     uint64_t block = 0;
-    if (a.batch.table)
+    rf_gpu_heads h = a.part[0];
+    RF_UNROLL
+    for (uint32_t p = 1; p < 3; p++) {
+        const uint32_t n = h.n_heads * h.head_dim / 8;
+        if (p >= a.n_parts || k < n) break;
+        k -= n;
+        h = a.part[p];
+    }
+    const uint32_t per_head = h.head_dim / 8, head = k / per_head;
+    const head_eight e = head_eight_of(&h, k % per_head);
+    const uint64_t at = ((uint64_t)row * h.n_heads + head) * h.head_dim;
+    rf_f4 x[2], cs[2] = {{{0.0f, 0.0f, 0.0f, 0.0f}}, {{0.0f, 0.0f, 0.0f, 0.0f}}};
+    if (e.is_rotated) {
+        RF_UNROLL
+        for (uint32_t i = 0; i < 2; i++)
+            cs[i] = ((const rf_f4 *)(const void *)(h.cos_sin + (uint64_t)pos * h.n_dims +
+                                                   k % per_head * 8))[i];
+    }
+    if (h.pool)
         block = a.batch.table[(uint64_t)a.batch.row_seq[row] * a.batch.table_stride + pos / 32];
     rf_await_before();
-    RF_NO_UNROLL
-    for (uint32_t p = 0; p < a.n_parts; p++) {
-        const rf_gpu_heads h = a.part[p];
-        const uint32_t n_pairs = h.head_dim / 2,
-                       row_bytes = rf_kv_row_bytes(h.pool_type, h.head_dim);
-        const float *x = h.x + (uint64_t)row * h.n_heads * h.head_dim;
-        const float *cos_sin = h.cos_sin + (uint64_t)pos * h.n_dims;
-        for (uint32_t k = rf_tid(); k < h.n_heads * n_pairs; k += RF_BLOCK_heads_rows) {
-            const uint32_t head = k / n_pairs, i = k % n_pairs;
-            uint32_t i0, i1;
-            pair_at(&h, i, &i0, &i1);
-            float y0 = x[head * h.head_dim + i0], y1 = x[head * h.head_dim + i1];
-            if (h.cos_sin && i < h.n_dims / 2) {
-                const rf_f2 cs = *(const rf_f2 *)(const void *)(cos_sin + 2 * i);
-                const float x0 = y0, x1 = y1;
-                y0 = rf_fma(x0, cs.v[0], -(x1 * cs.v[1]));
-                y1 = rf_fma(x0, cs.v[1], x1 * cs.v[0]);
-            }
-            if (h.dst) {
-                float *dst = h.dst + ((uint64_t)row * h.n_heads + head) * h.head_dim;
-                dst[i0] = y0;
-                dst[i1] = y1;
-            }
-            if (!h.pool) continue;
-            uint8_t *to =
-                (uint8_t *)h.pool + ((block * h.n_heads + head) * 32 + pos % 32) * row_bytes;
-            rf_kv_put(to, h.pool_type, i0, y0);
-            rf_kv_put(to, h.pool_type, i1, y1);
-        }
-    }
+    if (head >= h.n_heads) return;
+    RF_UNROLL
+    for (uint32_t i = 0; i < 2; i++)
+        x[i] = *(const rf_f4 *)(const void *)(h.x + at + e.at[i]);
+    float v[8];
+    RF_UNROLL
+    for (uint32_t i = 0; i < 8; i++)
+        v[i] = x[i / 4].v[i % 4];
+    if (e.is_rotated && e.is_apart)
+        rotate_eight(v, cs, 1);
+    else if (e.is_rotated)
+        rotate_eight(v, cs, 0);
+    const uint64_t slot = (block * h.n_heads + head) * 32 + pos % 32;
+    uint8_t *pool = (uint8_t *)h.pool;
+    if (pool) pool += slot * rf_kv_row_bytes(h.pool_type, h.head_dim);
+    put_eight(&h, &e, v, h.dst ? h.dst + at : 0, pool);
 }

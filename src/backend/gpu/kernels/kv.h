@@ -48,3 +48,19 @@ RF_DEVICE void rf_kv_put(void *row, uint32_t type, uint32_t i, float x) {
     else
         ((float *)row)[i] = x;
 }
+
+/* Four from number i on, a multiple of four, in one store. */
+RF_DEVICE void rf_kv_put_four(void *row, uint32_t type, uint32_t i, const float x[4]) {
+    if (type == RF_DT_F32) {
+        const rf_f4 four = {{x[0], x[1], x[2], x[3]}};
+        *(rf_f4 *)(void *)((float *)row + i) = four;
+        return;
+    }
+    rf_u2 four = {{0, 0}};
+    RF_UNROLL
+    for (uint32_t j = 0; j < 4; j++) {
+        const uint32_t half = type == RF_DT_F16 ? rf_f16_of(x[j]) : rf_bf16_of(x[j]);
+        four.v[j / 2] |= half << j % 2 * 16;
+    }
+    *(rf_u2 *)(void *)((uint16_t *)row + i) = four;
+}
