@@ -9,7 +9,7 @@ _Static_assert((int)RF_GPU_NORM_PART == (int)NORM_PART && (int)RF_GPU_NORM_PARTS
                "as the grids have them");
 #endif
 
-RF_KERNEL_EARLY(norm_rows, rf_gpu_norm_args, 1) {
+RF_KERNEL_EARLY(norm_rows, rf_gpu_norm_args, 4) {
     RF_SHARED norm_shared s;
     norm_write(&s, &a, rf_bid_x(), 0, NORM_FOURS);
 }
