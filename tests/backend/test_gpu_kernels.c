@@ -149,6 +149,7 @@ typedef struct product_case {
     size_t ahead;  /* bytes of room for digits made ahead */
     bool normed;   /* the rows are yet to be normed */
     bool wild;     /* some stretches of x are very large, or very small */
+    bool floats;   /* x is in floats for certain, else now and then */
     rf_dtype last; /* not F32: type of the last part */
 } product_case;
 
@@ -181,15 +182,17 @@ static void product_on_cpu(const rf_tensor *w, uint32_t plane, const float *bias
     rf_free(scratch);
 }
 
-/* The input of a product on the device, in the view that the type asks for, or now and then in floats
- * with room for that view. */
+static bool now_and_then(void) { return rf_test_rand(&seed) % 2; }
+
+/* The input of a product on the device, in the view that the type asks for, or in floats with room for that
+ * view. */
 static void product_input(rf_gpu_matmul_args *args, const float *x, uint32_t n_rows, uint32_t cols,
-                          rf_dtype type) {
+                          rf_dtype type, bool in_floats) {
     rf_int_view view = rf_dtype_get(type)->view;
     ints v = make_ints(x, n_rows, cols, view);
     if (view == RF_INT_NONE) {
         args->x = up(x, (size_t)n_rows * cols * sizeof *x);
-    } else if (rf_test_rand(&seed) % 2) {
+    } else if (in_floats) {
         args->x = up(x, (size_t)n_rows * cols * sizeof *x);
         args->xq = v.gpu;
     } else {
@@ -247,7 +250,7 @@ static void check_product(const product_case *c) {
     if (c->normed)
         normed_input(&args, x, c->T, c->cols, c->type);
     else
-        product_input(&args, x, c->T, c->cols, c->type);
+        product_input(&args, x, c->T, c->cols, c->type, c->floats || now_and_then());
     for (uint32_t p = 0; p < c->n_parts; p++) {
         uint32_t rows = c->glu ? c->rows : c->rows + 3 * p;
         size_t n = (size_t)c->T * rows;
@@ -525,7 +528,10 @@ static void check_ahead(rf_dtype type) {
     c.ahead = (size_t)8 << 20;
     check_product(&c);
     c.wild = true;
-    if (type == RF_DT_Q8_0 || type == RF_DT_Q5_1) check_product(&c);
+    if (type != RF_DT_Q8_0 && type != RF_DT_Q5_1) return;
+    check_product(&c);
+    c.floats = true;
+    check_product(&c);
 }
 
 static void test_ahead_products(void **state) {
@@ -651,7 +657,7 @@ static void test_product_specials(void **state) {
             rf_tensor w = random_weight(types[i], 1, 33, cols, &seed);
             product_on_cpu(&w, 0, NULL, x, T, want);
             rf_gpu_matmul_args args = {.n_parts = 1, .n_rows = T};
-            product_input(&args, x, T, cols, types[i]);
+            product_input(&args, x, T, cols, types[i], now_and_then());
             args.part[0] = (rf_gpu_product){.w = weight_on_gpu(&w),
                                             .dst = take((size_t)T * 33 * sizeof(float)),
                                             .dst_stride = 33};
@@ -677,7 +683,7 @@ static void test_head_products(void **state) {
             for (size_t r = 0; r < (size_t)T * n_heads; r++)
                 product_on_cpu(&w, (uint32_t)(r % n_heads), NULL, x + r * cols, 1, want + r * rows);
             rf_gpu_matmul_args args = {.n_parts = 1, .n_rows = T, .mode = RF_GPU_MM_HEADS};
-            product_input(&args, x, T * n_heads, cols, types[i]);
+            product_input(&args, x, T * n_heads, cols, types[i], now_and_then());
             args.part[0] = (rf_gpu_product){
                 .w = weight_on_gpu(&w), .dst = take(n * sizeof(float)), .dst_stride = rows};
             rf_gpu_op_matmul(&queue, &args);
@@ -729,7 +735,7 @@ static void check_experts(rf_dtype type, uint32_t cols, uint32_t T, bool per_use
         args.lists = lists.lists = take(rf_gpu_lists_bytes(T, n_used, n_experts));
         rf_gpu_op_lists(&queue, &lists);
     }
-    product_input(&args, x, per_used ? T * n_used : T, cols, type);
+    product_input(&args, x, per_used ? T * n_used : T, cols, type, now_and_then());
     float *bias_up = up(bias, (size_t)n_experts * rows * sizeof *bias);
     for (uint32_t p = 0; p < args.n_parts; p++) {
         w[p] = random_weight(type, n_experts, rows, cols, &seed);
@@ -852,7 +858,7 @@ static void check_choice(rf_dtype type, rf_router r, int kind, bool glu) {
     route_of(&args, &r, scores, route, kind);
     float *made = take(2 * n_used * sizeof *made), *bias_up = up(bias, n_bias * sizeof *bias);
     args.matmul.route = args.route.dst = made;
-    product_input(&args.matmul, x, 1, cols, type);
+    product_input(&args.matmul, x, 1, cols, type, now_and_then());
     for (uint32_t p = 0; p < args.matmul.n_parts; p++) {
         w[p] = random_weight(type, n_experts, rows, cols, &seed);
         want[p] = random_floats(n, 1);

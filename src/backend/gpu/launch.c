@@ -1079,7 +1079,6 @@ static bool launch_wide_32(rf_gpu_queue *q, rf_gpu_matmul_args *a, rf_gpu_kernel
     a->ahead_tiles = ahead_tiles(a);
     if (a->ahead_bytes < wide_32_bytes(w, a->n_rows) || !ahead_fills(q, a->ahead_tiles, a))
         return false;
-    if (a->x) quantise_rows(q, a);
     put_shared(q, RF_GPU_wide_rows_32,
                (rf_gpu_grid){div_up(w->cols, RF_GROUPS_COLS), n_stretches, 1}, parts.x_bytes, a,
                sizeof *a);

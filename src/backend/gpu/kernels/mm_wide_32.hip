@@ -5,12 +5,14 @@
  * sum is less than 2^24 times its least bit and therefore exact, and the weights' scale is all that is left
  * to multiply it with: the bits of integers times both scales, by one operation instead of three.
  *
- * First `wide_rows_32` lays the activations out, once for all weights, in stages as they will lie in shared memory: 128
+ * First `wide_rows_32` lays the activations out, which it quantises if they are floats, once for all weights, in stages as they will lie in shared memory: 128
  * rows by four groups.  Where f16 does not have a scale's multiples a stage has integers alone: it is plain, and its
  * sums are multiplied with the scales.  Then a block goes through tiles of 128 weight rows by 128 activation rows
  * as that of mm_wide.hip does, behind which this file and mm_ahead.hip are included.  One warp brings stages, weights
  * as they lie in memory.  Two teams of four warps make f16 of 64 weight rows each in registers, which the units read.
  * A turn is four stages; of its groups two are on their way while another is added. */
+
+#include "backend/gpu/kernels/norm.h"
 
 #if defined(RF_HOPPER)
 enum {
@@ -18,6 +20,8 @@ enum {
     GROUPS_STAGES = RF_GROUPS_STAGES,
     GROUPS_OF_TURN = GROUPS_STAGES * (int)RF_GROUPS_MANY,
     GROUPS_ONE = 0x3c00, /* as f16 */
+    GROUPS_MAKERS = RF_BLOCK_wide_rows_32 / 32, /* warps, each of which makes integers of a row */
+    GROUPS_AT_ONCE = 4,                         /* rows of it whose floats are on their way */
 };
 #define GROUPS_UP 64.0f /* what scales of activations are multiplied with, so that f16 has more of them */
 
@@ -97,29 +101,92 @@ RF_DEVICE void groups_put(uint8_t *panel, uint32_t row, uint32_t c, const uint32
     }
 }
 
-/* Grid x: stages, each of whose rows two threads have; y: stretches of activation rows. */
-RF_KERNEL_EARLY(wide_rows_32, rf_gpu_matmul_args, 4) {
-    RF_SHARED uint32_t plain;
-    const uint32_t half = rf_tid() / RF_WIDE_COLS, own = rf_tid() % RF_WIDE_COLS,
-                   with_m = a.part[0].w.m != NULL;
-    const groups_kind k = {0, 0, with_m, 0, rf_groups_parts_of(0, 0, with_m)};
-    uint8_t *made = hopper_shared;
+/* A stage's rows that are in integers, two threads a row; returns whether f16 has the scales of this thread's, which
+ * are left out where that is known of the stage not to be so. */
+RF_DEVICE int groups_take(uint8_t *made, const rf_gpu_matmul_args *a, const groups_kind *k,
+                          int is_plain) {
+    const uint32_t half = rf_tid() / RF_WIDE_COLS, own = rf_tid() % RF_WIDE_COLS;
     groups_row r;
-    if (rf_tid() == 0) plain = 0;
-    rf_sync();
-    rf_await_before();
-    groups_read_row(&r, &a, rf_min_u32(rf_bid_y() * RF_WIDE_COLS + own, a.n_rows - 1),
+    groups_read_row(&r, a, rf_min_u32(rf_bid_y() * RF_WIDE_COLS + own, a->n_rows - 1),
                     4 * rf_bid_x() + 2 * half);
-    if (!groups_has(r.d[0]) || !groups_has(r.d[1])) plain = 1;
-    rf_sync();
-    const uint32_t is_plain = plain;
     RF_UNROLL
     for (uint32_t c = 0; c < 2; c++) {
         groups_put(made + half * RF_GROUPS_PANEL, own, c, r.words[c],
                    is_plain ? GROUPS_ONE : rf_f16_of(r.d[c]));
-        if (with_m)
-            ((float *)(void *)(made + k.at.sum))[(2 * half + c) * RF_WIDE_COLS + own] =
+        if (k->with_m)
+            ((float *)(void *)(made + k->at.sum))[(2 * half + c) * RF_WIDE_COLS + own] =
                 r.sum[c] * r.d[c];
+    }
+    return groups_has(r.d[0]) && groups_has(r.d[1]);
+}
+
+/* Four floats of row own of the stage, of whose four groups eight neighbouring threads have one each: quantised as norm.h
+ * does, and put as groups_put does. */
+RF_DEVICE int groups_make_four(uint8_t *made, const rf_gpu_matmul_args *a, const groups_kind *k,
+                               const float v[4], uint32_t own, int is_plain) {
+    const uint32_t c = rf_tid() % 32 / 8, word = rf_tid() % 8, n_groups = a->part[0].w.cols / 32;
+    const uint32_t row = rf_bid_y() * RF_WIDE_COLS + own, group = 4 * rf_bid_x() + c;
+    uint32_t most = quant_size(v);
+    quant_most(&most, 1, 8);
+    const rf_quant_scale s = rf_quant_scale_of(rf_float_of(most), 32);
+    const uint32_t q = quant_four(v, s.id);
+    const uint16_t one = is_plain ? GROUPS_ONE : rf_f16_of(s.d * GROUPS_UP);
+    const rf_u2 four = digit_four_halves(q ^ 0x80808080u, 0x6480);
+    uint8_t *panel = made + c / 2 * RF_GROUPS_PANEL + own * 128 + word % 4 * 4;
+    RF_UNROLL
+    for (uint32_t i = 0; i < 2; i++)
+        *(uint32_t *)(void *)(panel + ((c % 2 * 4 + word / 4 * 2 + i) ^ own % 8) * 16) =
+            digit_times(four.v[i], one);
+    if (k->with_m) {
+        uint32_t sum = (uint32_t)rf_dot4(q, 0x01010101u, 0);
+        quant_sum(&sum, 1, 8);
+        if (word == 0)
+            ((float *)(void *)(made + k->at.sum))[c * RF_WIDE_COLS + own] =
+                (float)(int32_t)sum * (s.d * GROUPS_UP);
+    }
+    if (word == 0 && row < a->n_rows && group < n_groups)
+        a->xq.d[(uint64_t)row * n_groups + group] = s.d; /* for plain stages */
+    return groups_has(s.d * GROUPS_UP);
+}
+
+/* The same of rows in floats, a warp a row. */
+RF_DEVICE int groups_make(uint8_t *made, const rf_gpu_matmul_args *a, const groups_kind *k,
+                          int is_plain) {
+    const uint32_t cols = a->part[0].w.cols,
+                   col = rf_bid_x() * RF_GROUPS_COLS + rf_tid() % 32 * 4;
+    int has = 1;
+    RF_NO_UNROLL
+    for (uint32_t own = rf_tid() / 32; own < RF_WIDE_COLS; own += GROUPS_MAKERS * GROUPS_AT_ONCE) {
+        float v[GROUPS_AT_ONCE][4];
+        RF_UNROLL
+        for (uint32_t i = 0; i < GROUPS_AT_ONCE; i++) {
+            const uint32_t row = rf_bid_y() * RF_WIDE_COLS + own + GROUPS_MAKERS * i;
+            norm_load(v[i], a->x + (uint64_t)rf_min_u32(row, a->n_rows - 1) * cols, col, cols);
+        }
+        RF_UNROLL
+        for (uint32_t i = 0; i < GROUPS_AT_ONCE; i++)
+            has &= groups_make_four(made, a, k, v[i], own + GROUPS_MAKERS * i, is_plain);
+    }
+    return has;
+}
+
+/* Grid x: stages; y: stretches of activation rows, in integers or, with x, in floats. */
+RF_KERNEL_EARLY(wide_rows_32, rf_gpu_matmul_args, 3) {
+    RF_SHARED uint32_t plain;
+    const uint32_t with_m = a.part[0].w.m != NULL;
+    const groups_kind k = {0, 0, with_m, 0, rf_groups_parts_of(0, 0, with_m)};
+    uint8_t *made = hopper_shared;
+    uint32_t is_plain = 0;
+    if (rf_tid() == 0) plain = 0;
+    rf_sync();
+    rf_await_before();
+    RF_NO_UNROLL
+    for (int turn = 0; turn < 2; turn++) {
+        const int has = a.x ? groups_make(made, &a, &k, turn) : groups_take(made, &a, &k, turn);
+        if (turn == 0 && !has) plain = 1;
+        rf_sync();
+        is_plain = plain;
+        if (!is_plain) break;
     }
     if (rf_tid() == 0) groups_plain_at(&a, &k, rf_bid_y())[rf_bid_x()] = (uint8_t)is_plain;
     hopper_publish();
