@@ -217,7 +217,10 @@ static bool attends_prompt(rf_gpu_queue *q, const rf_gpu_attend_args *a) {
                  a->head_dim == a->value_dim && (a->head_dim == 64 || a->head_dim == 128);
     bool is_half = takes_attend_halves(q, a);
     bool takes_few = is_q8 && is_amd(q);
-    rf_gpu_kernel k = is_half ? RF_GPU_attend_halves_tile : RF_GPU_attend_ints_tile;
+    bool by_group = is_half && can_run(q, RF_GPU_attend_halves_group);
+    rf_gpu_kernel k = by_group  ? RF_GPU_attend_halves_group
+                      : is_half ? RF_GPU_attend_halves_tile
+                                : RF_GPU_attend_ints_tile;
     uint32_t bytes = is_half ? attend_halves_shared(q, RF_HALVES_TILE_SHARED) : RF_INTS_TILE_SHARED;
     uint32_t items = is_half ? RF_HALVES_TILE_ITEMS : RF_INTS_TILE_ITEMS;
     uint32_t per_kv = a->n_heads / a->n_kv_heads;
@@ -1344,7 +1347,8 @@ bool rf_gpu_has_substitute(const rf_gpu_queue *q, rf_gpu_kernel k) {
     if (k == RF_GPU_attend_1 || k == RF_GPU_attend_4 || k == RF_GPU_attend_vec_1 ||
         k == RF_GPU_attend_vec_4 || k == RF_GPU_attend_ints || k == RF_GPU_attend_halves ||
         k == RF_GPU_attend_halves_quant || k == RF_GPU_attend_rows || k == RF_GPU_attend_tile ||
-        k == RF_GPU_attend_ints_tile || k == RF_GPU_attend_halves_tile)
+        k == RF_GPU_attend_ints_tile || k == RF_GPU_attend_halves_tile ||
+        k == RF_GPU_attend_halves_group)
         return attends;
     if (k == RF_GPU_float_one || k == RF_GPU_mm_router || k == RF_GPU_router_normed ||
         (k >= RF_GPU_mm_float_4 && k <= RF_GPU_mm_float_32))

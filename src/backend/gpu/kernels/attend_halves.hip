@@ -182,7 +182,7 @@ RF_DEVICE void halves_soften(float s[4], halves_shared *sh, const rf_gpu_attend_
                              const halves_work *w, uint32_t block, halves_kind kind) {
     const uint32_t apart[4] = {0, 8, 16, 24};
     const uint32_t lane = w->at.lane, g = lane / 4, h = lane % 4;
-    const float m = rf_walk_soften(s, a, &w->at, block, w->now.bits, g, apart, sh->unit[h]);
+    const float m = rf_walk_soften(s, a, &w->at, block, w->now.bits, g, apart, sh->unit[h], 1);
     RF_UNROLL
     for (uint32_t i = 0; i < 4; i++)
         sh->p[w->at.warp][h][g + apart[i]] = (uint16_t)half_bits_of(s[i], kind.form);

@@ -4,8 +4,9 @@
  * An instruction multiplies sixteen items with eight keys or columns, sixteen columns or keys at a time;
  * queries stay in registers.  The scores that a thread gets are, as exponentials, what it brings of items
  * for the weighted values.  KV blocks pass through a ring of slots, all but one of which are on their way;
- * the total lies in shared memory. */
+ * the total lies in shared memory.  On Hopper the four warps multiply together, from slots straight away (hopper.h). */
 #include "backend/gpu/kernels/half.h"
+#include "backend/gpu/kernels/hopper.h"
 #include "backend/gpu/kernels/prompt.h"
 
 #if !defined(RF_AMD)
@@ -15,11 +16,12 @@ enum {
     BULK_THREADS = RF_BLOCK_attend_halves_tile,
     BULK_WARPS = BULK_THREADS / 32,
     BULK_ITEMS = 16 * BULK_WARPS,
+    BULK_PANEL = 32 * 128, /* bytes of 64 columns of a block's keys */
 };
 
 typedef struct bulk_shared {
     uint8_t slot[BULK_SLOTS][2]
-                [32 * 2 * BULK_DIM]; /* rows of keys, of values, as half_piece has them */
+                [32 * 2 * BULK_DIM]; /* rows of keys, of values, where bulk_place says */
     rf_u4 total[BULK_WARPS][BULK_DIM / 16][2]
                [32];               /* of each thread four columns of both its items */
     uint32_t bits[BULK_WARPS][16]; /* the keys that each item sees, for bulk_apart */
@@ -30,9 +32,9 @@ _Static_assert(sizeof(bulk_shared) == RF_HALVES_TILE_SHARED, "as much as the hos
 _Static_assert((int)BULK_ITEMS == (int)RF_HALVES_TILE_ITEMS, "sixteen items of a warp");
 #endif
 
-/* Columns of a head and their format, which are constants. */
+/* Columns of a head, their format, and whether the warps multiply together, which are constants. */
 typedef struct bulk_kind {
-    uint32_t dim, form;
+    uint32_t dim, form, is_group;
 } bulk_kind;
 
 /* What of its items a thread brings for each sixteen columns, and their sums. */
@@ -40,6 +42,22 @@ typedef struct bulk_work {
     uint32_t q[BULK_DIM / 16][4];
     prompt_sum sum;
 } bulk_work;
+
+/* The key, of eight, that number n is for an instruction: a thread's two are four apart. */
+RF_DEVICE uint32_t bulk_key(uint32_t n) { return n % 2 * 4 + n / 2; }
+
+/* Where a piece of a key's row is in its slot: as half_piece has it, or in panels of 64 columns as hopper.h has them, rows
+ * in the order that bulk_key gives keys. */
+RF_DEVICE uint32_t bulk_place(uint32_t key, uint32_t piece, bulk_kind kind) {
+    const uint32_t row = key / 8 * 8 + key % 4 * 2 + key % 8 / 4;
+    if (!kind.is_group) return half_piece(key, piece, kind.dim);
+    return piece / 8 * BULK_PANEL + half_piece(row, piece % 8, 64);
+}
+/* Bytes from row to row there, and from a row's first piece to number 2i, or by swap the one after it. */
+RF_DEVICE uint32_t bulk_pitch(bulk_kind kind) { return kind.is_group ? 128 : 2 * kind.dim; }
+RF_DEVICE uint32_t bulk_piece(uint32_t i, uint32_t swap, bulk_kind kind) {
+    return i / 4 * (kind.is_group ? BULK_PANEL : 128) + 16 * (2 * (i % 4) ^ swap);
+}
 
 /* Block number b on its way into its slot. */
 RF_DEVICE void bulk_fetch(bulk_shared *sh, const rf_gpu_attend_args *a, const rf_rows_walk *w,
@@ -52,7 +70,7 @@ RF_DEVICE void bulk_fetch(bulk_shared *sh, const rf_gpu_attend_args *a, const rf
         RF_UNROLL
         for (uint32_t i = 0; i < n; i += BULK_THREADS) {
             const uint32_t row = i / per_row + tid / per_row;
-            const uint32_t at = half_piece(row, tid % per_row, kind.dim);
+            const uint32_t at = bulk_place(row, tid % per_row, kind);
             if (i + BULK_THREADS > n && i + tid >= n) break;
             rf_copy_16(to + at, k + i);
             rf_copy_16(to + sizeof sh->slot[0][0] + at, v + i);
@@ -63,34 +81,57 @@ RF_DEVICE void bulk_fetch(bulk_shared *sh, const rf_gpu_attend_args *a, const rf
 
 /* Scores -----------------------------------------------------------------------------------------*/
 
-/* The key, of eight, that number n is for an instruction: a thread's two are four apart. */
-RF_DEVICE uint32_t bulk_key(uint32_t n) { return n % 2 * 4 + n / 2; }
-
-RF_DEVICE void bulk_scores(float s[2][8], const bulk_shared *sh, const bulk_work *work,
-                           const prompt_place *at, uint32_t b, bulk_kind kind) {
+/* c: of each eight keys a square. */
+RF_DEVICE void bulk_multiply(float c[16], const bulk_shared *sh, const bulk_work *work,
+                             const prompt_place *at, uint32_t b, bulk_kind kind) {
     const uint32_t key = bulk_key(at->lane % 8), swap = key ^ (at->lane / 8 % 2);
     const half_at k =
         half_at_of(sh->slot[b % BULK_SLOTS][0] + (key + at->lane / 16 * 8) * 2 * kind.dim);
-    float c[4][4];
-    RF_UNROLL
-    for (uint32_t i = 0; i < 16; i++)
-        c[i / 4][i % 4] = 0.0f;
     RF_UNROLL
     for (uint32_t step = 0; step < kind.dim / 16; step++) {
         RF_UNROLL
         for (uint32_t half = 0; half < 2; half++) {
             uint32_t keys[4];
-            half_load(keys, k + (half * 16 * 2 * kind.dim + 16 * (2 * step ^ swap)));
-            half_multiply(c[2 * half], work->q[step], keys, kind.form);
-            half_multiply(c[2 * half + 1], work->q[step], keys + 2, kind.form);
+            half_load(keys, k + (half * 16 * 2 * kind.dim + bulk_piece(step, swap, kind)));
+            half_multiply(c + 8 * half, work->q[step], keys, kind.form);
+            half_multiply(c + 8 * half + 4, work->q[step], keys + 2, kind.form);
         }
     }
+}
+
+#if defined(RF_HOPPER)
+RF_DEVICE void bulk_multiply_group(float c[16], const bulk_shared *sh, const bulk_work *work,
+                                   uint32_t b, bulk_kind kind) {
+    const uint32_t keys = rf_shared_at(sh->slot[b % BULK_SLOTS][0]);
+    hopper_hold_halves(c, 32);
+    hopper_begin();
+    RF_UNROLL
+    for (uint32_t step = 0; step < kind.dim / 16; step++)
+        hopper_multiply_own_32(c, work->q[step],
+                               hopper_chunk(keys + step / 4 * BULK_PANEL, step % 4),
+                               kind.form == RF_GPU_F16, step > 0);
+    hopper_end();
+    hopper_wait_but(0);
+    hopper_hold_halves(c, 32);
+}
+#endif
+
+RF_DEVICE void bulk_scores(float s[2][8], const bulk_shared *sh, const bulk_work *work,
+                           const prompt_place *at, uint32_t b, bulk_kind kind) {
+    float c[16];
+    RF_UNROLL
+    for (uint32_t i = 0; i < 16; i++)
+        c[i] = 0.0f;
+#if defined(RF_HOPPER)
+    if (kind.is_group) bulk_multiply_group(c, sh, work, b, kind);
+#endif
+    if (!kind.is_group) bulk_multiply(c, sh, work, at, b, kind);
     RF_UNROLL
     for (uint32_t r = 0; r < 2; r++) {
         const float unit = sh->item[at->warp][at->lane / 4 + 8 * r].unit;
         RF_UNROLL
         for (uint32_t i = 0; i < 8; i++)
-            s[r][i] = c[i / 2][2 * r + i % 2] * unit;
+            s[r][i] = c[i / 2 * 4 + 2 * r + i % 2] * unit;
     }
 }
 
@@ -112,9 +153,10 @@ RF_DEVICE uint32_t bulk_mask(uint32_t bits, uint32_t t, uint32_t step, uint32_t 
 RF_DEVICE void bulk_weigh(bulk_work *work, const bulk_shared *sh, const bulk_weights *w,
                           const prompt_part *part, const prompt_place *at, uint32_t b,
                           bulk_kind kind) {
-    const uint32_t key = bulk_key(at->lane % 8), swap = key ^ at->lane / 16;
+    const uint32_t row = kind.is_group ? at->lane % 8 : bulk_key(at->lane % 8);
+    const uint32_t swap = row ^ at->lane / 16, pitch = bulk_pitch(kind);
     const half_at v =
-        half_at_of(sh->slot[b % BULK_SLOTS][1] + (key + at->lane / 8 % 2 * 8) * 2 * kind.dim);
+        half_at_of(sh->slot[b % BULK_SLOTS][1] + (row + at->lane / 8 % 2 * 8) * pitch);
     RF_UNROLL
     for (uint32_t i = 0; i < kind.dim / 16; i++) {
         float c[2][4] = {{0.0f, 0.0f, 0.0f, 0.0f}, {0.0f, 0.0f, 0.0f, 0.0f}};
@@ -122,7 +164,7 @@ RF_DEVICE void bulk_weigh(bulk_work *work, const bulk_shared *sh, const bulk_wei
         RF_UNROLL
         for (uint32_t step = 0; step < 2; step++) {
             uint32_t values[4];
-            half_load_turned(values, v + (step * 16 * 2 * kind.dim + 16 * (2 * i ^ swap)));
+            half_load_turned(values, v + (step * 16 * pitch + bulk_piece(i, swap, kind)));
             RF_UNROLL
             for (uint32_t k = 0; k < 4 && w->is_masked; k++)
                 values[k] &= bulk_mask(w->bits, at->t, step, k % 2);
@@ -138,6 +180,36 @@ RF_DEVICE void bulk_weigh(bulk_work *work, const bulk_shared *sh, const bulk_wei
         }
     }
 }
+
+#if defined(RF_HOPPER)
+/* All items' at once, 64 columns at a time; is_added: else they are only multiplied, since others' are. */
+RF_DEVICE void bulk_weigh_group(bulk_work *work, const bulk_shared *sh, const bulk_weights *w,
+                                const prompt_part *part, uint32_t b, int is_added, bulk_kind kind) {
+    const uint32_t values = rf_shared_at(sh->slot[b % BULK_SLOTS][1]);
+    RF_UNROLL
+    for (uint32_t panel = 0; panel < kind.dim / 64; panel++) {
+        float c[32];
+        RF_UNROLL
+        for (uint32_t i = 0; i < 32; i++)
+            c[i] = 0.0f;
+        hopper_hold_halves(c, 64);
+        hopper_begin();
+        RF_UNROLL
+        for (uint32_t step = 0; step < 2; step++)
+            hopper_multiply_turned(
+                c, w->p[step], hopper_chunk(values + panel * BULK_PANEL + step * 16 * 128, 0),
+                kind.form == RF_GPU_F16, step > 0);
+        hopper_end();
+        hopper_wait_but(0);
+        hopper_hold_halves(c, 64);
+        RF_UNROLL
+        for (uint32_t k = 0; k < 32 && is_added; k++) {
+            float *acc = &work->sum.acc[4 * panel + k / 8][k / 4 % 2][k % 4];
+            *acc = rf_fma(c[k], part->c_part[k % 4 / 2], *acc * part->c_total[k % 4 / 2]);
+        }
+    }
+}
+#endif
 
 /* Are all of the block's values numbers? */
 RF_DEVICE int bulk_are_finite(const bulk_shared *sh, const prompt_place *at, uint32_t b,
@@ -187,9 +259,9 @@ RF_DEVICE void bulk_add(bulk_shared *sh, const rf_gpu_attend_args *a, const rf_r
     part.bits[0] = part.bits[1] = ~0u;
     part.is_whole = 1;
     const int is_inside = 32 * b >= walk->lo && 32 * (b + 1) <= walk->hi;
-    if (!is_inside && !prompt_bits(&part, sh->item[0], a, at, walk, b)) return;
+    if (!is_inside && !prompt_bits(&part, sh->item[0], a, at, walk, b) && !kind.is_group) return;
     bulk_scores(part.p, sh, work, at, b, kind);
-    prompt_soften(&part, sh->item[0], a, at);
+    prompt_soften(&part, sh->item[0], a, at, 1);
     if (!part.is_whole) prompt_hide(part.p, part.bits, at->t, 0.0f);
     RF_UNROLL
     for (uint32_t i = 0; i < 8; i++) {
@@ -199,10 +271,14 @@ RF_DEVICE void bulk_add(bulk_shared *sh, const rf_gpu_attend_args *a, const rf_r
     w.bits = ~0u;
     w.takes[0] = w.takes[1] = 1;
     w.is_masked = 0;
-    if (part.is_whole || bulk_are_finite(sh, at, b, kind))
-        bulk_weigh(work, sh, &w, &part, at, b, kind);
-    else
+    const int is_apart = !part.is_whole && !bulk_are_finite(sh, at, b, kind);
+#if defined(RF_HOPPER)
+    if (kind.is_group) bulk_weigh_group(work, sh, &w, &part, b, !is_apart, kind);
+#endif
+    if (is_apart)
         bulk_apart(work, sh, &w, &part, at, b, kind);
+    else if (!kind.is_group)
+        bulk_weigh(work, sh, &w, &part, at, b, kind);
 }
 
 /* The sequence's blocks, for the items that are its. */
@@ -219,6 +295,9 @@ RF_DEVICE void bulk_all_of(bulk_shared *sh, const rf_gpu_attend_args *a, const r
         RF_NO_UNROLL
         for (; b < rf_min_u32(next, w->end); b++) {
             rf_copy_wait_but(BULK_SLOTS - 2);
+#if defined(RF_HOPPER)
+            if (kind.is_group) hopper_publish();
+#endif
             rf_sync();
             bulk_fetch(sh, a, w, b + BULK_SLOTS - 1, kind);
             bulk_add(sh, a, w, work, b, kind);
@@ -286,8 +365,9 @@ RF_DEVICE void bulk_end(const bulk_shared *sh, const rf_gpu_attend_args *a, cons
     }
 }
 
-RF_DEVICE void bulk_run(bulk_shared *sh, const rf_gpu_attend_args *a, uint32_t dim, uint32_t form) {
-    const bulk_kind kind = {dim, form};
+RF_DEVICE void bulk_run_as(bulk_shared *sh, const rf_gpu_attend_args *a, uint32_t dim,
+                           uint32_t form, uint32_t is_group) {
+    const bulk_kind kind = {dim, form, is_group};
     const prompt_items of = prompt_items_of(a, BULK_ITEMS);
     const uint32_t first = of.first / of.per_kv;
     const uint32_t last = (rf_min_u32(of.first + BULK_ITEMS, of.n) - 1) / of.per_kv;
@@ -307,17 +387,25 @@ enum { BULK_AT_ONCE = 12 / BULK_WARPS };
 #else
 enum { BULK_AT_ONCE = BULK_WARPS > 4 ? 1 : 2 };
 #endif
-RF_KERNEL_EARLY(attend_halves_tile, rf_gpu_attend_args, BULK_AT_ONCE) {
-    bulk_shared *sh = (bulk_shared *)(void *)rf_dynamic_shared;
+RF_DEVICE void bulk_run(bulk_shared *sh, const rf_gpu_attend_args *a, uint32_t is_group) {
     rf_await_before();
-    const uint32_t form = a.k_type == RF_DT_F16 ? RF_GPU_F16 : RF_GPU_BF16;
-    if (a.head_dim == BULK_DIM && form == RF_GPU_F16)
-        bulk_run(sh, &a, BULK_DIM, RF_GPU_F16);
-    else if (a.head_dim == BULK_DIM)
-        bulk_run(sh, &a, BULK_DIM, RF_GPU_BF16);
+    const uint32_t form = a->k_type == RF_DT_F16 ? RF_GPU_F16 : RF_GPU_BF16;
+    if (a->head_dim == BULK_DIM && form == RF_GPU_F16)
+        bulk_run_as(sh, a, BULK_DIM, RF_GPU_F16, is_group);
+    else if (a->head_dim == BULK_DIM)
+        bulk_run_as(sh, a, BULK_DIM, RF_GPU_BF16, is_group);
     else if (form == RF_GPU_F16)
-        bulk_run(sh, &a, BULK_DIM / 2, RF_GPU_F16);
+        bulk_run_as(sh, a, BULK_DIM / 2, RF_GPU_F16, is_group);
     else
-        bulk_run(sh, &a, BULK_DIM / 2, RF_GPU_BF16);
+        bulk_run_as(sh, a, BULK_DIM / 2, RF_GPU_BF16, is_group);
 }
+
+RF_KERNEL_EARLY(attend_halves_tile, rf_gpu_attend_args, BULK_AT_ONCE) {
+    bulk_run((bulk_shared *)(void *)rf_dynamic_shared, &a, 0);
+}
+#if defined(RF_HOPPER)
+RF_KERNEL_EARLY(attend_halves_group, rf_gpu_attend_args, 3) {
+    bulk_run((bulk_shared *)(void *)hopper_shared, &a, 1);
+}
+#endif
 #endif

@@ -343,7 +343,7 @@ RF_DEVICE void prompt_add(prompt_shared *sh, const rf_gpu_attend_args *a, const 
     const int is_inside = 32 * b >= w->lo && 32 * (b + 1) <= w->hi;
     if (!is_inside && !prompt_bits(&part, sh->item[0], a, at, w, b)) return;
     prompt_scores(part.p, sh, in, at, groups);
-    prompt_soften(&part, sh->item[0], a, at);
+    prompt_soften(&part, sh->item[0], a, at, 0);
     if (part.is_whole) {
         prompt_weigh(sum, sh, in, &part, at, groups, 1);
     } else {

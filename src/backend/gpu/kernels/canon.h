@@ -25,6 +25,17 @@ RF_DEVICE float rf_exp32_down(float x) {
     return rf_exp_rest(y, n) * rf_float_of((rf_bits_of(shifted) << 23) + 0x3f800000u);
 }
 
+/* The same, on NVIDIA's as the unit for powers of two has it: for what is this device's own anyway. */
+RF_DEVICE float rf_exp_by_unit(float x) {
+#if defined(RF_NVIDIA)
+    float r;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x * RF_EXPF_LOG2E));
+    return r;
+#else
+    return rf_exp32_down(x);
+#endif
+}
+
 /* x P(x^2) / Q(x^2), kept within -1 and 1. */
 #define RF_RATIONAL(name, P, Q, most)                    \
     RF_DEVICE float name(float x) {                      \

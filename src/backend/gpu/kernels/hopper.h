@@ -132,9 +132,10 @@ RF_DEVICE void hopper_multiply(int32_t c[64], hopper_side w, hopper_side x, int 
 #define HOPPER_F128(c) HOPPER_F64(c), HOPPER_F32(c, 64), HOPPER_F32(c, 96)
 #define HOPPER_R16     "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
 #define HOPPER_R24     HOPPER_R16 ", %16, %17, %18, %19, %20, %21, %22, %23"
-#define HOPPER_R56                                                                       \
-    HOPPER_R24                                                                           \
-    ", %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, " \
+#define HOPPER_R32     HOPPER_R24 ", %24, %25, %26, %27, %28, %29, %30, %31"
+#define HOPPER_R56                               \
+    HOPPER_R32                                   \
+    ", %32, %33, %34, %35, %36, %37, %38, %39, " \
     "%40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55"
 #define HOPPER_R64 HOPPER_R56 ", %56, %57, %58, %59, %60, %61, %62, %63"
 #define HOPPER_R128                                                                          \
@@ -180,25 +181,52 @@ RF_DEVICE void hopper_multiply_halves(float *c, uint32_t n, hopper_side w, hoppe
     if (n == 128) HOPPER_HALVES_BEGIN(HOPPER_HALVES_128, HOPPER_F64(c));
     if (n == 256) HOPPER_HALVES_BEGIN(HOPPER_HALVES_256, HOPPER_F128(c));
 }
-/* The same by 128 rows of the right side, with the left one in registers as mma.sync has it; these stay as they are until
- * the product is done. */
+#define HOPPER_OWN(shape, type, results, w, x, more, is_turned)                       \
+    "{\n"                                                                             \
+    ".reg .pred p;\n"                                                                 \
+    ".reg .b64 x;\n"                                                                  \
+    "mov.b64 x, {" x "};\n"                                                           \
+    "setp.ne.b32 p, " more ", 0;\n"                                                   \
+    "wgmma.mma_async.sync.aligned." shape ".f32." type "." type " {" results "}, {" w \
+    "}, x, p, 1, 1, " is_turned ";\n"                                                 \
+    "}"
+#define HOPPER_OWN_BEGIN(text, ...)                                                    \
+    asm volatile(text:__VA_ARGS__                                                      \
+                 : "r"(w[0]), "r"(w[1]), "r"(w[2]), "r"(w[3]), "r"(x.at), "r"(x.form), \
+                   "r"(is_more)                                                        \
+                 : "memory")
+#define HOPPER_OWN_128(type) \
+    HOPPER_OWN("m64n128k16", type, HOPPER_R64, "%64, %65, %66, %67", "%68, %69", "%70", "0")
+#define HOPPER_OWN_32(type) \
+    HOPPER_OWN("m64n32k16", type, HOPPER_R16, "%16, %17, %18, %19", "%20, %21", "%22", "0")
+#define HOPPER_TURNED_64(type) \
+    HOPPER_OWN("m64n64k16", type, HOPPER_R32, "%32, %33, %34, %35", "%36, %37", "%38", "1")
+/* The same of f16 by 128 rows of the right side, with the left one in registers as mma.sync has it; these stay as they are
+ * until the product is done. */
 RF_DEVICE void hopper_multiply_own(float *c, const uint32_t w[4], hopper_side x, int is_more) {
-    asm volatile("{\n"
-                 ".reg .pred p;\n"
-                 ".reg .b64 x;\n"
-                 "mov.b64 x, {%68, %69};\n"
-                 "setp.ne.b32 p, %70, 0;\n"
-                 "wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 {" HOPPER_R64
-                 "}, {%64, %65, %66, %67}, x, p, 1, 1, 0;\n"
-                 "}"
-                 : HOPPER_F64(c)
-                 : "r"(w[0]), "r"(w[1]), "r"(w[2]), "r"(w[3]), "r"(x.at), "r"(x.form), "r"(is_more)
-                 : "memory");
+    HOPPER_OWN_BEGIN(HOPPER_OWN_128("f16"), HOPPER_F64(c));
+}
+/* Likewise, of either format by 32 rows. */
+RF_DEVICE void hopper_multiply_own_32(float *c, const uint32_t w[4], hopper_side x, int is_f16,
+                                      int is_more) {
+    if (is_f16)
+        HOPPER_OWN_BEGIN(HOPPER_OWN_32("f16"), HOPPER_F16(c));
+    else
+        HOPPER_OWN_BEGIN(HOPPER_OWN_32("bf16"), HOPPER_F16(c));
+}
+/* Likewise, by 64 columns of sixteen rows of a panel, the first of which x names: the right side turned. */
+RF_DEVICE void hopper_multiply_turned(float *c, const uint32_t w[4], hopper_side x, int is_f16,
+                                      int is_more) {
+    if (is_f16)
+        HOPPER_OWN_BEGIN(HOPPER_TURNED_64("f16"), HOPPER_F32(c, 0));
+    else
+        HOPPER_OWN_BEGIN(HOPPER_TURNED_64("bf16"), HOPPER_F32(c, 0));
 }
 #define HOPPER_HOLD(...) asm volatile("" : __VA_ARGS__::"memory")
 RF_DEVICE void hopper_hold_halves(float *c, uint32_t n) {
     if (n == 32) HOPPER_HOLD(HOPPER_F16(c));
     if (n == 48) HOPPER_HOLD(HOPPER_F24(c));
+    if (n == 64) HOPPER_HOLD(HOPPER_F32(c, 0));
     if (n == 112) HOPPER_HOLD(HOPPER_F56(c));
     if (n == 128) HOPPER_HOLD(HOPPER_F64(c));
     if (n == 256) HOPPER_HOLD(HOPPER_F128(c));
@@ -252,6 +280,12 @@ RF_DEVICE const uint8_t *hopper_piece(hopper_side s, uint32_t row, uint32_t half
     if (s.form >> 30) at ^= (at >> 7 & 7) * 16;
     return rf_dynamic_shared + at;
 }
+/* Sixteen bits of a panel's row, column col of 64. */
+RF_DEVICE const uint8_t *hopper_turned_at(hopper_side s, uint32_t row, uint32_t col) {
+    uint32_t at =
+        (s.at & 0x3fffu) * 16 + row / 8 * (s.form & 0x3fffu) * 16 + row % 8 * 128 + col * 2;
+    return rf_dynamic_shared + (at ^ (at >> 7 & 7) * 16);
+}
 /* Which rows of either side the thread's number i of its results is of. */
 RF_DEVICE uint32_t hopper_left(uint32_t i) {
     return rf_tid() % 128 / 32 * 16 + rf_tid() % 32 / 4 + i % 4 / 2 * 8;
@@ -272,32 +306,42 @@ RF_DEVICE void hopper_multiply(int32_t c[64], hopper_side w, hopper_side x, int 
         c[i] = sum;
     }
 }
-RF_DEVICE void hopper_multiply_own(float *c, const uint32_t w[4], hopper_side x, int is_more) {
-    double left[2][16],
-        right[16]; /* of the rows that four threads have together, and of one on the right */
+/* Number k of sixteen of row n of the right side, or with is_turned of its column n. */
+RF_DEVICE double hopper_right_at(hopper_side x, uint32_t n, uint32_t k, uint32_t form,
+                                 int is_turned) {
+    uint16_t h;
+    memcpy(&h, is_turned ? hopper_turned_at(x, k, n) : hopper_piece(x, n, k / 8) + k % 8 * 2, 2);
+    return (double)half_number(h, 0, form);
+}
+/* c of n rows of the right side. */
+RF_DEVICE void hopper_own(float *c, uint32_t n_x, const uint32_t w[4], hopper_side x, uint32_t form,
+                          int is_more, int is_turned) {
+    double left[2][16]; /* of the rows that four threads have together */
     for (uint32_t i = 0; i < 4; i++) {
         rf_host_word[rf_tid()] = w[i];
         rf_host_warp_sync();
         for (uint32_t k = 0; k < 8; k++)
             left[i % 2][i / 2 * 8 + k] =
-                (double)half_number(rf_host_word[rf_tid() / 4 * 4 + k / 2], k % 2, RF_GPU_F16);
+                (double)half_number(rf_host_word[rf_tid() / 4 * 4 + k / 2], k % 2, form);
         rf_host_warp_sync();
     }
-    for (uint32_t n = 0; n < 32; n++) {
-        const uint32_t first = n / 2 * 4 + n % 2; /* of its two results */
-        for (uint32_t half = 0; half < 2; half++) {
-            uint32_t words[4];
-            memcpy(words, hopper_piece(x, hopper_right(first), half), sizeof words);
-            for (uint32_t k = 0; k < 8; k++)
-                right[8 * half + k] = (double)half_number(words[k / 2], k % 2, RF_GPU_F16);
-        }
-        for (uint32_t row = 0; row < 2; row++) {
-            double sum = is_more ? (double)c[first + 2 * row] : 0;
-            for (uint32_t k = 0; k < 16; k++)
-                sum += left[row][k] * right[k];
-            c[first + 2 * row] = (float)sum;
-        }
+    for (uint32_t i = 0; i < n_x / 2; i++) {
+        double sum = is_more ? (double)c[i] : 0;
+        for (uint32_t k = 0; k < 16; k++)
+            sum += left[i % 4 / 2][k] * hopper_right_at(x, hopper_right(i), k, form, is_turned);
+        c[i] = (float)sum;
     }
+}
+RF_DEVICE void hopper_multiply_own(float *c, const uint32_t w[4], hopper_side x, int is_more) {
+    hopper_own(c, 128, w, x, RF_GPU_F16, is_more, 0);
+}
+RF_DEVICE void hopper_multiply_own_32(float *c, const uint32_t w[4], hopper_side x, int is_f16,
+                                      int is_more) {
+    hopper_own(c, 32, w, x, is_f16 ? RF_GPU_F16 : RF_GPU_BF16, is_more, 0);
+}
+RF_DEVICE void hopper_multiply_turned(float *c, const uint32_t w[4], hopper_side x, int is_f16,
+                                      int is_more) {
+    hopper_own(c, 64, w, x, is_f16 ? RF_GPU_F16 : RF_GPU_BF16, is_more, 1);
 }
 /* As half_multiply. */
 RF_DEVICE void hopper_multiply_halves(float *c, uint32_t n, hopper_side w, hopper_side x,

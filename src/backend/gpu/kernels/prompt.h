@@ -231,16 +231,19 @@ RF_DEVICE int prompt_bits(prompt_part *part, const prompt_item *items, const rf_
     return !(prompt_all(is_empty) && rf_warp_may_skip());
 }
 
-/* A block's scores become exponentials, their maxima and sums go onto the segment's; where not all
+/* A block's scores become exponentials, canonical ones or the device's own, their maxima and sums go onto the
+ * segment's; where not all
  * items see all of it or have scores that are numbers, the part is not whole. */
 RF_DEVICE void prompt_soften(prompt_part *part, prompt_item *items, const rf_gpu_attend_args *a,
-                             const prompt_place *at) {
+                             const prompt_place *at, int by_unit) {
     if (a->softcap > 0) prompt_softcap(part->p, a->softcap);
     if (!part->is_whole) prompt_hide(part->p, part->bits, at->t, -__builtin_inff());
     const float most[2] = {prompt_most(part->p[0]), prompt_most(part->p[1])};
     RF_UNROLL
-    for (uint32_t i = 0; i < 16; i++)
-        part->p[i / 8][i % 8] = rf_exp32_down(part->p[i / 8][i % 8] - most[i / 8]);
+    for (uint32_t i = 0; i < 16; i++) {
+        float *p = &part->p[i / 8][i % 8];
+        *p = by_unit ? rf_exp_by_unit(*p - most[i / 8]) : rf_exp32_down(*p - most[i / 8]);
+    }
     if (!part->is_whole) prompt_hide(part->p, part->bits, at->t, 0.0f);
     int is_odd = 0; /* no score is a number: l says so, and values are not added */
     const float sum[2] = {prompt_tree(part->p[0]), prompt_tree(part->p[1])};

@@ -87,11 +87,11 @@ RF_DEVICE float rf_walk_lane_xor(float x, uint32_t mask) {
 }
 
 /* A thread's scores of one head with four keys of a block, those from first on by which apart says, times
- * unit, become exponentials, 0 of keys that are not among the visible ones of bits; returns the block's
- * maximum.  Threads apart by a multiple of four have the same head. */
+ * unit, become exponentials, 0 of keys that are not among the visible ones of bits, canonical ones or the
+ * device's own; returns the block's maximum.  Threads apart by a multiple of four have the same head. */
 RF_DEVICE float rf_walk_soften(float s[4], const rf_gpu_attend_args *a, const rf_walk *w,
                                uint32_t block, uint32_t bits, uint32_t first,
-                               const uint32_t apart[4], float unit) {
+                               const uint32_t apart[4], float unit, int by_unit) {
     int is_seen[4];
     float m = -__builtin_inff();
     RF_UNROLL
@@ -108,8 +108,10 @@ RF_DEVICE float rf_walk_soften(float s[4], const rf_gpu_attend_args *a, const rf
         m = other > m ? other : m;
     }
     RF_UNROLL
-    for (uint32_t i = 0; i < 4; i++)
-        s[i] = rf_float_of(rf_bits_of(rf_exp32_down(s[i] - m)) & (0u - (uint32_t)is_seen[i]));
+    for (uint32_t i = 0; i < 4; i++) {
+        const float p = by_unit ? rf_exp_by_unit(s[i] - m) : rf_exp32_down(s[i] - m);
+        s[i] = rf_float_of(rf_bits_of(p) & (0u - (uint32_t)is_seen[i]));
+    }
     return m;
 }
 
