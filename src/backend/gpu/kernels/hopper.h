@@ -270,7 +270,7 @@ RF_DEVICE void hopper_begin(void) {}
 RF_DEVICE void hopper_end(void) {}
 RF_DEVICE void hopper_wait_but(int n) { (void)n; }
 
-/* Sixteen of a row's 32 bytes, the first or the second, where they lie. */
+/* Sixteen bytes of a row, the first, the second or, of a panel, a further one, where they lie. */
 RF_DEVICE const uint8_t *hopper_piece(hopper_side s, uint32_t row, uint32_t half) {
     uint32_t at = (s.at & 0x3fffu) * 16 + row / 8 * (s.form & 0x3fffu) * 16;
     if (s.form >> 30)
@@ -279,12 +279,6 @@ RF_DEVICE const uint8_t *hopper_piece(hopper_side s, uint32_t row, uint32_t half
         at += row % 8 * 16 + half * (s.at >> 16) * 16;
     if (s.form >> 30) at ^= (at >> 7 & 7) * 16;
     return rf_dynamic_shared + at;
-}
-/* Sixteen bits of a panel's row, column col of 64. */
-RF_DEVICE const uint8_t *hopper_turned_at(hopper_side s, uint32_t row, uint32_t col) {
-    uint32_t at =
-        (s.at & 0x3fffu) * 16 + row / 8 * (s.form & 0x3fffu) * 16 + row % 8 * 128 + col * 2;
-    return rf_dynamic_shared + (at ^ (at >> 7 & 7) * 16);
 }
 /* Which rows of either side the thread's number i of its results is of. */
 RF_DEVICE uint32_t hopper_left(uint32_t i) {
@@ -309,8 +303,9 @@ RF_DEVICE void hopper_multiply(int32_t c[64], hopper_side w, hopper_side x, int 
 /* Number k of sixteen of row n of the right side, or with is_turned of its column n. */
 RF_DEVICE double hopper_right_at(hopper_side x, uint32_t n, uint32_t k, uint32_t form,
                                  int is_turned) {
+    const uint32_t row = is_turned ? k : n, col = is_turned ? n : k;
     uint16_t h;
-    memcpy(&h, is_turned ? hopper_turned_at(x, k, n) : hopper_piece(x, n, k / 8) + k % 8 * 2, 2);
+    memcpy(&h, hopper_piece(x, row, col / 8) + col % 8 * 2, sizeof h);
     return (double)half_number(h, 0, form);
 }
 /* c of n rows of the right side. */

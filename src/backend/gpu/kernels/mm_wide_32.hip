@@ -5,8 +5,8 @@
  * sum is less than 2^24 times its least bit and therefore exact, and the weights' scale is all that is left
  * to multiply it with: the bits of integers times both scales, by one operation instead of three.
  *
- * First `wide_rows_32` lays the activations out, which it quantises if they are floats, once for all weights, in stages as they will lie in shared memory: 128
- * rows by four groups.  Where f16 does not have a scale's multiples a stage has integers alone: it is plain, and its
+ * First `wide_rows_32` lays the activations out, which it quantises if they are floats, once for all weights, in stages
+ * as they will lie in shared memory: 128 rows by four groups.  Where f16 does not have a scale's multiples a stage has integers alone: it is plain, and its
  * sums are multiplied with the scales.  Then a block goes through tiles of 128 weight rows by 128 activation rows
  * as that of mm_wide.hip does, behind which this file and mm_ahead.hip are included.  One warp brings stages, weights
  * as they lie in memory.  Two teams of four warps make f16 of 64 weight rows each in registers, which the units read.

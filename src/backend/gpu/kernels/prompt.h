@@ -232,8 +232,7 @@ RF_DEVICE int prompt_bits(prompt_part *part, const prompt_item *items, const rf_
 }
 
 /* A block's scores become exponentials, canonical ones or the device's own, their maxima and sums go onto the
- * segment's; where not all
- * items see all of it or have scores that are numbers, the part is not whole. */
+ * segment's; where not all items see all of it or have scores that are numbers, the part is not whole. */
 RF_DEVICE void prompt_soften(prompt_part *part, prompt_item *items, const rf_gpu_attend_args *a,
                              const prompt_place *at, int by_unit) {
     if (a->softcap > 0) prompt_softcap(part->p, a->softcap);
