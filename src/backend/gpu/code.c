@@ -144,21 +144,24 @@ static rf_status load_module(rf_gpu_queue *q, const char *target, const void *im
 static rf_status load_embedded(rf_gpu_queue *q, const rf_gpu_code *code, rf_error *e) {
     const void *image;
     RF_TRY(rf_gpu_code_unpack(code->target, code->image, code->end, &image, &q->image, e));
-    RF_TRY(digest(q, code->image,
-                  (size_t)((const uint8_t *)code->end - (const uint8_t *)code->image), e));
-    rf_status s = load_module(q, code->target, image, e);
+    size_t n = (size_t)((const uint8_t *)code->end - (const uint8_t *)code->image);
+    rf_status s = digest(q, code->image, n, e);
+    if (s == RF_OK) s = load_module(q, code->target, image, e);
     if (s == RF_OK) return s;
     rf_free(q->image);
     q->image = NULL;
     return s;
 }
 
-/* A driver may be too old for the best code, but not for the next: the error is of the first. */
+/* A driver may be too old for the best code, but not for the next: the error is of the first.  What fails for want of
+ * memory would end with slower code. */
 static rf_status load_best(rf_gpu_queue *q, const rf_gpu_code *code, rf_error *e) {
     rf_error first = {.status = RF_OK};
     for (; code; code = best_below(codes, q->info.arch, rank_of(q->info.arch, code))) {
         snprintf(q->target, sizeof q->target, "%.31s", code->target);
-        if (load_embedded(q, code, &first) == RF_OK) return RF_OK;
+        rf_status s = load_embedded(q, code, &first);
+        if (s == RF_OK) return RF_OK;
+        if (s == RF_ENOMEM) break;
     }
     return rf_fail(e, first.status, "%s", first.text);
 }
