@@ -221,7 +221,9 @@ static bool attends_prompt(rf_gpu_queue *q, const rf_gpu_attend_args *a) {
     rf_gpu_kernel k = by_group  ? RF_GPU_attend_halves_group
                       : is_half ? RF_GPU_attend_halves_tile
                                 : RF_GPU_attend_ints_tile;
-    uint32_t bytes = is_half ? attend_halves_shared(q, RF_HALVES_TILE_SHARED) : RF_INTS_TILE_SHARED;
+    uint32_t bytes = by_group  ? RF_HALVES_GROUP_SHARED
+                     : is_half ? attend_halves_shared(q, RF_HALVES_TILE_SHARED)
+                               : RF_INTS_TILE_SHARED;
     uint32_t items = is_half ? RF_HALVES_TILE_ITEMS : RF_INTS_TILE_ITEMS;
     uint32_t per_kv = a->n_heads / a->n_kv_heads;
     uint64_t stretches = ((uint64_t)a->n_rows * per_kv + items - 1) / items;

@@ -428,6 +428,12 @@ enum {
                             (4 * RF_ATTEND_HALVES_DIM + 4 + 28) * RF_HALVES_TILE_ITEMS,
 };
 
+/* Likewise by Hopper's groups of warps (attend_halves_group.hip): two slots for keys and two for values, of two KV blocks. */
+enum {
+    RF_HALVES_GROUP_SHARED = 2 * 2 * 64 * 2 * RF_ATTEND_HALVES_DIM +
+                             (4 * RF_ATTEND_HALVES_DIM + 4 + 28) * RF_HALVES_TILE_ITEMS,
+};
+
 /* The products of floats with several activation rows (mm_float_rows.hip): a block's weight rows and
  * activation rows, stretches of columns in shared memory. */
 enum {

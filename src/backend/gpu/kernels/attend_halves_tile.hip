@@ -4,9 +4,8 @@
  * An instruction multiplies sixteen items with eight keys or columns, sixteen columns or keys at a time;
  * queries stay in registers.  The scores that a thread gets are, as exponentials, what it brings of items
  * for the weighted values.  KV blocks pass through a ring of slots, all but one of which are on their way;
- * the total lies in shared memory.  On Hopper the four warps multiply together, from slots straight away (hopper.h). */
+ * the total lies in shared memory. */
 #include "backend/gpu/kernels/half.h"
-#include "backend/gpu/kernels/hopper.h"
 #include "backend/gpu/kernels/prompt.h"
 
 #if !defined(RF_AMD)
@@ -16,12 +15,11 @@ enum {
     BULK_THREADS = RF_BLOCK_attend_halves_tile,
     BULK_WARPS = BULK_THREADS / 32,
     BULK_ITEMS = 16 * BULK_WARPS,
-    BULK_PANEL = 32 * 128, /* bytes of 64 columns of a block's keys */
 };
 
 typedef struct bulk_shared {
     uint8_t slot[BULK_SLOTS][2]
-                [32 * 2 * BULK_DIM]; /* rows of keys, of values, where bulk_place says */
+                [32 * 2 * BULK_DIM]; /* rows of keys, of values, as half_piece has them */
     rf_u4 total[BULK_WARPS][BULK_DIM / 16][2]
                [32];               /* of each thread four columns of both its items */
     uint32_t bits[BULK_WARPS][16]; /* the keys that each item sees, for bulk_apart */
@@ -32,9 +30,10 @@ _Static_assert(sizeof(bulk_shared) == RF_HALVES_TILE_SHARED, "as much as the hos
 _Static_assert((int)BULK_ITEMS == (int)RF_HALVES_TILE_ITEMS, "sixteen items of a warp");
 #endif
 
-/* Columns of a head, their format, and whether the warps multiply together, which are constants. */
+/* Columns of a head, their format, and where rows lie in panels of 64 columns (attend_halves_group.hip) a panel's bytes,
+ * else 0, which are constants. */
 typedef struct bulk_kind {
-    uint32_t dim, form, is_group;
+    uint32_t dim, form, panel;
 } bulk_kind;
 
 /* What of its items a thread brings for each sixteen columns, and their sums. */
@@ -46,17 +45,11 @@ typedef struct bulk_work {
 /* The key, of eight, that number n is for an instruction: a thread's two are four apart. */
 RF_DEVICE uint32_t bulk_key(uint32_t n) { return n % 2 * 4 + n / 2; }
 
-/* Where a piece of a key's row is in its slot: as half_piece has it, or in panels of 64 columns as hopper.h has them, rows
- * in the order that bulk_key gives keys. */
-RF_DEVICE uint32_t bulk_place(uint32_t key, uint32_t piece, bulk_kind kind) {
-    const uint32_t row = key / 8 * 8 + key % 4 * 2 + key % 8 / 4;
-    if (!kind.is_group) return half_piece(key, piece, kind.dim);
-    return piece / 8 * BULK_PANEL + half_piece(row, piece % 8, 64);
-}
-/* Bytes from row to row there, and from a row's first piece to number 2i, or by swap the one after it. */
-RF_DEVICE uint32_t bulk_pitch(bulk_kind kind) { return kind.is_group ? 128 : 2 * kind.dim; }
+/* Bytes from row to row of a slot, and from a row's first piece to number 2i, or by swap the one after it: as half_piece
+ * has them, or panel behind panel. */
+RF_DEVICE uint32_t bulk_pitch(bulk_kind kind) { return kind.panel ? 128 : 2 * kind.dim; }
 RF_DEVICE uint32_t bulk_piece(uint32_t i, uint32_t swap, bulk_kind kind) {
-    return i / 4 * (kind.is_group ? BULK_PANEL : 128) + 16 * (2 * (i % 4) ^ swap);
+    return i / 4 * (kind.panel ? kind.panel : 128) + 16 * (2 * (i % 4) ^ swap);
 }
 
 /* Block number b on its way into its slot. */
@@ -70,7 +63,7 @@ RF_DEVICE void bulk_fetch(bulk_shared *sh, const rf_gpu_attend_args *a, const rf
         RF_UNROLL
         for (uint32_t i = 0; i < n; i += BULK_THREADS) {
             const uint32_t row = i / per_row + tid / per_row;
-            const uint32_t at = bulk_place(row, tid % per_row, kind);
+            const uint32_t at = half_piece(row, tid % per_row, kind.dim);
             if (i + BULK_THREADS > n && i + tid >= n) break;
             rf_copy_16(to + at, k + i);
             rf_copy_16(to + sizeof sh->slot[0][0] + at, v + i);
@@ -99,22 +92,17 @@ RF_DEVICE void bulk_multiply(float c[16], const bulk_shared *sh, const bulk_work
     }
 }
 
-#if defined(RF_HOPPER)
-RF_DEVICE void bulk_multiply_group(float c[16], const bulk_shared *sh, const bulk_work *work,
-                                   uint32_t b, bulk_kind kind) {
-    const uint32_t keys = rf_shared_at(sh->slot[b % BULK_SLOTS][0]);
-    hopper_hold_halves(c, 32);
-    hopper_begin();
+/* Products times the items' units: each thread's two. */
+RF_DEVICE void bulk_units(float s[2][8], const float c[16], const prompt_item *items,
+                          const prompt_place *at) {
     RF_UNROLL
-    for (uint32_t step = 0; step < kind.dim / 16; step++)
-        hopper_multiply_own_32(c, work->q[step],
-                               hopper_chunk(keys + step / 4 * BULK_PANEL, step % 4),
-                               kind.form == RF_GPU_F16, step > 0);
-    hopper_end();
-    hopper_wait_but(0);
-    hopper_hold_halves(c, 32);
+    for (uint32_t r = 0; r < 2; r++) {
+        const float unit = items[16 * at->warp + at->lane / 4 + 8 * r].unit;
+        RF_UNROLL
+        for (uint32_t i = 0; i < 8; i++)
+            s[r][i] = c[i / 2 * 4 + 2 * r + i % 2] * unit;
+    }
 }
-#endif
 
 RF_DEVICE void bulk_scores(float s[2][8], const bulk_shared *sh, const bulk_work *work,
                            const prompt_place *at, uint32_t b, bulk_kind kind) {
@@ -122,17 +110,8 @@ RF_DEVICE void bulk_scores(float s[2][8], const bulk_shared *sh, const bulk_work
     RF_UNROLL
     for (uint32_t i = 0; i < 16; i++)
         c[i] = 0.0f;
-#if defined(RF_HOPPER)
-    if (kind.is_group) bulk_multiply_group(c, sh, work, b, kind);
-#endif
-    if (!kind.is_group) bulk_multiply(c, sh, work, at, b, kind);
-    RF_UNROLL
-    for (uint32_t r = 0; r < 2; r++) {
-        const float unit = sh->item[at->warp][at->lane / 4 + 8 * r].unit;
-        RF_UNROLL
-        for (uint32_t i = 0; i < 8; i++)
-            s[r][i] = c[i / 2 * 4 + 2 * r + i % 2] * unit;
-    }
+    bulk_multiply(c, sh, work, at, b, kind);
+    bulk_units(s, c, sh->item[0], at);
 }
 
 /* Weighted values --------------------------------------------------------------------------------*/
@@ -150,26 +129,37 @@ RF_DEVICE uint32_t bulk_mask(uint32_t bits, uint32_t t, uint32_t step, uint32_t 
     return (0u - (two & 1)) >> 16 | (0u - (two >> 4 & 1)) << 16;
 }
 
-RF_DEVICE void bulk_weigh(bulk_work *work, const bulk_shared *sh, const bulk_weights *w,
-                          const prompt_part *part, const prompt_place *at, uint32_t b,
-                          bulk_kind kind) {
-    const uint32_t row = kind.is_group ? at->lane % 8 : bulk_key(at->lane % 8);
+/* The block's exponentials as they are multiplied. */
+RF_DEVICE bulk_weights bulk_weights_of(prompt_part *part, const prompt_place *at, uint32_t form) {
+    bulk_weights w = {{{0}}, ~0u, {1, 1}, 0};
+    if (!part->is_whole) prompt_hide(part->p, part->bits, at->t, 0.0f);
+    RF_UNROLL
+    for (uint32_t i = 0; i < 8; i++) {
+        const float *p = &part->p[i % 2][i / 4 * 4 + i / 2 % 2 * 2];
+        w.p[i / 4][i % 4] = half_two(p[0], p[1], form);
+    }
+    return w;
+}
+
+/* Onto the segment; values: where the block's lie. */
+RF_DEVICE void bulk_weigh(bulk_work *work, const uint8_t *values, const bulk_weights *w,
+                          const prompt_part *part, const prompt_place *at, bulk_kind kind) {
+    const uint32_t row = kind.panel ? at->lane % 8 : bulk_key(at->lane % 8);
     const uint32_t swap = row ^ at->lane / 16, pitch = bulk_pitch(kind);
-    const half_at v =
-        half_at_of(sh->slot[b % BULK_SLOTS][1] + (row + at->lane / 8 % 2 * 8) * pitch);
+    const half_at v = half_at_of(values + (row + at->lane / 8 % 2 * 8) * pitch);
     RF_UNROLL
     for (uint32_t i = 0; i < kind.dim / 16; i++) {
         float c[2][4] = {{0.0f, 0.0f, 0.0f, 0.0f}, {0.0f, 0.0f, 0.0f, 0.0f}};
         if (i == BULK_DIM / 32) rf_warp_sync(); /* loads do not pass it: fewer registers */
         RF_UNROLL
         for (uint32_t step = 0; step < 2; step++) {
-            uint32_t values[4];
-            half_load_turned(values, v + (step * 16 * pitch + bulk_piece(i, swap, kind)));
+            uint32_t four[4];
+            half_load_turned(four, v + (step * 16 * pitch + bulk_piece(i, swap, kind)));
             RF_UNROLL
             for (uint32_t k = 0; k < 4 && w->is_masked; k++)
-                values[k] &= bulk_mask(w->bits, at->t, step, k % 2);
-            half_multiply(c[0], w->p[step], values, kind.form);
-            half_multiply(c[1], w->p[step], values + 2, kind.form);
+                four[k] &= bulk_mask(w->bits, at->t, step, k % 2);
+            half_multiply(c[0], w->p[step], four, kind.form);
+            half_multiply(c[1], w->p[step], four + 2, kind.form);
         }
         RF_UNROLL
         for (uint32_t k = 0; k < 8; k++) {
@@ -181,57 +171,25 @@ RF_DEVICE void bulk_weigh(bulk_work *work, const bulk_shared *sh, const bulk_wei
     }
 }
 
-#if defined(RF_HOPPER)
-/* All items' at once, 64 columns at a time; is_added: else they are only multiplied, since others' are. */
-RF_DEVICE void bulk_weigh_group(bulk_work *work, const bulk_shared *sh, const bulk_weights *w,
-                                const prompt_part *part, uint32_t b, int is_added, bulk_kind kind) {
-    const uint32_t values = rf_shared_at(sh->slot[b % BULK_SLOTS][1]);
-    RF_UNROLL
-    for (uint32_t panel = 0; panel < kind.dim / 64; panel++) {
-        float c[32];
-        RF_UNROLL
-        for (uint32_t i = 0; i < 32; i++)
-            c[i] = 0.0f;
-        hopper_hold_halves(c, 64);
-        hopper_begin();
-        RF_UNROLL
-        for (uint32_t step = 0; step < 2; step++)
-            hopper_multiply_turned(
-                c, w->p[step], hopper_chunk(values + panel * BULK_PANEL + step * 16 * 128, 0),
-                kind.form == RF_GPU_F16, step > 0);
-        hopper_end();
-        hopper_wait_but(0);
-        hopper_hold_halves(c, 64);
-        RF_UNROLL
-        for (uint32_t k = 0; k < 32 && is_added; k++) {
-            float *acc = &work->sum.acc[4 * panel + k / 8][k / 4 % 2][k % 4];
-            *acc = rf_fma(c[k], part->c_part[k % 4 / 2], *acc * part->c_total[k % 4 / 2]);
-        }
-    }
-}
-#endif
-
-/* Are all of the block's values numbers? */
-RF_DEVICE int bulk_are_finite(const bulk_shared *sh, const prompt_place *at, uint32_t b,
+/* Are all of the values of so many rows numbers? */
+RF_DEVICE int bulk_are_finite(const uint8_t *values, uint32_t n_rows, const prompt_place *at,
                               bulk_kind kind) {
-    const rf_u4 *v = (const rf_u4 *)(const void *)sh->slot[b % BULK_SLOTS][1];
+    const rf_u4 *v = (const rf_u4 *)(const void *)values;
     const uint32_t next = kind.form == RF_GPU_F16 ? 0x04000400u : 0x00800080u;
     uint32_t odd = 0;
     RF_NO_UNROLL
-    for (uint32_t i = at->lane; i < 4 * kind.dim; i += 32) {
+    for (uint32_t i = at->lane; i < n_rows * kind.dim / 8; i += 4 * 32) {
         RF_UNROLL
-        for (uint32_t k = 0; k < 4; k++)
-            odd |= (v[i].v[k] & 0x7fff7fffu) + next; /* the uppermost exponent gets to the sign */
+        for (uint32_t k = 0; k < 16; k++) /* the uppermost exponent gets to the sign */
+            odd |= (v[i + k / 4 * 32].v[k % 4] & 0x7fff7fffu) + next;
     }
     return prompt_all(!(odd & 0x80008000u));
 }
 
 /* Item after item, each with zeros for what it does not see: what is no number there must not meet the
- * weight 0. */
-RF_DEVICE void bulk_apart(bulk_work *work, bulk_shared *sh, bulk_weights *w,
-                          const prompt_part *part, const prompt_place *at, uint32_t b,
-                          bulk_kind kind) {
-    uint32_t *bits = sh->bits[at->warp];
+ * weight 0.  bits: room for the warp's items'. */
+RF_DEVICE void bulk_apart(bulk_work *work, const uint8_t *values, uint32_t *bits, bulk_weights *w,
+                          const prompt_part *part, const prompt_place *at, bulk_kind kind) {
     rf_warp_sync();
     if (at->t == 0) {
         bits[at->lane / 4] = part->bits[0];
@@ -244,7 +202,7 @@ RF_DEVICE void bulk_apart(bulk_work *work, bulk_shared *sh, bulk_weights *w,
         w->bits = bits[item];
         w->takes[0] = item == at->lane / 4;
         w->takes[1] = item == at->lane / 4 + 8;
-        bulk_weigh(work, sh, w, part, at, b, kind);
+        bulk_weigh(work, values, w, part, at, kind);
     }
 }
 
@@ -255,30 +213,18 @@ RF_DEVICE void bulk_add(bulk_shared *sh, const rf_gpu_attend_args *a, const rf_r
                         bulk_work *work, uint32_t b, bulk_kind kind) {
     const prompt_place place = prompt_place_now(), *at = &place;
     prompt_part part;
-    bulk_weights w;
     part.bits[0] = part.bits[1] = ~0u;
     part.is_whole = 1;
+    const uint8_t *values = sh->slot[b % BULK_SLOTS][1];
     const int is_inside = 32 * b >= walk->lo && 32 * (b + 1) <= walk->hi;
-    if (!is_inside && !prompt_bits(&part, sh->item[0], a, at, walk, b) && !kind.is_group) return;
+    if (!is_inside && !prompt_bits(&part, sh->item[0], a, at, walk, b)) return;
     bulk_scores(part.p, sh, work, at, b, kind);
     prompt_soften(&part, sh->item[0], a, at, 1);
-    if (!part.is_whole) prompt_hide(part.p, part.bits, at->t, 0.0f);
-    RF_UNROLL
-    for (uint32_t i = 0; i < 8; i++) {
-        const float *p = &part.p[i % 2][i / 4 * 4 + i / 2 % 2 * 2];
-        w.p[i / 4][i % 4] = half_two(p[0], p[1], kind.form);
-    }
-    w.bits = ~0u;
-    w.takes[0] = w.takes[1] = 1;
-    w.is_masked = 0;
-    const int is_apart = !part.is_whole && !bulk_are_finite(sh, at, b, kind);
-#if defined(RF_HOPPER)
-    if (kind.is_group) bulk_weigh_group(work, sh, &w, &part, b, !is_apart, kind);
-#endif
-    if (is_apart)
-        bulk_apart(work, sh, &w, &part, at, b, kind);
-    else if (!kind.is_group)
-        bulk_weigh(work, sh, &w, &part, at, b, kind);
+    bulk_weights w = bulk_weights_of(&part, at, kind.form);
+    if (part.is_whole || bulk_are_finite(values, 32, at, kind))
+        bulk_weigh(work, values, &w, &part, at, kind);
+    else
+        bulk_apart(work, values, sh->bits[at->warp], &w, &part, at, kind);
 }
 
 /* The sequence's blocks, for the items that are its. */
@@ -295,9 +241,6 @@ RF_DEVICE void bulk_all_of(bulk_shared *sh, const rf_gpu_attend_args *a, const r
         RF_NO_UNROLL
         for (; b < rf_min_u32(next, w->end); b++) {
             rf_copy_wait_but(BULK_SLOTS - 2);
-#if defined(RF_HOPPER)
-            if (kind.is_group) hopper_publish();
-#endif
             rf_sync();
             bulk_fetch(sh, a, w, b + BULK_SLOTS - 1, kind);
             bulk_add(sh, a, w, work, b, kind);
@@ -307,12 +250,12 @@ RF_DEVICE void bulk_all_of(bulk_shared *sh, const rf_gpu_attend_args *a, const r
 }
 
 /* The thread's two items with their queries. */
-RF_DEVICE void bulk_begin(bulk_shared *sh, const rf_gpu_attend_args *a, const prompt_items *of,
+RF_DEVICE void bulk_begin(prompt_item *items, const rf_gpu_attend_args *a, const prompt_items *of,
                           bulk_work *work, bulk_kind kind) {
     const prompt_place at = prompt_place_now();
     RF_UNROLL
     for (uint32_t r = 0; r < 2; r++) {
-        const uint32_t query = prompt_take(sh->item[0], a, of, &at, r);
+        const uint32_t query = prompt_take(items, a, of, &at, r);
         const rf_f2 *q =
             (const rf_f2 *)(const void *)a->q + query * (uint64_t)(kind.dim / 2) + at.t;
         rf_f2 x[BULK_DIM / 8];
@@ -336,22 +279,22 @@ RF_DEVICE void bulk_begin(bulk_shared *sh, const rf_gpu_attend_args *a, const pr
         RF_UNROLL
         for (uint32_t i = 0; i < kind.dim / 8; i++)
             work->q[i / 2][i % 2 * 2 + r] = half_two(x[i].v[0] * down, x[i].v[1] * down, kind.form);
-        sh->item[at.warp][at.lane / 4 + 8 * r].unit = half_up(down) * a->scale;
+        items[16 * at.warp + at.lane / 4 + 8 * r].unit = half_up(down) * a->scale;
     }
 }
 
-/* The totals divided by their sums: the thread's two columns of each half of sixteen. */
-RF_DEVICE void bulk_end(const bulk_shared *sh, const rf_gpu_attend_args *a, const prompt_sum *sum,
-                        bulk_kind kind) {
+/* The warp's totals divided by their sums: the thread's two columns of each half of sixteen. */
+RF_DEVICE void bulk_end(const prompt_item *items, const rf_u4 *total, const rf_gpu_attend_args *a,
+                        const prompt_sum *sum, bulk_kind kind) {
     const prompt_place at = prompt_place_now();
     RF_UNROLL
     for (uint32_t r = 0; r < 2; r++) {
-        const prompt_item item = sh->item[at.warp][at.lane / 4 + 8 * r];
+        const prompt_item item = items[16 * at.warp + at.lane / 4 + 8 * r];
         rf_f2 *to = (rf_f2 *)(void *)a->dst + 2 * (uint64_t)item.to + at.t;
         if (item.to == ~0u) continue;
         RF_NO_UNROLL
         for (uint32_t i = 0; i < kind.dim / 16; i++) {
-            const rf_u4 x = sh->total[at.warp][i][r][at.lane];
+            const rf_u4 x = total[64 * i + 32 * r + at.lane];
             RF_UNROLL
             for (uint32_t half = 0; half < 2; half++) {
                 rf_f2 two = {{0.0f, 0.0f}};
@@ -366,19 +309,19 @@ RF_DEVICE void bulk_end(const bulk_shared *sh, const rf_gpu_attend_args *a, cons
 }
 
 RF_DEVICE void bulk_run_as(bulk_shared *sh, const rf_gpu_attend_args *a, uint32_t dim,
-                           uint32_t form, uint32_t is_group) {
-    const bulk_kind kind = {dim, form, is_group};
+                           uint32_t form) {
+    const bulk_kind kind = {dim, form, 0};
     const prompt_items of = prompt_items_of(a, BULK_ITEMS);
     const uint32_t first = of.first / of.per_kv;
     const uint32_t last = (rf_min_u32(of.first + BULK_ITEMS, of.n) - 1) / of.per_kv;
     bulk_work work;
-    bulk_begin(sh, a, &of, &work, kind);
+    bulk_begin(sh->item[0], a, &of, &work, kind);
     work.sum.is_begun = 0;
     for (uint32_t r = first; r <= last;) { /* a sequence's rows at a time */
-        const rf_rows_walk w = rf_rows_walk_of(a, first, last, &r);
+        const rf_rows_walk w = prompt_walk_of(a, first, last, &r);
         if (w.first < w.end) bulk_all_of(sh, a, &w, &work, kind);
     }
-    bulk_end(sh, a, &work.sum, kind);
+    bulk_end(sh->item[0], sh->total[rf_tid() / 32][0][0], a, &work.sum, kind);
 }
 
 /* Blocks side by side, as far as shared memory has room for them. */
@@ -387,25 +330,17 @@ enum { BULK_AT_ONCE = 12 / BULK_WARPS };
 #else
 enum { BULK_AT_ONCE = BULK_WARPS > 4 ? 1 : 2 };
 #endif
-RF_DEVICE void bulk_run(bulk_shared *sh, const rf_gpu_attend_args *a, uint32_t is_group) {
-    rf_await_before();
-    const uint32_t form = a->k_type == RF_DT_F16 ? RF_GPU_F16 : RF_GPU_BF16;
-    if (a->head_dim == BULK_DIM && form == RF_GPU_F16)
-        bulk_run_as(sh, a, BULK_DIM, RF_GPU_F16, is_group);
-    else if (a->head_dim == BULK_DIM)
-        bulk_run_as(sh, a, BULK_DIM, RF_GPU_BF16, is_group);
-    else if (form == RF_GPU_F16)
-        bulk_run_as(sh, a, BULK_DIM / 2, RF_GPU_F16, is_group);
-    else
-        bulk_run_as(sh, a, BULK_DIM / 2, RF_GPU_BF16, is_group);
-}
-
 RF_KERNEL_EARLY(attend_halves_tile, rf_gpu_attend_args, BULK_AT_ONCE) {
-    bulk_run((bulk_shared *)(void *)rf_dynamic_shared, &a, 0);
+    bulk_shared *sh = (bulk_shared *)(void *)rf_dynamic_shared;
+    rf_await_before();
+    const uint32_t form = a.k_type == RF_DT_F16 ? RF_GPU_F16 : RF_GPU_BF16;
+    if (a.head_dim == BULK_DIM && form == RF_GPU_F16)
+        bulk_run_as(sh, &a, BULK_DIM, RF_GPU_F16);
+    else if (a.head_dim == BULK_DIM)
+        bulk_run_as(sh, &a, BULK_DIM, RF_GPU_BF16);
+    else if (form == RF_GPU_F16)
+        bulk_run_as(sh, &a, BULK_DIM / 2, RF_GPU_F16);
+    else
+        bulk_run_as(sh, &a, BULK_DIM / 2, RF_GPU_BF16);
 }
-#if defined(RF_HOPPER)
-RF_KERNEL_EARLY(attend_halves_group, rf_gpu_attend_args, 3) {
-    bulk_run((bulk_shared *)(void *)hopper_shared, &a, 1);
-}
-#endif
 #endif

@@ -447,7 +447,7 @@ RF_DEVICE void prompt_run(prompt_shared *sh, const rf_gpu_attend_args *a, uint32
     prompt_sum t;
     t.is_begun = 0;
     for (uint32_t r = first; r <= last;) { /* a sequence's rows at a time */
-        const rf_rows_walk w = rf_rows_walk_of(a, first, last, &r);
+        const rf_rows_walk w = prompt_walk_of(a, first, last, &r);
         if (w.first < w.end) prompt_all_of(sh, a, &w, &t, groups);
     }
     prompt_end(sh, a, &t, groups);

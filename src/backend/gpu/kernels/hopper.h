@@ -197,8 +197,8 @@ RF_DEVICE void hopper_multiply_halves(float *c, uint32_t n, hopper_side w, hoppe
                  : "memory")
 #define HOPPER_OWN_128(type) \
     HOPPER_OWN("m64n128k16", type, HOPPER_R64, "%64, %65, %66, %67", "%68, %69", "%70", "0")
-#define HOPPER_OWN_32(type) \
-    HOPPER_OWN("m64n32k16", type, HOPPER_R16, "%16, %17, %18, %19", "%20, %21", "%22", "0")
+#define HOPPER_OWN_64(type) \
+    HOPPER_OWN("m64n64k16", type, HOPPER_R32, "%32, %33, %34, %35", "%36, %37", "%38", "0")
 #define HOPPER_TURNED_64(type) \
     HOPPER_OWN("m64n64k16", type, HOPPER_R32, "%32, %33, %34, %35", "%36, %37", "%38", "1")
 /* The same of f16 by 128 rows of the right side, with the left one in registers as mma.sync has it; these stay as they are
@@ -206,13 +206,13 @@ RF_DEVICE void hopper_multiply_halves(float *c, uint32_t n, hopper_side w, hoppe
 RF_DEVICE void hopper_multiply_own(float *c, const uint32_t w[4], hopper_side x, int is_more) {
     HOPPER_OWN_BEGIN(HOPPER_OWN_128("f16"), HOPPER_F64(c));
 }
-/* Likewise, of either format by 32 rows. */
-RF_DEVICE void hopper_multiply_own_32(float *c, const uint32_t w[4], hopper_side x, int is_f16,
+/* Likewise, of either format by 64 rows. */
+RF_DEVICE void hopper_multiply_own_64(float *c, const uint32_t w[4], hopper_side x, int is_f16,
                                       int is_more) {
     if (is_f16)
-        HOPPER_OWN_BEGIN(HOPPER_OWN_32("f16"), HOPPER_F16(c));
+        HOPPER_OWN_BEGIN(HOPPER_OWN_64("f16"), HOPPER_F32(c, 0));
     else
-        HOPPER_OWN_BEGIN(HOPPER_OWN_32("bf16"), HOPPER_F16(c));
+        HOPPER_OWN_BEGIN(HOPPER_OWN_64("bf16"), HOPPER_F32(c, 0));
 }
 /* Likewise, by 64 columns of sixteen rows of a panel, the first of which x names: the right side turned. */
 RF_DEVICE void hopper_multiply_turned(float *c, const uint32_t w[4], hopper_side x, int is_f16,
@@ -330,9 +330,9 @@ RF_DEVICE void hopper_own(float *c, uint32_t n_x, const uint32_t w[4], hopper_si
 RF_DEVICE void hopper_multiply_own(float *c, const uint32_t w[4], hopper_side x, int is_more) {
     hopper_own(c, 128, w, x, RF_GPU_F16, is_more, 0);
 }
-RF_DEVICE void hopper_multiply_own_32(float *c, const uint32_t w[4], hopper_side x, int is_f16,
+RF_DEVICE void hopper_multiply_own_64(float *c, const uint32_t w[4], hopper_side x, int is_f16,
                                       int is_more) {
-    hopper_own(c, 32, w, x, is_f16 ? RF_GPU_F16 : RF_GPU_BF16, is_more, 0);
+    hopper_own(c, 64, w, x, is_f16 ? RF_GPU_F16 : RF_GPU_BF16, is_more, 0);
 }
 RF_DEVICE void hopper_multiply_turned(float *c, const uint32_t w[4], hopper_side x, int is_f16,
                                       int is_more) {

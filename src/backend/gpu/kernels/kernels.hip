@@ -4,6 +4,8 @@
 #include "backend/gpu/kernels/attend_fold.hip"
 #include "backend/gpu/kernels/attend_halves.hip"
 #include "backend/gpu/kernels/attend_halves_tile.hip"
+/* parts of it are its own, too */
+#include "backend/gpu/kernels/attend_halves_group.hip"
 #include "backend/gpu/kernels/attend_halves_wave.hip"
 #include "backend/gpu/kernels/attend_halves_wave_tile.hip"
 #include "backend/gpu/kernels/attend_ints.hip"

@@ -39,15 +39,19 @@ RF_DEVICE void outputs_put_fours(const float *room, const outputs_of *o, uint32_
     const rf_gpu_product *p = &o->s->p;
     const uint32_t lane = rf_tid() % 32, own = lane % 4 * 4, r = o->row + own;
     const rf_f4 zero = {{0.0f, 0.0f, 0.0f, 0.0f}};
+    const float *from[OUTPUTS_FOURS];
     rf_f4 add[OUTPUTS_FOURS], bias = zero;
     if (r >= p->w.rows) return;
     if (p->bias)
         bias = *(const rf_f4 *)(const void *)(p->bias + (uint64_t)o->s->plane * p->w.rows + r);
-    RF_UNROLL
-    for (uint32_t k = 0; k < OUTPUTS_FOURS; k++) {
-        const uint32_t dst_row = dst_row_of(o->a, o->s, first + lane / 4 + 8 * k);
-        if (p->add)
-            add[k] = *(const rf_f4 *)(const void *)(p->add + (uint64_t)dst_row * p->dst_stride + r);
+    if (p->add) { /* in one piece, so that none waits for another */
+        RF_UNROLL
+        for (uint32_t k = 0; k < OUTPUTS_FOURS; k++)
+            from[k] = p->add + r + (uint64_t)dst_row_of(o->a, o->s, first + lane / 4 + 8 * k) *
+                                       p->dst_stride;
+        RF_UNROLL
+        for (uint32_t k = 0; k < OUTPUTS_FOURS; k++)
+            add[k] = *(const rf_f4 *)(const void *)from[k];
     }
     RF_UNROLL
     for (uint32_t k = 0; k < OUTPUTS_FOURS; k++) {

@@ -190,15 +190,19 @@ typedef struct prompt_part {
     int is_whole;
 } prompt_part;
 
-/* A block's maxima and sums of the thread's two items onto the segment's: it folds those of one of them,
- * its neighbour those of the other. */
-RF_DEVICE void prompt_fold_two(prompt_part *part, prompt_item *items, const float most[2],
+/* Which of its two items a thread folds maxima and sums of; its neighbour has the other. */
+RF_DEVICE uint32_t prompt_own(const prompt_place *at) { return at->t % 2; }
+RF_DEVICE prompt_ml *prompt_own_segment(prompt_item *items, const prompt_place *at) {
+    return &items[16 * at->warp + at->lane / 4 + 8 * prompt_own(at)].segment;
+}
+
+/* A block's maxima and sums of the thread's two items onto the segment's, of which it has its own item's. */
+RF_DEVICE void prompt_fold_two(prompt_part *part, prompt_ml *segment, const float most[2],
                                const float sum[2], const prompt_place *at) {
-    const uint32_t own = at->t % 2;
+    const uint32_t own = prompt_own(at);
     const prompt_ml ml = {own ? most[1] : most[0], own ? sum[1] : sum[0]};
     float c_total, c_part;
-    prompt_fold(&items[16 * at->warp + at->lane / 4 + 8 * own].segment, ml, -0.0f, &c_total,
-                &c_part);
+    prompt_fold(segment, ml, -0.0f, &c_total, &c_part);
     const float other_total = rf_float_of(rf_lane_xor(rf_bits_of(c_total), 1)),
                 other_part = rf_float_of(rf_lane_xor(rf_bits_of(c_part), 1));
     RF_UNROLL
@@ -246,7 +250,7 @@ RF_DEVICE void prompt_soften(prompt_part *part, prompt_item *items, const rf_gpu
     if (!part->is_whole) prompt_hide(part->p, part->bits, at->t, 0.0f);
     int is_odd = 0; /* no score is a number: l says so, and values are not added */
     const float sum[2] = {prompt_tree(part->p[0]), prompt_tree(part->p[1])};
-    prompt_fold_two(part, items, most, sum, at);
+    prompt_fold_two(part, prompt_own_segment(items, at), most, sum, at);
     RF_UNROLL
     for (uint32_t r = 0; r < 2; r++) {
         if (most[r] != -__builtin_inff()) continue;
@@ -254,6 +258,34 @@ RF_DEVICE void prompt_soften(prompt_part *part, prompt_item *items, const rf_gpu
         part->bits[r] = 0;
     }
     if (!prompt_all(!is_odd)) part->is_whole = 0;
+}
+
+/* The walk of rows *r .. last that are of one sequence, as rf_rows_walk_of, by a warp's threads together. */
+RF_DEVICE rf_rows_walk prompt_walk_of(const rf_gpu_attend_args *a, uint32_t begin, uint32_t last,
+                                      uint32_t *r) {
+    const uint32_t lane = rf_tid() % 32, from = *r;
+    rf_rows_walk w = {0, a->batch.row_seq[from], ~0u, 0, 0, ~0u};
+    uint32_t n = 32;
+    RF_NO_UNROLL
+    while (n == 32 && *r <= last) {
+        const uint32_t row = rf_min_u32(*r + lane, last);
+        const uint32_t others =
+            ~rf_warp_ballot(*r + lane <= last && a->batch.row_seq[row] == w.seq);
+        const uint32_t before = (others & (0u - others)) - 1; /* the first other one */
+        const int is_in = before >> lane & 1;
+        const rf_span span = rf_span_of(a, row);
+        w.first = rf_min_u32(w.first, ~rf_warp_most(is_in ? ~rf_span_first(&span) : 0));
+        w.hi = rf_min_u32(w.hi, ~rf_warp_most(is_in ? ~(span.mask ? 0 : span.end) : 0));
+        const uint32_t end = rf_warp_most(is_in ? rf_div_up(span.end, 32) : 0),
+                       lo = rf_warp_most(is_in ? span.begin : 0);
+        w.end = end > w.end ? end : w.end;
+        w.lo = lo > w.lo ? lo : w.lo;
+        n = rf_warp_most(is_in ? lane + 1 : 0);
+        *r += n;
+    }
+    if (from != begin || *r <= last) w.hi = 0; /* items of other sequences */
+    w.table = a->batch.table + (uint64_t)w.seq * a->batch.table_stride;
+    return w;
 }
 
 /* Each thread of an item does. */
