@@ -47,8 +47,8 @@ RF_DEVICE void outputs_put_fours(const float *room, const outputs_of *o, uint32_
     if (p->add) { /* in one piece, so that none waits for another */
         RF_UNROLL
         for (uint32_t k = 0; k < OUTPUTS_FOURS; k++)
-            from[k] = p->add + r + (uint64_t)dst_row_of(o->a, o->s, first + lane / 4 + 8 * k) *
-                                       p->dst_stride;
+            from[k] = p->add + r +
+                      (uint64_t)dst_row_of(o->a, o->s, first + lane / 4 + 8 * k) * p->dst_stride;
         RF_UNROLL
         for (uint32_t k = 0; k < OUTPUTS_FOURS; k++)
             add[k] = *(const rf_f4 *)(const void *)from[k];
