@@ -121,6 +121,20 @@ RF_DEVICE uint32_t digit_times(uint32_t two, uint16_t one) {
            (uint32_t)rf_f16_of(rf_f16_at((uint16_t)(two >> 16)) * rf_f16_at(one)) << 16;
 #endif
 }
+/* Two f16 times one each and another one. */
+RF_DEVICE uint32_t digit_times_and(uint32_t two, uint16_t one, uint16_t other) {
+#if defined(RF_NVIDIA)
+    uint32_t out;
+    asm("fma.rn.f16x2 %0, %1, %2, %3;"
+        : "=r"(out)
+        : "r"(two), "r"(one * 0x00010001u), "r"(other * 0x00010001u));
+    return out;
+#else
+    const float times = rf_f16_at(one), more = rf_f16_at(other);
+    return (uint32_t)rf_f16_of(rf_f16_at((uint16_t)two) * times + more) |
+           (uint32_t)rf_f16_of(rf_f16_at((uint16_t)(two >> 16)) * times + more) << 16;
+#endif
+}
 
 /* Four unsigned bytes as f16: 1024 and more has them as its last bits, which off is 1024 plus. */
 RF_DEVICE rf_u2 digit_four_halves(uint32_t bytes, uint16_t off) {

@@ -106,22 +106,22 @@ RF_DEVICE const uint8_t *half_row(uint32_t i, uint32_t row) {
 RF_DEVICE void half_load(uint32_t v[4], half_at at) {
     const uint32_t g = rf_tid() % 32 / 4, t = rf_tid() % 4;
     half_named[rf_tid()] = at;
-    rf_sync();
+    rf_warp_sync();
     for (uint32_t i = 0; i < 4; i++)
         memcpy(&v[i], half_row(i, g) + 4 * t, 4);
-    rf_sync();
+    rf_warp_sync();
 }
 RF_DEVICE void half_load_turned(uint32_t v[4], half_at at) {
     const uint32_t g = rf_tid() % 32 / 4, t = rf_tid() % 4;
     half_named[rf_tid()] = at;
-    rf_sync();
+    rf_warp_sync();
     for (uint32_t i = 0; i < 4; i++) {
         uint16_t two[2];
         memcpy(&two[0], half_row(i, 2 * t) + 2 * g, 2);
         memcpy(&two[1], half_row(i, 2 * t + 1) + 2 * g, 2);
         v[i] = two[0] | (uint32_t)two[1] << 16;
     }
-    rf_sync();
+    rf_warp_sync();
 }
 RF_DEVICE float half_number(uint32_t word, uint32_t i, uint32_t form) {
     const uint16_t h = (uint16_t)(word >> 16 * i);

@@ -8,7 +8,7 @@
  * First `wide_rows_32` lays the activations out, which it quantises if they are floats, once for all weights, in stages
  * as they will lie in shared memory: 128 rows by four groups.  Where f16 does not have a scale's multiples a stage has integers alone: it is plain, and its
  * sums are multiplied with the scales.  Then a block goes through tiles of 128 weight rows by 128 activation rows
- * as that of mm_wide.hip does, behind which this file and mm_ahead.hip are included.  One warp brings stages, weights
+ * as that of mm_wide.hip does, behind which this file and mm_ahead.hip are included.  Four warps bring stages, weights
  * as they lie in memory.  Two teams of four warps make f16 of 64 weight rows each in registers, which the units read.
  * A turn is four stages; of its groups two are on their way while another is added. */
 
@@ -19,7 +19,9 @@ enum {
     GROUPS_TILES = (int)RF_WIDE_ROWS / (int)RF_GPU_TILE_ROWS, /* of weights, in a block's tile */
     GROUPS_STAGES = RF_GROUPS_STAGES,
     GROUPS_OF_TURN = GROUPS_STAGES * (int)RF_GROUPS_MANY,
+    GROUPS_PIECE = 512,  /* bytes of four columns in eight, or eight in four bits, of 32 rows' 128 */
     GROUPS_ONE = 0x3c00, /* as f16 */
+    GROUPS_SIXTEENTH = 0x2c00,
     GROUPS_MAKERS = RF_BLOCK_wide_rows_32 / 32, /* warps, each of which makes integers of a row */
     GROUPS_AT_ONCE = 4,                         /* rows of it whose floats are on their way */
 };
@@ -81,7 +83,28 @@ RF_DEVICE void groups_read_row(groups_row *r, const rf_gpu_matmul_args *a, uint3
     }
 }
 
-/* A group as f16 times one: of each half sixteen columns, the first two of every four and then the others, as
+/* Some bits of a word, others turned over: one instruction, of which compilers make two. */
+RF_DEVICE uint32_t groups_bits(uint32_t word, uint32_t some, uint32_t flip) {
+#if defined(RF_NVIDIA)
+    uint32_t out;
+    asm("lop3.b32 %0, %1, %2, %3, 0x6a;" : "=r"(out) : "r"(word), "r"(some), "r"(flip));
+    return out;
+#else
+    return (word & some) ^ flip;
+#endif
+}
+
+/* Bytes 0 and 2 of four, and 1 and 3, as f16: from 1024 on these have integers as their last bits.  They become
+ * unsigned by flip, which has 1024 in it, and are less by less than 1024. */
+RF_DEVICE rf_u2 groups_halves(uint32_t bytes, uint32_t flip, uint16_t less) {
+    const rf_u2 out = {{digit_less(groups_bits(bytes, 0x00ff00ffu, flip), less),
+                        digit_less(groups_bits(bytes >> 8, 0x00ff00ffu, flip), less)}};
+    return out;
+}
+/* Of signed bytes. */
+RF_DEVICE rf_u2 groups_signed(uint32_t bytes) { return groups_halves(bytes, 0x64806480u, 0x6480); }
+
+/* A group as f16 times one: of each half sixteen columns, the first and third of every four and then the others, as
  * the threads that multiply have the weights. */
 RF_DEVICE void groups_put(uint8_t *panel, uint32_t row, uint32_t c, const uint32_t words[8],
                           uint16_t one) {
@@ -90,7 +113,7 @@ RF_DEVICE void groups_put(uint8_t *panel, uint32_t row, uint32_t c, const uint32
         rf_u4 piece[2];
         RF_UNROLL
         for (uint32_t i = 0; i < 4; i++) {
-            const rf_u2 four = digit_four_halves(words[4 * half + i] ^ 0x80808080u, 0x6480);
+            const rf_u2 four = groups_signed(words[4 * half + i]);
             piece[0].v[i] = digit_times(four.v[0], one);
             piece[1].v[i] = digit_times(four.v[1], one);
         }
@@ -131,7 +154,7 @@ RF_DEVICE int groups_make_four(uint8_t *made, const rf_gpu_matmul_args *a, const
     const rf_quant_scale s = rf_quant_scale_of(rf_float_of(most), 32);
     const uint32_t q = quant_four(v, s.id);
     const uint16_t one = is_plain ? GROUPS_ONE : rf_f16_of(s.d * GROUPS_UP);
-    const rf_u2 four = digit_four_halves(q ^ 0x80808080u, 0x6480);
+    const rf_u2 four = groups_signed(q);
     uint8_t *panel = made + c / 2 * RF_GROUPS_PANEL + own * 128 + word % 4 * 4;
     RF_UNROLL
     for (uint32_t i = 0; i < 2; i++)
@@ -243,117 +266,158 @@ RF_DEVICE groups_copy groups_copy_of(const rf_gpu_matmul_args *a, const mm_share
     return c;
 }
 
-/* One warp brings all stages. */
+/* Each of four warps brings what lies in one place of the ring, so that no scheduler, whose warps that multiply the
+ * others wait for, has all of it to do: what a warp issues here is time that its units do not multiply in. */
 RF_DEVICE void groups_bring(uint8_t *stages, groups_shared *sh, const rf_gpu_matmul_args *a,
                             const groups_kind *k) {
-    const uint32_t lane = rf_tid() % 32, n_groups = a->part[0].w.cols / 32,
+    const uint32_t lane = rf_tid() % 32, now = rf_tid() / 32 % GROUPS_STAGES,
+                   n_groups = a->part[0].w.cols / 32, n_stages = groups_stages(a),
                    of_group = (k->lo_bits + k->hi_bits) * 128 +
                               (k->d_f32 ? 128 : 64) * (1 + k->with_m);
-    groups_place p = {0, 1};
+    uint8_t *stage = stages + now * k->at.bytes;
+    uint64_t *full = &sh->full[now];
+    uint32_t at = now, parity = 1;
     RF_NO_UNROLL
     for (uint32_t i = rf_bid_x(); i < groups_n_shares(a); i += hopper_grid_x()) {
         const mm_share share = groups_share(a, i);
-        const uint8_t *x = groups_x_at(a, k, i % ahead_stretches(a), 0);
-        groups_copy c = groups_copy_of(a, &share, k, lane);
+        const groups_copy c = groups_copy_of(a, &share, k, lane);
         RF_NO_UNROLL
-        for (uint32_t first = 0; first < n_groups; first += RF_GROUPS_MANY) {
-            const uint32_t n = rf_min_u32(n_groups - first, RF_GROUPS_MANY);
-            uint8_t *stage = stages + p.now * k->at.bytes;
-            uint64_t *full = &sh->full[p.now];
-            ring_await(&sh->empty[p.now], p.parity);
+        for (; at < n_stages; at += GROUPS_STAGES) {
+            const uint32_t first = at * RF_GROUPS_MANY,
+                           n = rf_min_u32(n_groups - first, RF_GROUPS_MANY);
+            ring_await(&sh->empty[now], parity);
+            parity ^= 1;
             if (lane == 0) {
                 hopper_arrive_with(full, k->at.x_bytes + GROUPS_TILES * n * of_group);
-                hopper_bring(stage, x, k->at.x_bytes, full);
+                hopper_bring(stage, groups_x_at(a, k, i % ahead_stretches(a), at), k->at.x_bytes,
+                             full);
             }
             rf_warp_sync();
-            if (lane && c.of_group) hopper_bring(stage + c.to, c.from, n * c.of_group, full);
-            x += k->at.x_bytes;
-            c.from += RF_GROUPS_MANY * c.of_group;
-            groups_next(&p);
+            if (lane && c.of_group)
+                hopper_bring(stage + c.to, c.from + first * c.of_group, n * c.of_group, full);
         }
+        at -= n_stages;
     }
 }
 
 /* Multiplying -----------------------------------------------------------------------------------*/
 
-/* A thread's rows g and g + 8 of its warp's sixteen: where their integers and their factors lie in a stage. */
+/* Where a thread's integers and factors lie in a stage, those of rows g and g + 8 of its warp's sixteen; of low bits, and
+ * of factors in f16, which the threads load together, where what it names lies. */
 typedef struct groups_rows {
-    uint32_t lo[2], hi[2], d[2], t, off;
+    uint32_t lo, hi[2], d[2], halves, t, off;
 } groups_rows;
+
+/* Row g or g + 8 of the warp's sixteen, in the tile. */
+RF_DEVICE uint32_t groups_own(const rf_gpu_matmul_args *a, const wide_place *at, uint32_t g,
+                              uint32_t j) {
+    return a->is_glu ? 64 * j + at->row / 16 * 8 + g : at->row / 16 * 16 + 8 * j + g;
+}
 
 RF_DEVICE groups_rows groups_rows_of(const rf_gpu_matmul_args *a, const groups_kind *k,
                                      const wide_place *at) {
+    const uint32_t lane = rf_tid() % 32, named = groups_own(a, at, lane % 8, lane / 16),
+                   eight = groups_own(a, at, 0, lane / 8 % 2);
     groups_rows r;
     r.t = at->t;
-    r.off = k->lo_bits == 8 ? 128 : (uint32_t)a->part[0].w.off;
+    r.off = (uint32_t)a->part[0].w.off;
+    r.lo = k->at.lo + named / RF_GPU_TILE_ROWS * k->at.lo_tile + named % RF_GPU_TILE_ROWS * 16 +
+           lane / 8 % 2 * GROUPS_PIECE;
+    r.halves = k->at.d + eight / RF_GPU_TILE_ROWS * RF_GROUPS_D_TILE +
+               eight % RF_GPU_TILE_ROWS * 2 + (lane / 16 * 2 + lane % 2) * 64;
     RF_UNROLL
     for (uint32_t j = 0; j < 2; j++) {
-        const uint32_t own = a->is_glu ? 64 * j + at->row / 16 * 8 + at->row % 8 : at->row + 8 * j,
-                       tile = own / RF_GPU_TILE_ROWS, row = own % RF_GPU_TILE_ROWS;
-        r.lo[j] = k->at.lo + tile * k->at.lo_tile + row * 16 + at->t * 4;
+        const uint32_t own = groups_own(a, at, at->row % 8, j), tile = own / RF_GPU_TILE_ROWS,
+                       row = own % RF_GPU_TILE_ROWS;
         r.hi[j] = k->at.hi + tile * k->at.hi_tile + row * 4;
-        r.d[j] = k->at.d + tile * RF_GROUPS_D_TILE + row * (k->d_f32 ? 4 : 2);
+        r.d[j] = k->at.d + tile * RF_GROUPS_D_TILE + row * 4;
     }
     return r;
 }
 
 RF_DEVICE uint32_t groups_word(const uint8_t *p) { return *(const uint32_t *)(const void *)p; }
 
-/* What a thread has of a group of its rows before it is worked on: words as they lie in memory. */
+/* What a thread has of its rows before it is worked on, as it lies in memory: for either row two pieces of low bits, a
+ * group's of eight or two groups' of four, and a group's high bits. */
 typedef struct groups_raw {
-    uint32_t lo[2][2], hi[2]; /* the second of lo only of weights of eight bits */
+    uint32_t lo[4], hi[2];
 } groups_raw;
 
-RF_DEVICE groups_raw groups_load(const uint8_t *stage, const groups_rows *r, const groups_kind *k,
-                                 uint32_t c) {
-    groups_raw raw = {{{0, 0}, {0, 0}}, {0, 0}};
+/* Group c of a stage, or what of it did not come with the one before. */
+RF_DEVICE void groups_load(groups_raw *raw, const uint8_t *stage, const groups_rows *r,
+                           const groups_kind *k, uint32_t c) {
+    if (k->lo_bits == 8 || c % 2 == 0)
+        half_load(raw->lo, half_at_of(stage + r->lo + c * k->lo_bits * 128));
     RF_UNROLL
-    for (uint32_t j = 0; j < 2; j++) {
-        const uint8_t *lo = stage + r->lo[j] + c * k->lo_bits * 128;
-        raw.lo[j][0] = groups_word(lo);
-        if (k->lo_bits == 8) raw.lo[j][1] = groups_word(lo + 512);
-        if (k->hi_bits) raw.hi[j] = groups_word(stage + r->hi[j] + c * 128);
-    }
-    return raw;
+    for (uint32_t j = 0; j < 2; j++)
+        if (k->hi_bits) raw->hi[j] = groups_word(stage + r->hi[j] + c * 128);
 }
 
-/* Columns 4t .. 4t + 3 of either half of the group, as the left side of two products. */
+/* Eight integers of four bits less off as groups_halves: upper ones as sixteen times as much, too. */
+RF_DEVICE void groups_nibbles(rf_u2 four[2], uint32_t word, uint32_t off) {
+    const uint16_t up = rf_f16_of(-64.0f - (float)off);
+    RF_UNROLL
+    for (uint32_t i = 0; i < 2; i++) {
+        const uint32_t w = word >> 8 * i;
+        four[0].v[i] =
+            digit_less(groups_bits(w, 0x000f000fu, 0x64006400u), (uint16_t)(0x6400 + off));
+        four[1].v[i] =
+            digit_times_and(groups_bits(w, 0x00f000f0u, 0x64006400u), GROUPS_SIXTEENTH, up);
+    }
+}
+
+/* Columns 4t .. 4t + 3 of either half of group c, as the left side of two products. */
 RF_DEVICE void groups_convert(uint32_t w[2][4], const groups_raw *raw, const groups_rows *r,
-                              const groups_kind *k) {
+                              const groups_kind *k, uint32_t c) {
     RF_UNROLL
     for (uint32_t j = 0; j < 2; j++) {
-        uint32_t words[2] = {raw->lo[j][0] & 0x0f0f0f0fu, raw->lo[j][0] >> 4 & 0x0f0f0f0fu};
+        const uint32_t *lo = raw->lo + 2 * j, word = lo[c % 2];
+        rf_u2 four[2];
         if (k->lo_bits == 8) {
-            words[0] = raw->lo[j][0] ^ 0x80808080u;
-            words[1] = raw->lo[j][1] ^ 0x80808080u;
-        }
-        if (k->hi_bits) {
-            words[0] |= (raw->hi[j] >> r->t & 0x01010101u) << 4;
-            words[1] |= (raw->hi[j] >> (4 + r->t) & 0x01010101u) << 4;
+            four[0] = groups_signed(lo[0]);
+            four[1] = groups_signed(lo[1]);
+        } else if (k->hi_bits) {
+            RF_UNROLL
+            for (uint32_t half = 0; half < 2; half++)
+                four[half] = groups_halves((word >> 4 * half & 0x0f0f0f0fu) |
+                                               (raw->hi[j] >> (4 * half + r->t) & 0x01010101u) << 4,
+                                           0x64006400u, (uint16_t)(0x6400 + r->off));
+        } else {
+            groups_nibbles(four, word, r->off);
         }
         RF_UNROLL
         for (uint32_t half = 0; half < 2; half++) {
-            const rf_u2 four = digit_four_halves(words[half], (uint16_t)(0x6400 + r->off));
-            w[half][j] = four.v[0];
-            w[half][2 + j] = four.v[1];
+            w[half][j] = four[half].v[0];
+            w[half][2 + j] = four[half].v[1];
         }
     }
 }
 
-/* d, and with minima m, of the thread's rows. */
+/* d, and with minima m, of the thread's rows, of one group and of a stage's four: in f16 of rows g of the first two, of
+ * rows g + 8, and so on. */
 typedef struct groups_factors {
     float d[2], m[2];
 } groups_factors;
+typedef struct groups_halves_of {
+    uint32_t d[4], m[4];
+} groups_halves_of;
 
-RF_DEVICE groups_factors groups_factors_of(const uint8_t *stage, const groups_rows *r,
-                                           const groups_kind *k, uint32_t c) {
+RF_DEVICE void groups_load_factors(groups_halves_of *h, const uint8_t *stage, const groups_rows *r,
+                                   const groups_kind *k) {
+    const half_at at = half_at_of(stage + r->halves);
+    if (!k->d_f32) half_load_turned(h->d, at);
+    if (k->with_m) half_load_turned(h->m, at + (k->at.m - k->at.d));
+}
+
+RF_DEVICE groups_factors groups_factors_of(const groups_halves_of *h, const uint8_t *stage,
+                                           const groups_rows *r, const groups_kind *k, uint32_t c) {
     groups_factors f = {{0.0f, 0.0f}, {0.0f, 0.0f}};
     RF_UNROLL
     for (uint32_t j = 0; j < 2; j++) {
-        const uint8_t *d = stage + r->d[j], *m = d + (k->at.m - k->at.d);
-        f.d[j] = k->d_f32 ? *(const float *)(const void *)(d + c * 128)
-                          : rf_f16_at(*(const uint16_t *)(const void *)(d + c * 64));
-        if (k->with_m) f.m[j] = rf_f16_at(*(const uint16_t *)(const void *)(m + c * 64));
+        const uint32_t i = c / 2 * 2 + j, bit = c % 2 * 16;
+        f.d[j] = k->d_f32 ? *(const float *)(const void *)(stage + r->d[j] + c * 128)
+                          : rf_f16_at((uint16_t)(h->d[i] >> bit));
+        if (k->with_m) f.m[j] = rf_f16_at((uint16_t)(h->m[i] >> bit));
     }
     return f;
 }
@@ -362,13 +426,13 @@ RF_DEVICE groups_factors groups_factors_of(const uint8_t *stage, const groups_ro
 RF_DEVICE void groups_begin(float sums[64], uint32_t w[2][4], const groups_raw *raw,
                             const uint8_t *stage, const groups_rows *r, const groups_kind *k,
                             uint32_t c) {
-    const uint32_t x = rf_shared_at(stage) + c / 2 * RF_GROUPS_PANEL;
-    groups_convert(w, raw, r, k);
+    const uint32_t x = rf_shared_at(stage), chunk = c / 2 * (RF_GROUPS_PANEL / 32) + 2 * (c % 2);
+    groups_convert(w, raw, r, k, c);
     hopper_hold_halves(sums, RF_WIDE_COLS);
     hopper_begin();
     RF_UNROLL
     for (uint32_t i = 0; i < 2; i++)
-        hopper_multiply_own(sums, w[i], hopper_chunk(x, 2 * (c % 2) + i), i > 0);
+        hopper_multiply_own(sums, w[i], hopper_chunk(x, chunk + i), i > 0);
     hopper_end();
 }
 
@@ -419,13 +483,16 @@ RF_DEVICE void groups_multiply_stages(float v[64], float even[64], float odd[64]
     const uint8_t *stage = groups_await(t, k), *ahead = stage;
     uint32_t w[2][2][4];
     uint64_t *empty = &t->sh->empty[t->p.now], *empty_ahead = empty;
-    groups_raw raw = groups_load(stage, r, k, 0);
+    groups_halves_of halves;
+    groups_raw raw;
+    groups_load(&raw, stage, r, k, 0);
     groups_begin(even, w[0], &raw, stage, r, k, 0);
-    raw = groups_load(stage, r, k, 1);
+    groups_load(&raw, stage, r, k, 1);
     groups_begin(odd, w[1], &raw, stage, r, k, 1);
     RF_UNROLL
     for (uint32_t c = 0; c < all; c++) {
-        const groups_factors f = groups_factors_of(stage, r, k, c % RF_GROUPS_MANY);
+        if (c % RF_GROUPS_MANY == 0) groups_load_factors(&halves, stage, r, k);
+        const groups_factors f = groups_factors_of(&halves, stage, r, k, c % RF_GROUPS_MANY);
         const uint32_t then = (c + 2) % RF_GROUPS_MANY;
         float *own = c % 2 ? odd : even;
         if (then == 0) groups_next(&t->p);
@@ -433,7 +500,7 @@ RF_DEVICE void groups_multiply_stages(float v[64], float even[64], float odd[64]
             ahead = groups_await(t, k);
             empty_ahead = &t->sh->empty[t->p.now];
         }
-        if (c + 2 < all) raw = groups_load(ahead, r, k, then);
+        if (c + 2 < all) groups_load(&raw, ahead, r, k, then);
         if (c + 1 < all)
             hopper_wait_but(1);
         else
@@ -471,12 +538,15 @@ RF_DEVICE void groups_multiply_few(float v[64], float sums[64], groups_walk *t,
                                    const groups_kind *k, uint32_t is_plain) {
     const uint8_t *stage = groups_await(t, k);
     const uint32_t n = rf_min_u32(t->n_groups - t->group, RF_GROUPS_MANY);
+    groups_halves_of halves;
+    groups_raw raw;
+    groups_load_factors(&halves, stage, r, k);
     RF_UNROLL
     for (uint32_t c = 0; c < RF_GROUPS_MANY; c++) {
         uint32_t w[2][4];
         if (c >= n) break;
-        const groups_raw raw = groups_load(stage, r, k, c);
-        const groups_factors f = groups_factors_of(stage, r, k, c);
+        groups_load(&raw, stage, r, k, c);
+        const groups_factors f = groups_factors_of(&halves, stage, r, k, c);
         groups_begin(sums, w, &raw, stage, r, k, c);
         hopper_wait_but(0);
         hopper_hold_halves(sums, RF_WIDE_COLS);
@@ -559,7 +629,7 @@ RF_DEVICE void groups_run(const rf_gpu_matmul_args *a, uint32_t lo_bits, uint32_
     rf_sync();
     if (tid >= 2 * WIDE_TEAM) {
         hopper_24_registers();
-        if (tid < 2 * WIDE_TEAM + 32) groups_bring(stages, sh, a, &kind);
+        groups_bring(stages, sh, a, &kind);
         return;
     }
     hopper_240_registers();
