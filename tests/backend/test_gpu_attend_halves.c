@@ -124,16 +124,28 @@ static void check_rows(const attend_case *a, const float *all, const float *some
                 a->n_heads, a->n_kv_heads, a->head_dim, (int)a->pattern.kind);
 }
 
+/* Was it the kernel, or one that does the same: with integers, or by blocks of half as many warps? */
+static bool has_launched(rf_gpu_kernel k, bool with_ints) {
+    if (k != RF_GPU_attend_halves) return queue.launched[k];
+    return with_ints ? queue.launched[RF_GPU_attend_halves_quant] ||
+                           queue.launched[RF_GPU_attend_halves_small_quant]
+                     : queue.launched[k] || queue.launched[RF_GPU_attend_halves_small];
+}
+
 /* Near, and the same by rows alone and few together, segments in turns or one after the other. */
 static void check_company(const attend_case *of, const rf_gpu_kernel kernel) {
     static const uint32_t units[] = {0, 1, 3, 1000};
     attend_data d;
     attend_case a = *of;
     make_attend(&a, &d);
-    queue.launched[kernel] = queue.launched[RF_GPU_attend_halves_quant] = false;
+    bool were_launched[RF_GPU_KERNEL_COUNT];
+    memcpy(were_launched, queue.launched, sizeof were_launched);
+    memset(queue.launched, 0, sizeof queue.launched);
     uint32_t before = n_with_ints;
     float *all = run(&a, &d, 0, d.c.T);
-    assert_true(queue.launched[n_with_ints > before ? RF_GPU_attend_halves_quant : kernel]);
+    assert_true(has_launched(kernel, n_with_ints > before));
+    for (size_t k = 0; k < RF_GPU_KERNEL_COUNT; k++)
+        queue.launched[k] = queue.launched[k] || were_launched[k];
     for (uint32_t t = 0; t<d.c.T; t += d.c.T> 12 ? 5 : 1)
         for (uint32_t h = 0; h < a.n_heads && !a.has_wild_keys; h++)
             check_head(&a, &d, t, h, all + ((size_t)t * a.n_heads + h) * a.value_dim);
@@ -190,6 +202,8 @@ static void test_few_rows(void **state) {
             a.rows[s] = (k >> s) % 4 < 2 || a.len[s] < 9 ? 1 : 5;
         check_company(&a, RF_GPU_attend_halves);
     }
+    for (rf_gpu_kernel k = RF_GPU_attend_halves; k <= RF_GPU_attend_halves_small_quant; k++)
+        assert_int_equal(queue.launched[k], queue.function[k] != NULL);
     if (queue.function[RF_GPU_attend_halves_quant])
         assert_true(n_with_ints > 50);
     else
@@ -279,6 +293,7 @@ static void test_sizes(void **state) {
 static void test_own(void **state) {
     (void)state;
     static const uint32_t lens[][2] = {{1, 32}, {33, 340}, {257, 96}, {2300, 1290}};
+    bool by_small = false;
     for (uint32_t k = 0; k < 40; k++) {
         uint32_t dim = k % 2 ? 64 : 128;
         const uint32_t *len = lens[k < 36 ? k % 3 : 3];
@@ -292,10 +307,12 @@ static void test_own(void **state) {
                       .moves_q = k % 6 != 5,
                       .units = k < 36 ? (k % 4 > 1 ? 1000 : 0) : 3,
                       .type = types[k / 2 % 2]};
-        queue.launched[RF_GPU_attend_halves] = false;
+        queue.launched[RF_GPU_attend_halves] = queue.launched[RF_GPU_attend_halves_small] = false;
         check_own_heads(&o);
-        assert_true(queue.launched[RF_GPU_attend_halves]);
+        assert_true(has_launched(RF_GPU_attend_halves, false));
+        by_small = by_small || queue.launched[RF_GPU_attend_halves_small];
     }
+    assert_int_equal(by_small, queue.function[RF_GPU_attend_halves_small] != NULL);
 }
 
 /* Other heads, values that are keys and a device without the kernel stay with the CPU's arithmetic. */

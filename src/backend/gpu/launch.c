@@ -333,6 +333,13 @@ typedef struct attend_spread {
     uint32_t n_splits, n_walks;
 } attend_spread;
 
+/* More blocks than the device has at once, which has twice as many of half the threads? */
+static bool takes_small_halves(const rf_gpu_queue *q, uint64_t n_blocks) {
+    return n_blocks > ATTEND_AT_ONCE * (uint64_t)q->info.n_units &&
+           room_of_block(q, 2 * ATTEND_AT_ONCE) >= RF_ATTEND_HALVES_SMALL_SHARED &&
+           can_run(q, RF_GPU_attend_halves_small);
+}
+
 /* Four query heads per block, but one while there are few rows. */
 static attend_spread spread_of(const rf_gpu_queue *q, const rf_gpu_attend_args *a) {
     attend_spread s = {.shared_bytes = 0};
@@ -348,21 +355,32 @@ static attend_spread spread_of(const rf_gpu_queue *q, const rf_gpu_attend_args *
     bool is_one = s.kernel == RF_GPU_attend_1 || s.kernel == RF_GPU_attend_vec_1;
     s.groups = is_one ? per_kv : div_up(per_kv, 4);
     uint64_t n_blocks = (uint64_t)a->n_rows * a->n_kv_heads * s.groups;
+    if (s.kernel == RF_GPU_attend_halves && takes_small_halves(q, n_blocks)) {
+        s.kernel = RF_GPU_attend_halves_small;
+        s.shared_bytes = RF_ATTEND_HALVES_SMALL_SHARED;
+    }
     s.n_splits = splits_of(q, a, n_blocks);
     s.n_walks = walks ? walks_of(q, n_blocks, s.n_splits, s.shared_bytes) : s.n_splits;
     if (s.n_walks == 1) s.n_splits = 1;
     return s;
 }
 
+/* The kernel that does the same and makes its results integers, too. */
+static rf_gpu_kernel with_ints(rf_gpu_kernel k) {
+    if (k == RF_GPU_attend_halves) return RF_GPU_attend_halves_quant;
+    return k == RF_GPU_attend_halves_small ? RF_GPU_attend_halves_small_quant : NO_KERNEL;
+}
+
 /* Where a block has all keys of its heads, and these are whole groups.  What it takes to make them costs one row more
  * than its product's blocks have to do for themselves. */
 static bool makes_ints(const rf_gpu_queue *q, const rf_gpu_attend_args *a, const attend_spread *s) {
     enum { HEADS = 4 }; /* of a block */
-    if (!a->ints.q || a->n_rows < 2 || has_many_rows(a) || !can_run(q, RF_GPU_attend_halves_quant))
+    rf_gpu_kernel k = with_ints(s->kernel);
+    if (!a->ints.q || a->n_rows < 2 || has_many_rows(a) || k == NO_KERNEL || !can_run(q, k))
         return false;
     uint32_t rest = a->n_heads / a->n_kv_heads % HEADS;
     bool fits = HEADS * a->value_dim % a->ints_view == 0 && rest * a->value_dim % a->ints_view == 0;
-    return fits && s->kernel == RF_GPU_attend_halves && s->n_splits == 1;
+    return fits && s->n_splits == 1;
 }
 
 bool rf_gpu_attend_makes_ints(const rf_gpu_queue *q, const rf_gpu_attend_args *a) {
@@ -384,7 +402,7 @@ void rf_gpu_op_attend(rf_gpu_queue *q, const rf_gpu_attend_args *a) {
     args.step_blocks = min_u32(ATTEND_VALUE_BYTES / (32 * (uint32_t)v_row), ATTEND_STEP_BLOCKS);
     if (attends_rows(q, a) || attends_prompt(q, a)) return;
     attend_spread s = spread_of(q, a);
-    rf_gpu_kernel k = makes_ints(q, a, &s) ? RF_GPU_attend_halves_quant : s.kernel;
+    rf_gpu_kernel k = makes_ints(q, a, &s) ? with_ints(s.kernel) : s.kernel;
     args.n_splits = s.n_splits;
     args.n_walks = s.n_walks;
     rf_gpu_grid grid = {a->n_rows, a->n_kv_heads, s.groups * s.n_walks};
@@ -1348,8 +1366,9 @@ bool rf_gpu_has_substitute(const rf_gpu_queue *q, rf_gpu_kernel k) {
     bool attends = !q->left_out[RF_GPU_attend_1] || !q->left_out[RF_GPU_attend_4];
     if (k == RF_GPU_attend_1 || k == RF_GPU_attend_4 || k == RF_GPU_attend_vec_1 ||
         k == RF_GPU_attend_vec_4 || k == RF_GPU_attend_ints || k == RF_GPU_attend_halves ||
-        k == RF_GPU_attend_halves_quant || k == RF_GPU_attend_rows || k == RF_GPU_attend_tile ||
-        k == RF_GPU_attend_ints_tile || k == RF_GPU_attend_halves_tile ||
+        k == RF_GPU_attend_halves_quant || k == RF_GPU_attend_halves_small ||
+        k == RF_GPU_attend_halves_small_quant || k == RF_GPU_attend_rows ||
+        k == RF_GPU_attend_tile || k == RF_GPU_attend_ints_tile || k == RF_GPU_attend_halves_tile ||
         k == RF_GPU_attend_halves_group)
         return attends;
     if (k == RF_GPU_float_one || k == RF_GPU_mm_router || k == RF_GPU_router_normed ||

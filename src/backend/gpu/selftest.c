@@ -107,7 +107,8 @@ static const uint8_t tested_by[RF_GPU_KERNEL_COUNT] = {
 static bool is_helper(int k) { return k == RF_GPU_lists || k == RF_GPU_attend_fold; }
 static bool is_half(int k) {
     return (k >= RF_GPU_half_rows && k <= RF_GPU_half_wide_256) || k == RF_GPU_attend_halves ||
-           k == RF_GPU_attend_halves_quant || k == RF_GPU_attend_halves_tile ||
+           k == RF_GPU_attend_halves_quant || k == RF_GPU_attend_halves_small ||
+           k == RF_GPU_attend_halves_small_quant || k == RF_GPU_attend_halves_tile ||
            k == RF_GPU_attend_halves_group;
 }
 

@@ -294,6 +294,7 @@ enum { RF_ATTEND_INTS_SHARED = 97 << 10 };
 /* The same over sixteen bits on matrix units (attend_halves.hip): the widest head that it takes, on AMD, too
  * (attend_halves_wave.hip), which may be half as wide; like that of attend_vec.hip. */
 enum { RF_ATTEND_HALVES_DIM = 128, RF_ATTEND_HALVES_SHARED = 96 << 10 };
+enum { RF_ATTEND_HALVES_SMALL_SHARED = 56 << 10 }; /* four side by side */
 
 /* The products of 16-bit floats on matrix units (mm_half.hip): a block's warps, and how many activation rows one
  * of them has at most; columns and bytes of a stage of its ring. */

@@ -2,8 +2,10 @@
  * units, by half.h's rule (docs/arithmetic.md); a block of threads per row, KV head, up to four of the
  * query heads that share it, and walk over the segments.
  *
- * A warp has a KV block of each segment: its keys come to shared memory, its values to registers, the
- * next segment's keys as soon as the scores are made, its values as soon as these are added.
+ * A warp has a KV block of each segment, or of four warps each two, one after the other: its keys come to shared
+ * memory, its values to registers, the next one's keys as soon as the scores are made, its values as soon as these
+ * are added.  Blocks of four warps are for many rows: a multiprocessor has four of them, and where contexts are short
+ * no warps that have nothing to do.
  *
  * Sixteen keys, or sixteen columns of values, are the left side of an instruction; on the right each of
  * four heads has two columns, so that thread 4g + t gets head t, of keys g and g + 8 or of two columns of
@@ -23,28 +25,41 @@ enum {
     HALVES_HEADS = RF_WALK_HEADS,
     HALVES_SLOTS = HALVES_DIM / (int)RF_KEYS_STRETCH,
     HALVES_VALUES = HALVES_DIM / 8, /* pieces of sixteen bytes of a KV block's values in a thread */
-    HALVES_P_PITCH = 40,            /* halves of a head's exponentials */
-    HALVES_SUM_PITCH = HALVES_DIM + 8,
+    HALVES_P_PITCH = 36,            /* halves of a head's exponentials */
 };
 
+/* A warp's own: keys, and exponentials. */
+typedef struct halves_own {
+    rf_u4 k[HALVES_SLOTS][RF_KEYS_SLOT];
+    uint16_t p[HALVES_HEADS][HALVES_P_PITCH];
+} halves_own;
+
 typedef struct halves_shared {
-    rf_u4 k[HALVES_WARPS][HALVES_SLOTS][RF_KEYS_SLOT];            /* each warp's own */
-    rf_f4 sum[HALVES_WARPS][HALVES_HEADS * HALVES_SUM_PITCH / 4]; /* weighted values */
-    uint16_t p[HALVES_WARPS][HALVES_HEADS][HALVES_P_PITCH];       /* exponentials */
+    /* weighted values of the segment's KV blocks, a head's columns where halves_column says */
+    rf_f4 sum[RF_GPU_SEGMENT_BLOCKS][HALVES_HEADS * HALVES_DIM / 4];
     rf_u4 q[HALVES_DIM / 32][HALVES_HEADS][4]; /* of each 32 columns what thread t of four brings */
     rf_u4 fresh[2][HALVES_DIM / 8];            /* the row's own key and value */
     float unit[HALVES_HEADS];                  /* of the scores */
     rf_walk_blocks blocks;
-    uint32_t own_pos; /* of the row's own key */
+    uint32_t own_pos;             /* of the row's own key */
+    halves_own own[HALVES_WARPS]; /* as many as there are warps */
 } halves_shared;
 #if !defined(RF_NVIDIA)
 _Static_assert(sizeof(halves_shared) <= RF_ATTEND_HALVES_SHARED, "there is room");
+_Static_assert(sizeof(halves_shared) - sizeof(halves_own) * HALVES_WARPS / 2 <=
+                   RF_ATTEND_HALVES_SMALL_SHARED,
+               "there is room");
 #endif
 
-/* Columns of a head and their format, which are constants. */
+/* Columns of a head, their format and the warps of a block, which are constants. */
 typedef struct halves_kind {
-    uint32_t dim, form;
+    uint32_t dim, form, warps;
 } halves_kind;
+
+/* Where a head's column lies among its sums: neighbouring heads' eights meet other banks. */
+RF_DEVICE uint32_t halves_column(uint32_t h, uint32_t col) {
+    return h * HALVES_DIM + (col ^ h * 8);
+}
 
 /* What a thread works on. */
 typedef struct halves_work {
@@ -64,7 +79,7 @@ RF_DEVICE void halves_fetch_keys(halves_shared *sh, const rf_gpu_attend_args *a,
                                  const halves_work *w, const rf_walk_block *p, halves_kind kind) {
     RF_UNROLL
     for (uint32_t i = 0; i < kind.dim / RF_KEYS_STRETCH; i++)
-        rf_keys_fetch(sh->k[w->at.warp][i], a, &w->at, p, i, kind.dim);
+        rf_keys_fetch(sh->own[w->at.warp].k[i], a, &w->at, p, i, kind.dim);
 }
 
 RF_DEVICE void halves_load_values(const rf_gpu_attend_args *a, halves_work *w, halves_kind kind) {
@@ -83,7 +98,7 @@ RF_DEVICE void halves_renew(halves_shared *sh, halves_work *w, uint32_t block, h
     if (sh->own_pos / 32 != block) return;
     RF_UNROLL
     for (uint32_t i = 0; i < kind.dim / RF_KEYS_STRETCH; i++)
-        rf_keys_renew(sh->k[w->at.warp][i], sh->fresh[0], &w->at, own, i, kind.dim);
+        rf_keys_renew(sh->own[w->at.warp].k[i], sh->fresh[0], &w->at, own, i, kind.dim);
     RF_UNROLL
     for (uint32_t i = 0; i < kind.dim / 8; i++) {
         const rf_u4 v = sh->fresh[1][i / 8 * 8 + w->at.lane / 4];
@@ -123,28 +138,38 @@ RF_DEVICE void halves_put_query(halves_shared *sh, const rf_gpu_attend_args *a,
 /* Those of the block that the kernel in front has made. */
 RF_DEVICE void halves_put_queries(halves_shared *sh, const rf_gpu_attend_args *a,
                                   const halves_work *w, halves_kind kind) {
-    const uint32_t h = w->at.warp % HALVES_HEADS,
+    const uint32_t h = w->at.warp % (uint32_t)HALVES_HEADS,
                    n_here = a->n_heads / a->n_kv_heads - w->at.in_group;
     const float *q = a->q + (uint64_t)(w->at.item + rf_min_u32(h, n_here - 1)) * kind.dim;
     halves_put_query(sh, a, w, q, h, 1, kind);
 }
 
-/* Queries, and where the walk comes by them the row's own key and value, as the argument's heads say;
- * waits for the kernel in front.  The block of the first query heads puts them into the pools, too. */
-RF_DEVICE void halves_make_heads(halves_shared *sh, const rf_gpu_attend_args *a,
-                                 const halves_work *w, int has_own, halves_kind kind) {
-    rf_own_head t = rf_own_head_of(a, &w->at, HALVES_HEADS, has_own);
+/* Of queries, and where the walk comes by them the row's own key and value, as the argument's heads say,
+ * that of a number; waits for the kernel in front.  The block of the first query heads puts key and value into the
+ * pools, too. */
+RF_DEVICE void halves_make_head(halves_shared *sh, const rf_gpu_attend_args *a,
+                                const halves_work *w, int has_own, uint32_t number,
+                                halves_kind kind) {
+    rf_own_head t = rf_own_head_of(a, &w->at, HALVES_HEADS, has_own, number);
     const int may_skip = rf_warp_may_skip();
     rf_await_before();
     if (may_skip && !t.is_here) return;
     float *x = (float *)(void *)sh->sum[w->at.warp];
     rf_own_make(x, &t);
     if (t.is_query || !may_skip)
-        halves_put_query(sh, a, w, x, w->at.warp % HALVES_HEADS, t.is_query, kind);
+        halves_put_query(sh, a, w, x, number % (uint32_t)HALVES_HEADS, t.is_query, kind);
     if (!t.is_here || t.is_query) return;
     for (uint32_t k = w->at.lane; k < kind.dim; k += 32) {
         rf_kv_put(sh->fresh[t.is_value], t.h.pool_type, k, x[k]);
         if (w->at.in_group == 0) rf_kv_put(t.pool, t.h.pool_type, k, x[k]);
+    }
+}
+RF_DEVICE void halves_make_heads(halves_shared *sh, const rf_gpu_attend_args *a,
+                                 const halves_work *w, int has_own, halves_kind kind) {
+    RF_NO_UNROLL
+    for (uint32_t first = 0; first < (uint32_t)HALVES_WARPS; first += kind.warps) {
+        if (first) rf_warp_sync(); /* the one before it is read */
+        halves_make_head(sh, a, w, has_own, first + w->at.warp, kind);
     }
 }
 
@@ -155,7 +180,7 @@ RF_DEVICE void halves_scores(float s[4], const halves_shared *sh, const halves_w
                              halves_kind kind) {
     const uint32_t lane = w->at.lane, row = lane % 16, half = lane / 16;
     const half_at k =
-        half_at_of((const uint8_t *)sh->k[w->at.warp] + 16 * (row * RF_KEYS_PITCH + half));
+        half_at_of((const uint8_t *)sh->own[w->at.warp].k + 16 * (row * RF_KEYS_PITCH + half));
     float c[2][4] = {{0.0f, 0.0f, 0.0f, 0.0f}, {0.0f, 0.0f, 0.0f, 0.0f}};
     RF_UNROLL
     for (uint32_t i = 0; i < kind.dim / 32; i++) {
@@ -177,21 +202,23 @@ RF_DEVICE void halves_scores(float s[4], const halves_shared *sh, const halves_w
         s[i] = c[i / 2][i % 2 * 2];
 }
 
-/* From scores to the block's exponentials, maximum and sum. */
+/* From scores to the exponentials, maximum and sum of the segment's block of that number. */
 RF_DEVICE void halves_soften(float s[4], halves_shared *sh, const rf_gpu_attend_args *a,
-                             const halves_work *w, uint32_t block, halves_kind kind) {
+                             const halves_work *w, uint32_t segment, uint32_t number,
+                             halves_kind kind) {
+    const uint32_t block = segment * RF_GPU_SEGMENT_BLOCKS + number;
     const uint32_t apart[4] = {0, 8, 16, 24};
     const uint32_t lane = w->at.lane, g = lane / 4, h = lane % 4;
     const float m = rf_walk_soften(s, a, &w->at, block, w->now.bits, g, apart, sh->unit[h], 1);
     RF_UNROLL
     for (uint32_t i = 0; i < 4; i++)
-        sh->p[w->at.warp][h][g + apart[i]] = (uint16_t)half_bits_of(s[i], kind.form);
+        sh->own[w->at.warp].p[h][g + apart[i]] = (uint16_t)half_bits_of(s[i], kind.form);
     float l = (s[0] + s[2]) + (s[1] + s[3]); /* keys 16 apart, 8 */
     RF_UNROLL
     for (uint32_t other = 16; other >= 4; other /= 2)
         l += rf_walk_lane_xor(l, other); /* 4, 2 and neighbours */
     if (lane >= HALVES_HEADS) return;
-    rf_walk_put_block(&sh->blocks, w->at.warp, h, m, l);
+    rf_walk_put_block(&sh->blocks, number, h, m, l);
 }
 
 /* Weighted values --------------------------------------------------------------------------------*/
@@ -218,13 +245,14 @@ RF_DEVICE void halves_turn(uint32_t out[4], const rf_u4 *v, uint32_t pair) {
     }
 }
 
-RF_DEVICE void halves_values(halves_shared *sh, halves_work *w, halves_kind kind) {
+RF_DEVICE void halves_values(halves_shared *sh, halves_work *w, uint32_t number,
+                             halves_kind kind) {
     const uint32_t lane = w->at.lane, h = lane % 4;
     uint32_t p[2][2];
     halves_hide(w, kind);
     RF_UNROLL
     for (uint32_t i = 0; i < 2; i++) {
-        const uint16_t *own = &sh->p[w->at.warp][lane / 8][16 * i + 2 * h];
+        const uint16_t *own = &sh->own[w->at.warp].p[lane / 8][16 * i + 2 * h];
         p[i][0] = *(const uint32_t *)(const void *)own;
         p[i][1] = *(const uint32_t *)(const void *)(own + 8);
     }
@@ -243,7 +271,7 @@ RF_DEVICE void halves_values(halves_shared *sh, halves_work *w, halves_kind kind
             out[pair / 2].v[pair % 2 * 2] = c[0];
             out[pair / 2].v[pair % 2 * 2 + 1] = c[2];
         }
-        rf_f4 *to = sh->sum[w->at.warp] + (h * HALVES_SUM_PITCH + first) / 4 + lane / 4 * 2;
+        rf_f4 *to = sh->sum[number] + (halves_column(h, lane / 4 * 8) + first) / 4;
         to[0] = out[0];
         to[1] = out[1];
     }
@@ -252,21 +280,24 @@ RF_DEVICE void halves_values(halves_shared *sh, halves_work *w, halves_kind kind
 /* The whole --------------------------------------------------------------------------------------*/
 
 /* In place of what a warp without visible keys has not made. */
-RF_DEVICE void halves_leave_out(halves_shared *sh, const rf_walk *w) {
+RF_DEVICE void halves_leave_out(halves_shared *sh, uint32_t lane, uint32_t number) {
     const rf_f4 zero = {{0.0f, 0.0f, 0.0f, 0.0f}};
-    for (uint32_t i = w->lane; i < HALVES_HEADS * HALVES_SUM_PITCH / 4; i += 32)
-        sh->sum[w->warp][i] = zero;
-    rf_walk_leave_out(&sh->blocks, w);
+    for (uint32_t i = lane; i < HALVES_HEADS * HALVES_DIM / 4; i += 32)
+        sh->sum[number][i] = zero;
+    rf_walk_leave_out(&sh->blocks, lane, number);
 }
 
-/* One warp's part of a segment; turns to the next segment. */
+/* One warp's KV block of a segment, the first of its blocks there or a later one; turns to its next one. */
 RF_DEVICE void halves_block(halves_shared *sh, const rf_gpu_attend_args *a, halves_work *w,
-                            uint32_t segment, halves_kind kind) {
-    const uint32_t block = segment * RF_GPU_SEGMENT_BLOCKS + w->at.warp;
-    const int is_made = !rf_warp_may_skip() || w->now.bits;
-    const rf_walk_block then = rf_walk_block_of(&w->at, segment + a->n_walks);
+                            uint32_t segment, uint32_t turn, halves_kind kind) {
+    const uint32_t number = turn * kind.warps + w->at.warp,
+                   block = segment * RF_GPU_SEGMENT_BLOCKS + number;
+    const int is_made = !rf_warp_may_skip() || w->now.bits,
+              is_last = number + kind.warps >= RF_GPU_SEGMENT_BLOCKS;
+    const rf_walk_block then = is_last ? rf_walk_block_of(&w->at, segment + a->n_walks)
+                                       : rf_walk_block_at(&w->at, block + kind.warps);
     float s[4];
-    if (w->at.lane == 0) sh->blocks.bits[w->at.warp] = w->now.bits;
+    if (w->at.lane == 0) sh->blocks.bits[number] = w->now.bits;
     if (is_made) {
         rf_copy_wait();
         rf_warp_sync();
@@ -277,12 +308,12 @@ RF_DEVICE void halves_block(halves_shared *sh, const rf_gpu_attend_args *a, halv
     }
     halves_fetch_keys(sh, a, w, &then, kind);
     if (is_made) {
-        halves_soften(s, sh, a, w, block, kind);
+        halves_soften(s, sh, a, w, segment, number, kind);
         rf_warp_sync();
-        halves_values(sh, w, kind);
+        halves_values(sh, w, number, kind);
     }
     rf_warp_sync();
-    if (!w->now.bits) halves_leave_out(sh, &w->at);
+    if (!w->now.bits) halves_leave_out(sh, w->at.lane, number);
     w->now = then;
 }
 
@@ -302,20 +333,25 @@ RF_DEVICE void halves_begin(halves_shared *sh, const rf_gpu_attend_args *a, halv
     rf_sync();
 }
 
-RF_DEVICE void halves_attend(halves_shared *sh, const rf_gpu_attend_args *a, uint32_t dim,
-                             uint32_t form, int makes_ints) {
-    const halves_kind kind = {dim, form};
+RF_DEVICE void halves_attend(halves_shared *sh, const rf_gpu_attend_args *a, halves_kind kind,
+                             int makes_ints) {
+    const uint32_t dim = kind.dim;
     halves_work w;
     halves_begin(sh, a, &w, kind);
     const rf_walk *at = &w.at;
-    const rf_walk_columns c = rf_walk_columns_of(a, at, HALVES_HEADS, dim);
-    const float *part = (const float *)sh->sum[0] + c.h * HALVES_SUM_PITCH + c.col;
+    const rf_walk_columns c = rf_walk_columns_of(a, at, HALVES_HEADS, dim, 32 * kind.warps);
+    const float *part = (const float *)sh->sum[0] + halves_column(c.h, c.col);
     rf_walk_sum total;
     rf_walk_start(&total, a, at->item % a->n_heads + (c.is_here ? c.h : 0));
     for (uint32_t segment = at->segment; segment < at->n_segments; segment += a->n_walks) {
-        halves_block(sh, a, &w, segment, kind);
+        halves_block(sh, a, &w, segment, 0, kind);
+        RF_NO_UNROLL
+        for (uint32_t turn = 1; turn < RF_GPU_SEGMENT_BLOCKS / kind.warps; turn++) {
+            halves_load_values(a, &w, kind);
+            halves_block(sh, a, &w, segment, turn, kind);
+        }
         rf_sync();
-        rf_walk_end_segment(&total, &sh->blocks, a, at, &c, part, HALVES_HEADS * HALVES_SUM_PITCH,
+        rf_walk_end_segment(&total, &sh->blocks, a, at, &c, part, HALVES_HEADS * HALVES_DIM,
                             segment, c.col);
         halves_load_values(a, &w, kind); /* not before: folding wants registers, and would wait behind them */
         rf_sync();
@@ -326,20 +362,26 @@ RF_DEVICE void halves_attend(halves_shared *sh, const rf_gpu_attend_args *a, uin
         rf_walk_put(a, &total, at->item + c.h, c.col, c.n);
 }
 
-RF_DEVICE void halves_run(const rf_gpu_attend_args *a, int makes_ints) {
+RF_DEVICE void halves_run(const rf_gpu_attend_args *a, int makes_ints, uint32_t warps) {
     halves_shared *sh = (halves_shared *)(void *)rf_dynamic_shared;
-    const uint32_t form = a->k_type == RF_DT_F16 ? RF_GPU_F16 : RF_GPU_BF16;
-    if (a->head_dim == HALVES_DIM && form == RF_GPU_F16)
-        halves_attend(sh, a, HALVES_DIM, RF_GPU_F16, makes_ints);
+    const halves_kind kinds[4] = {{HALVES_DIM, RF_GPU_F16, warps},
+                                  {HALVES_DIM, RF_GPU_BF16, warps},
+                                  {HALVES_DIM / 2, RF_GPU_F16, warps},
+                                  {HALVES_DIM / 2, RF_GPU_BF16, warps}};
+    const int is_f16 = a->k_type == RF_DT_F16;
+    if (a->head_dim == HALVES_DIM && is_f16)
+        halves_attend(sh, a, kinds[0], makes_ints);
     else if (a->head_dim == HALVES_DIM)
-        halves_attend(sh, a, HALVES_DIM, RF_GPU_BF16, makes_ints);
-    else if (form == RF_GPU_F16)
-        halves_attend(sh, a, HALVES_DIM / 2, RF_GPU_F16, makes_ints);
+        halves_attend(sh, a, kinds[1], makes_ints);
+    else if (is_f16)
+        halves_attend(sh, a, kinds[2], makes_ints);
     else
-        halves_attend(sh, a, HALVES_DIM / 2, RF_GPU_BF16, makes_ints);
+        halves_attend(sh, a, kinds[3], makes_ints);
 }
 
-RF_KERNEL_EARLY(attend_halves, rf_gpu_attend_args, 2) { halves_run(&a, 0); }
+RF_KERNEL_EARLY(attend_halves, rf_gpu_attend_args, 2) { halves_run(&a, 0, 8); }
+RF_KERNEL_EARLY(attend_halves_small, rf_gpu_attend_args, 4) { halves_run(&a, 0, 4); }
 /* Where rf_gpu_attend_makes_ints: by itself, since what that takes costs the other registers. */
-RF_KERNEL_EARLY(attend_halves_quant, rf_gpu_attend_args, 2) { halves_run(&a, 1); }
+RF_KERNEL_EARLY(attend_halves_quant, rf_gpu_attend_args, 2) { halves_run(&a, 1, 8); }
+RF_KERNEL_EARLY(attend_halves_small_quant, rf_gpu_attend_args, 4) { halves_run(&a, 1, 4); }
 #endif

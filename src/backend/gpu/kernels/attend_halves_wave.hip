@@ -162,7 +162,7 @@ RF_DEVICE void thin_put_queries(thin_shared *sh, const rf_gpu_attend_args *a, co
  * block of the first query heads puts them into the pools, too. */
 RF_DEVICE void thin_make_heads(thin_shared *sh, const rf_gpu_attend_args *a, const rf_walk *at,
                                int has_own, wave_kind kind) {
-    rf_own_head t = rf_own_head_of(a, at, THIN_HEADS, has_own);
+    rf_own_head t = rf_own_head_of(a, at, THIN_HEADS, has_own, at->warp);
     if (!t.is_here) return;
     float *x = (float *)(void *)sh->sum[at->warp];
     rf_own_make(x, &t);
@@ -259,7 +259,7 @@ RF_DEVICE void thin_leave_out(thin_shared *sh, const rf_walk *at) {
     const rf_f4 zero = {{0.0f, 0.0f, 0.0f, 0.0f}};
     for (uint32_t i = at->lane; i < THIN_HEADS * THIN_SUM_PITCH / 4; i += MATRIX_LANES)
         sh->sum[at->warp][i] = zero;
-    rf_walk_leave_out(&sh->blocks, at);
+    rf_walk_leave_out(&sh->blocks, at->lane, at->warp);
 }
 
 /* A KV block's part of a segment; turns to the next segment. */
@@ -311,7 +311,7 @@ RF_DEVICE void thin_attend(thin_shared *sh, const rf_gpu_attend_args *a, uint32_
     thin_work w;
     thin_begin(sh, a, &w, kind);
     const rf_walk *at = &w.at;
-    const rf_walk_columns c = rf_walk_columns_of(a, at, THIN_HEADS, dim);
+    const rf_walk_columns c = rf_walk_columns_of(a, at, THIN_HEADS, dim, RF_WALK_THREADS);
     const float *part = (const float *)sh->sum[0] + c.h * THIN_SUM_PITCH + c.col;
     rf_walk_sum total;
     rf_walk_start(&total, a, at->item % a->n_heads + (c.is_here ? c.h : 0));

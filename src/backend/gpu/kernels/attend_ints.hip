@@ -187,7 +187,7 @@ RF_DEVICE void ints_put_row(uint8_t *row, const float *x, uint32_t lane, int is_
  * pools, too. */
 RF_DEVICE void ints_make_heads(ints_shared *sh, const rf_gpu_attend_args *a, const rf_walk *w,
                                int has_own, uint32_t dim) {
-    rf_own_head t = rf_own_head_of(a, w, INTS_HEADS, has_own);
+    rf_own_head t = rf_own_head_of(a, w, INTS_HEADS, has_own, w->warp);
     const int is_row = t.is_here && !t.is_query, may_skip = rf_warp_may_skip();
     uint32_t *row = sh->fresh[t.is_value];
     rf_await_before();
@@ -405,7 +405,7 @@ RF_DEVICE void ints_leave_out(ints_shared *sh, const rf_walk *w) {
     const rf_f4 zero = {{0.0f, 0.0f, 0.0f, 0.0f}};
     for (uint32_t i = w->lane; i < INTS_HEADS * INTS_SUM_PITCH / 4; i += 32)
         sh->sum[w->warp][i] = zero;
-    rf_walk_leave_out(&sh->blocks, w);
+    rf_walk_leave_out(&sh->blocks, w->lane, w->warp);
 }
 
 /* One warp's part of a segment; turns to the next segment. */
@@ -460,7 +460,7 @@ RF_DEVICE void ints_begin(ints_shared *sh, const rf_gpu_attend_args *a, ints_wor
 RF_DEVICE void ints_attend(ints_shared *sh, const rf_gpu_attend_args *a, ints_work *w,
                            uint32_t dim) {
     const rf_walk *at = &w->at;
-    const rf_walk_columns c = rf_walk_columns_of(a, at, INTS_HEADS, dim);
+    const rf_walk_columns c = rf_walk_columns_of(a, at, INTS_HEADS, dim, RF_WALK_THREADS);
     const float *part = (const float *)sh->sum[0] + c.h * INTS_SUM_PITCH + c.col;
     const uint32_t to = ints_column(c.col);
     rf_walk_sum total;

@@ -228,7 +228,7 @@ RF_DEVICE void vec_queries(vec_shared *sh, const rf_gpu_attend_args *a, uint32_t
  * for the kernel in front.  The block of the first query heads puts them into the pools, too. */
 RF_DEVICE void vec_make_heads(vec_shared *sh, const rf_gpu_attend_args *a, const rf_walk *w,
                               uint32_t n_heads, int has_own) {
-    rf_own_head t = rf_own_head_of(a, w, n_heads, has_own);
+    rf_own_head t = rf_own_head_of(a, w, n_heads, has_own, w->warp);
     rf_await_before();
     if (rf_warp_may_skip() && !t.is_here) return;
     float *x = (float *)(void *)sh->p[w->warp];
@@ -253,7 +253,7 @@ RF_DEVICE void vec_leave_out(vec_shared *sh, const vec_work *w) {
     RF_UNROLL
     for (uint32_t h = 0; h < VEC_MAX_HEADS; h++)
         sh->sum[w->at.warp][h * VEC_DIM / 4 + w->at.lane] = zero;
-    rf_walk_leave_out(&sh->blocks, &w->at);
+    rf_walk_leave_out(&sh->blocks, w->at.lane, w->at.warp);
 }
 
 /* The row's own key and value in their places. */
@@ -310,7 +310,7 @@ RF_DEVICE void vec_attend(vec_shared *sh, const rf_gpu_attend_args *a, uint32_t 
     vec_work w;
     w.at = rf_walk_of(a, n_heads);
     const rf_walk *at = &w.at;
-    const rf_walk_columns c = rf_walk_columns_of(a, at, n_heads, VEC_DIM);
+    const rf_walk_columns c = rf_walk_columns_of(a, at, n_heads, VEC_DIM, RF_WALK_THREADS);
     uint32_t segment = at->segment;
     const uint32_t own_pos = rf_own_pos(a, at);
     if (rf_tid() == 0) sh->own_pos = own_pos;

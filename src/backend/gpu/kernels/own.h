@@ -93,13 +93,13 @@ RF_DEVICE void rf_own_make(float *x, const rf_own_head *t) {
     rf_warp_sync();
 }
 
-/* The warp's of the block's own heads, of n_heads of queries, if the arguments say how they are
- * made, and where has_own the row's own key and value; with what does not depend on the kernel
+/* Of the block's own heads, n_heads of queries, if the arguments say how they are made, and where
+ * has_own the row's own key and value, that of a number; with what does not depend on the kernel
  * in front. */
 RF_DEVICE rf_own_head rf_own_head_of(const rf_gpu_attend_args *a, const rf_walk *w,
-                                     uint32_t n_heads, int has_own) {
+                                     uint32_t n_heads, int has_own, uint32_t number) {
     const uint32_t per_kv = a->n_heads / a->n_kv_heads, n_q = a->heads.n_parts == 3 ? n_heads : 0;
-    const uint32_t row = rf_bid_x(), pos = a->batch.pos[row], number = w->warp;
+    const uint32_t row = rf_bid_x(), pos = a->batch.pos[row];
     const uint32_t query = w->kv_head * per_kv + rf_min_u32(w->in_group + number, per_kv - 1);
     rf_own_head t;
     t.is_query = number < n_q;

@@ -7,7 +7,8 @@
 
 enum {
     RF_WALK_THREADS = 32 * RF_GPU_SEGMENT_BLOCKS,
-    RF_WALK_HEADS = 4, /* of a block of threads, at most */
+    RF_WALK_HEADS = 4,   /* of a block of threads, at most */
+    RF_WALK_COLUMNS = 4, /* of a thread, likewise */
 };
 
 #define RF_WALK_FIRST (-1.0f) /* in place of a total's factor, where a block is the first */
@@ -50,12 +51,16 @@ typedef struct rf_walk_block {
     uint32_t at, bits;
 } rf_walk_block;
 
-/* The warp's block of a segment; bits 0: none. */
-RF_DEVICE rf_walk_block rf_walk_block_of(const rf_walk *w, uint32_t segment) {
-    const uint32_t block = segment * RF_GPU_SEGMENT_BLOCKS + w->warp;
+/* bits 0: none. */
+RF_DEVICE rf_walk_block rf_walk_block_at(const rf_walk *w, uint32_t block) {
     rf_walk_block p = {0, rf_span_bits(&w->span, block)};
     if (p.bits) p.at = w->table[block];
     return p;
+}
+
+/* The warp's block of a segment. */
+RF_DEVICE rf_walk_block rf_walk_block_of(const rf_walk *w, uint32_t segment) {
+    return rf_walk_block_at(w, segment * RF_GPU_SEGMENT_BLOCKS + w->warp);
 }
 
 /* The first row of its KV head in the pools. */
@@ -71,15 +76,15 @@ RF_DEVICE int rf_walk_is_old(const rf_gpu_attend_args *a, const rf_walk *w) {
     return a->heads.n_parts > 0 || w->segment * RF_GPU_SEGMENT_BLOCKS + w->warp < n_old;
 }
 
-/* Maximum and sum of a warp's KV block for head number h. */
-RF_DEVICE void rf_walk_put_block(rf_walk_blocks *b, uint32_t warp, uint32_t h, float m, float l) {
-    b->m[h][warp / 4].v[warp % 4] = m;
-    b->l[h][warp / 4].v[warp % 4] = l;
+/* Maximum and sum of a KV block for head number h; number: of the segment's blocks. */
+RF_DEVICE void rf_walk_put_block(rf_walk_blocks *b, uint32_t number, uint32_t h, float m, float l) {
+    b->m[h][number / 4].v[number % 4] = m;
+    b->l[h][number / 4].v[number % 4] = l;
 }
 
 /* In place of what a warp without visible keys has not made. */
-RF_DEVICE void rf_walk_leave_out(rf_walk_blocks *b, const rf_walk *w) {
-    if (w->lane < RF_WALK_HEADS) rf_walk_put_block(b, w->warp, w->lane, -__builtin_inff(), 0.0f);
+RF_DEVICE void rf_walk_leave_out(rf_walk_blocks *b, uint32_t lane, uint32_t number) {
+    if (lane < RF_WALK_HEADS) rf_walk_put_block(b, number, lane, -__builtin_inff(), 0.0f);
 }
 
 RF_DEVICE float rf_walk_lane_xor(float x, uint32_t mask) {
@@ -115,16 +120,17 @@ RF_DEVICE float rf_walk_soften(float s[4], const rf_gpu_attend_args *a, const rf
     return m;
 }
 
-/* The columns of a head that a thread folds, n from number col on. */
+/* The columns of a head that a thread folds, n from number col on: 1, 2 or 4. */
 typedef struct rf_walk_columns {
     uint32_t h, col, n;
     int is_here; /* else a head is walked that nobody asked for, or the thread has none */
 } rf_walk_columns;
 
-/* Of n_heads heads of dim columns each. */
+/* Of n_heads heads of dim columns each, by all threads of the block, so many. */
 RF_DEVICE rf_walk_columns rf_walk_columns_of(const rf_gpu_attend_args *a, const rf_walk *w,
-                                             uint32_t n_heads, uint32_t dim) {
-    const uint32_t n = n_heads * dim > RF_WALK_THREADS ? 2 : 1, per_head = dim / n;
+                                             uint32_t n_heads, uint32_t dim, uint32_t n_threads) {
+    const uint32_t n = n_heads * dim > n_threads ? n_heads * dim / n_threads : 1,
+                   per_head = dim / n;
     rf_walk_columns c = {rf_tid() / per_head % n_heads, n * (rf_tid() % per_head), n, 0};
     c.is_here = w->in_group + c.h < a->n_heads / a->n_kv_heads && rf_tid() < n_heads * per_head;
     return c;
@@ -132,7 +138,7 @@ RF_DEVICE rf_walk_columns rf_walk_columns_of(const rf_gpu_attend_args *a, const 
 
 /* Maximum, sum and weighted values of a thread's columns. */
 typedef struct rf_walk_sum {
-    float m, l, acc[2];
+    float m, l, acc[RF_WALK_COLUMNS];
 } rf_walk_sum;
 
 /* How the lane's block of the segment is folded onto those before it: one of the first lanes of each warp's. */
@@ -160,7 +166,10 @@ RF_DEVICE void rf_walk_fold_blocks(rf_walk_sum *t, rf_walk_blocks *b, const rf_w
                                    const rf_walk_columns *c, const float *part, uint32_t stride) {
     if (w->lane < RF_GPU_SEGMENT_BLOCKS) rf_walk_make_fold(b, w, c->h);
     rf_warp_sync();
-    t->l = t->acc[0] = t->acc[1] = 0.0f;
+    t->l = 0.0f;
+    RF_UNROLL
+    for (uint32_t k = 0; k < RF_WALK_COLUMNS; k++)
+        t->acc[k] = 0.0f;
     RF_UNROLL
     for (uint32_t i = 0; i < RF_GPU_SEGMENT_BLOCKS; i++) {
         const rf_f4 e = b->fold[w->warp][i];
@@ -188,7 +197,9 @@ RF_DEVICE void rf_walk_fold_segment(rf_walk_sum *total, const rf_walk_sum *t, ui
 RF_DEVICE void rf_walk_start(rf_walk_sum *total, const rf_gpu_attend_args *a, uint32_t head) {
     total->m = a->sinks && a->n_splits == 1 ? a->sinks[head] : -__builtin_inff();
     total->l = total->m == -__builtin_inff() ? 0.0f : 1.0f;
-    total->acc[0] = total->acc[1] = 0.0f;
+    RF_UNROLL
+    for (uint32_t k = 0; k < RF_WALK_COLUMNS; k++)
+        total->acc[k] = 0.0f;
 }
 
 RF_DEVICE float rf_walk_result(const rf_walk_sum *total, uint32_t k) {
@@ -205,7 +216,7 @@ RF_DEVICE void rf_walk_put(const rf_gpu_attend_args *a, const rf_walk_sum *total
 }
 
 #if !defined(RF_AMD) /* whose compiler keeps more in lanes for it */
-/* The most of n threads, 16, 32, 128 or 256 side by side; all threads of the block call. */
+/* The most of n threads, 8, 16 or 32 to 256 side by side; all threads of the block call. */
 RF_DEVICE uint32_t rf_walk_most(rf_walk_blocks *b, uint32_t tid, uint32_t v, uint32_t n) {
     for (uint32_t mask = 1; mask < n && n < 32; mask *= 2) {
         const uint32_t other = rf_lane_xor(v, mask);
@@ -221,10 +232,11 @@ RF_DEVICE uint32_t rf_walk_most(rf_walk_blocks *b, uint32_t tid, uint32_t v, uin
 
 /* A thread's n results, which begin with number at of all rows', in integers of groups of view, as canon.h has
  * them; all threads of the block call, which has whole groups. */
-RF_DEVICE void rf_walk_put_ints(const rf_gpu_quant *to, rf_walk_blocks *b, const float v[2],
-                                uint64_t at, int is_here, uint32_t tid, uint32_t n, uint32_t view) {
+RF_DEVICE void rf_walk_put_ints(const rf_gpu_quant *to, rf_walk_blocks *b,
+                                const float v[RF_WALK_COLUMNS], uint64_t at, int is_here,
+                                uint32_t tid, uint32_t n, uint32_t view) {
     const uint32_t part = view == 256 ? 16 : 32;
-    uint32_t most = 0, q[2] = {0, 0};
+    uint32_t most = 0, sum = 0, bytes = 0;
     RF_UNROLL
     for (uint32_t k = 0; k < n; k++) {
         const uint32_t size = rf_bits_of(v[k]) & 0x7fffffffu;
@@ -233,17 +245,21 @@ RF_DEVICE void rf_walk_put_ints(const rf_gpu_quant *to, rf_walk_blocks *b, const
     most = rf_walk_most(b, tid, most, view / n);
     const rf_quant_scale scale = rf_quant_scale_of(rf_float_of(most), view);
     RF_UNROLL
-    for (uint32_t k = 0; k < n; k++)
-        q[k] = (uint32_t)rf_quantised(v[k], scale.id);
-    uint32_t sum = q[0] + q[1];
+    for (uint32_t k = 0; k < n; k++) {
+        const uint32_t q = (uint32_t)rf_quantised(v[k], scale.id);
+        sum += q;
+        bytes |= (q & 255u) << 8 * k;
+    }
     RF_UNROLL
     for (uint32_t mask = 1; mask < part / n; mask *= 2)
         sum += rf_lane_xor(sum, mask);
     if (!is_here) return;
-    if (n == 2)
-        *(uint16_t *)(void *)(to->q + at) = (uint16_t)((q[0] & 255u) | (q[1] & 255u) << 8);
+    if (n == 4)
+        *(uint32_t *)(void *)(to->q + at) = bytes;
+    else if (n == 2)
+        *(uint16_t *)(void *)(to->q + at) = (uint16_t)bytes;
     else
-        to->q[at] = (int8_t)q[0];
+        to->q[at] = (int8_t)bytes;
     if (n * tid % part == 0) to->sum[at / part] = (int32_t)sum;
     if (n * tid % view == 0) to->d[at / view] = scale.d;
 }
@@ -257,7 +273,7 @@ RF_DEVICE void rf_walk_put_both(const rf_gpu_attend_args *a, rf_walk_blocks *b,
                    item = rf_bid_x() * a->n_heads + rf_bid_y() * per_kv + in_group;
     const int is_here = in_group + n * tid / dim < per_kv;
     const uint64_t at = (uint64_t)item * dim + n * tid;
-    float v[2] = {0.0f, 0.0f};
+    float v[RF_WALK_COLUMNS] = {0.0f, 0.0f, 0.0f, 0.0f};
     RF_UNROLL
     for (uint32_t k = 0; k < n; k++) {
         v[k] = rf_walk_result(total, k);
@@ -277,11 +293,12 @@ RF_DEVICE void rf_walk_put_part(const rf_gpu_attend_args *a, const rf_walk_sum *
     float *dst = a->parts + part * a->value_dim;
     if (to == 0) rf_put_part(a, part, t->m, t->l);
     if (to >= a->value_dim) return;
-    const rf_f2 both = {{t->acc[0], t->acc[1]}};
-    if (n_cols == 2) /* both are there: widths are even */
-        *(rf_f2 *)(void *)(dst + to) = both;
-    else
-        dst[to] = t->acc[0];
+    if (n_cols == 1) dst[to] = t->acc[0];
+    RF_UNROLL
+    for (uint32_t k = 0; k + 1 < n_cols; k += 2) { /* all are there: widths are multiples of 8 */
+        const rf_f2 both = {{t->acc[k], t->acc[k + 1]}};
+        *(rf_f2 *)(void *)(dst + to + k) = both;
+    }
 }
 
 /* What the warps made of a segment: into the total, or put as a part. to: the columns' number in
