@@ -217,23 +217,29 @@ static size_t first_difference(const float *a, const float *b, size_t n) {
     return i;
 }
 
-/* The first number that is not near the one wanted, a 64th of the largest away or no number; n: all are.  Rows
- * rounded to 8 bits put the sums of some products in a row about a 500th away. */
-static size_t first_far(const float *a, const float *b, size_t n) {
+/* How near values have to be, as a part of the largest.  Rows rounded to 8 bits put the sums of some products in a
+ * row about a 500th away; products of what attention made, which is but near itself, are more than a 64th away once in
+ * some 36 self-tests. */
+static float near_enough(const tester *t, bool is_behind_attention) {
+    return t->c->kind == RF_GPU_TRIAL_HEADS && is_behind_attention ? 1.0f / 16.0f : 1.0f / 64.0f;
+}
+
+/* The first number that is not near the one wanted or no number; n: all are. */
+static size_t first_far(const float *a, const float *b, size_t n, float part) {
     float most = 0.0f;
     for (size_t i = 0; i < n; i++)
         most = fabsf(b[i]) > most ? fabsf(b[i]) : most;
     size_t i = 0;
-    while (i < n && (a[i] == b[i] || fabsf(a[i] - b[i]) <= most / 64.0f))
+    while (i < n && (a[i] == b[i] || fabsf(a[i] - b[i]) <= most * part))
         i++;
     return i;
 }
 
-/* False, with the blame laid, when they differ. */
+/* False, with the blame laid, when they differ, or where near is enough are not that near. */
 static bool compare(tester *t, const rf_gpu_kernels *makers, const char *name, const float *got,
-                    const float *want, size_t n, uint32_t n_rows) {
+                    const float *want, size_t n, uint32_t n_rows, float near) {
     char what[140];
-    size_t i = t->is_near ? first_far(got, want, n) : first_difference(got, want, n);
+    size_t i = t->is_near ? first_far(got, want, n, near) : first_difference(got, want, n);
     if (i == n) return true;
     snprintf(what, sizeof what, "%s over %u rows: number %zu of %zu is %.9g, expected %.9g", name,
              n_rows, i, n, (double)got[i], (double)want[i]);
@@ -320,7 +326,7 @@ static float *values_of(tester *t, size_t n) {
 
 /* One value and its rows in integers; n floats. */
 static rf_status compare_value(tester *t, const pair *p, const rf_step *s, size_t n,
-                               uint32_t n_rows, rf_error *e) {
+                               uint32_t n_rows, float near, rf_error *e) {
     const rf_gpu_kernels *makers = makers_of(p->gpu, s->dst);
     float *got = values_of(t, 2 * n);
     if (!got) return rf_fail_nomem(e, 2 * n * sizeof *got);
@@ -328,7 +334,7 @@ static rf_status compare_value(tester *t, const pair *p, const rf_step *s, size_
     if (status == RF_OK) status = rf_cpu_ops.peek(p->cpu, s->dst, got + n, n);
     if (status != RF_OK) (void)rf_fail(e, status, "self-test: %s", rf_status_name(status));
     bool same = status == RF_OK &&
-                (!makers || compare(t, makers, rf_op_name(s->op), got, got + n, n, n_rows));
+                (!makers || compare(t, makers, rf_op_name(s->op), got, got + n, n, n_rows, near));
     if (same) status = compare_ints(t, p, s->dst, RF_INT_32, got, n, e);
     if (same && status == RF_OK) status = compare_ints(t, p, s->dst, RF_INT_256, got, n, e);
     return status;
@@ -337,11 +343,14 @@ static rf_status compare_value(tester *t, const pair *p, const rf_step *s, size_
 /* Every value that was kept, in order of the steps: the first that differs names the culprit. */
 static rf_status compare_values(tester *t, const pair *p, const rf_batch *b, rf_error *e) {
     uint32_t before = t->n_blamed;
+    bool has_attended = false;
     for (uint32_t i = 0; i < p->plan->n_steps && t->n_blamed == before; i++) {
         const rf_step *s = &p->plan->steps[i];
         const rf_value *v = &p->plan->vals[s->dst];
         size_t n = (size_t)(v->per_output ? b->n_outputs : b->n_tokens) * v->cols;
-        if (s->dst) RF_TRY(compare_value(t, p, s, n, b->n_tokens, e));
+        float near = near_enough(t, has_attended);
+        if (s->dst) RF_TRY(compare_value(t, p, s, n, b->n_tokens, near, e));
+        has_attended = has_attended || s->op == RF_OP_ATTEND;
     }
     return RF_OK;
 }
@@ -437,7 +446,7 @@ static rf_status run_batch(tester *t, const pair *p, const rf_batch *b, rf_error
     const rf_gpu_kernels makers = suspects(t);
     if (t->n_blamed == 0) /* else the single steps said more */
         (void)compare(t, &makers, "the fused plan", got, want,
-                      (size_t)b->n_outputs * p->plan->n_result, b->n_tokens);
+                      (size_t)b->n_outputs * p->plan->n_result, b->n_tokens, near_enough(t, true));
     return compare_bests(t, p, b, want, e);
 }
 
