@@ -1364,13 +1364,7 @@ static bool is_mix(rf_gpu_kernel k) {
 
 bool rf_gpu_has_substitute(const rf_gpu_queue *q, rf_gpu_kernel k) {
     bool attends = !q->left_out[RF_GPU_attend_1] || !q->left_out[RF_GPU_attend_4];
-    if (k == RF_GPU_attend_1 || k == RF_GPU_attend_4 || k == RF_GPU_attend_vec_1 ||
-        k == RF_GPU_attend_vec_4 || k == RF_GPU_attend_ints || k == RF_GPU_attend_halves ||
-        k == RF_GPU_attend_halves_quant || k == RF_GPU_attend_halves_small ||
-        k == RF_GPU_attend_halves_small_quant || k == RF_GPU_attend_rows ||
-        k == RF_GPU_attend_tile || k == RF_GPU_attend_ints_tile || k == RF_GPU_attend_halves_tile ||
-        k == RF_GPU_attend_halves_group)
-        return attends;
+    if (k >= RF_GPU_attend_1 && k <= RF_GPU_attend_halves_group) return attends;
     if (k == RF_GPU_float_one || k == RF_GPU_mm_router || k == RF_GPU_router_normed ||
         (k >= RF_GPU_mm_float_4 && k <= RF_GPU_mm_float_32))
         return !q->left_out[RF_GPU_mm_float];

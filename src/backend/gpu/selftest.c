@@ -106,10 +106,9 @@ static const uint8_t tested_by[RF_GPU_KERNEL_COUNT] = {
 /* Works for other kernels only, with their lists or parts. */
 static bool is_helper(int k) { return k == RF_GPU_lists || k == RF_GPU_attend_fold; }
 static bool is_half(int k) {
-    return (k >= RF_GPU_half_rows && k <= RF_GPU_half_wide_256) || k == RF_GPU_attend_halves ||
-           k == RF_GPU_attend_halves_quant || k == RF_GPU_attend_halves_small ||
-           k == RF_GPU_attend_halves_small_quant || k == RF_GPU_attend_halves_tile ||
-           k == RF_GPU_attend_halves_group;
+    return (k >= RF_GPU_half_rows && k <= RF_GPU_half_wide_256) ||
+           (k >= RF_GPU_attend_halves && k <= RF_GPU_attend_halves_small_quant) ||
+           k == RF_GPU_attend_halves_tile || k == RF_GPU_attend_halves_group;
 }
 
 static bool has_launched(const rf_gpu_kernels *by) {
@@ -220,8 +219,8 @@ static size_t first_difference(const float *a, const float *b, size_t n) {
 /* How near values have to be, as a part of the largest.  Rows rounded to 8 bits put the sums of some products in a
  * row about a 500th away; products of what attention made, which is but near itself, are more than a 64th away once in
  * some 36 self-tests. */
-static float near_enough(const tester *t, bool is_behind_attention) {
-    return t->c->kind == RF_GPU_TRIAL_HEADS && is_behind_attention ? 1.0f / 16.0f : 1.0f / 64.0f;
+static float near_enough(bool is_behind_attention) {
+    return is_behind_attention ? 1.0f / 16.0f : 1.0f / 64.0f;
 }
 
 /* The first number that is not near the one wanted or no number; n: all are. */
@@ -348,7 +347,7 @@ static rf_status compare_values(tester *t, const pair *p, const rf_batch *b, rf_
         const rf_step *s = &p->plan->steps[i];
         const rf_value *v = &p->plan->vals[s->dst];
         size_t n = (size_t)(v->per_output ? b->n_outputs : b->n_tokens) * v->cols;
-        float near = near_enough(t, has_attended);
+        float near = near_enough(has_attended);
         if (s->dst) RF_TRY(compare_value(t, p, s, n, b->n_tokens, near, e));
         has_attended = has_attended || s->op == RF_OP_ATTEND;
     }
@@ -444,9 +443,10 @@ static rf_status run_batch(tester *t, const pair *p, const rf_batch *b, rf_error
     if (s != RF_OK) return rf_gpu_status(&t->gpu->queue, e);
     if (p->plan->opts.keep_values) return compare_values(t, p, b, e);
     const rf_gpu_kernels makers = suspects(t);
+    float near = near_enough(t->c->kind == RF_GPU_TRIAL_HEADS);
     if (t->n_blamed == 0) /* else the single steps said more */
         (void)compare(t, &makers, "the fused plan", got, want,
-                      (size_t)b->n_outputs * p->plan->n_result, b->n_tokens, near_enough(t, true));
+                      (size_t)b->n_outputs * p->plan->n_result, b->n_tokens, near);
     return compare_bests(t, p, b, want, e);
 }
 

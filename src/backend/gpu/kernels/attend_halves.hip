@@ -138,7 +138,7 @@ RF_DEVICE void halves_put_query(halves_shared *sh, const rf_gpu_attend_args *a,
 /* Those of the block that the kernel in front has made. */
 RF_DEVICE void halves_put_queries(halves_shared *sh, const rf_gpu_attend_args *a,
                                   const halves_work *w, halves_kind kind) {
-    const uint32_t h = w->at.warp % (uint32_t)HALVES_HEADS,
+    const uint32_t h = w->at.warp % HALVES_HEADS,
                    n_here = a->n_heads / a->n_kv_heads - w->at.in_group;
     const float *q = a->q + (uint64_t)(w->at.item + rf_min_u32(h, n_here - 1)) * kind.dim;
     halves_put_query(sh, a, w, q, h, 1, kind);
@@ -157,7 +157,7 @@ RF_DEVICE void halves_make_head(halves_shared *sh, const rf_gpu_attend_args *a,
     float *x = (float *)(void *)sh->sum[w->at.warp];
     rf_own_make(x, &t);
     if (t.is_query || !may_skip)
-        halves_put_query(sh, a, w, x, number % (uint32_t)HALVES_HEADS, t.is_query, kind);
+        halves_put_query(sh, a, w, x, number % HALVES_HEADS, t.is_query, kind);
     if (!t.is_here || t.is_query) return;
     for (uint32_t k = w->at.lane; k < kind.dim; k += 32) {
         rf_kv_put(sh->fresh[t.is_value], t.h.pool_type, k, x[k]);
