@@ -6,17 +6,31 @@
 
 static const char *const targets[] = {RF_EMU_TARGETS};
 
-static const struct {
-    const char *name;
-    bool on_matrix; /* only where matrix units are */
-} kernels[] = {
-#define X(name, args, block)            {"rf_" #name, false},
-#define X_MATRIX(name, args, block)     {"rf_" #name, true},
-#define X_AMD_MATRIX(name, args, block) {"rf_" #name, true},
+enum { /* is a kernel only where matrix units are? */
+#define X(name, args, block)            ON_MATRIX_##name = 0,
+#define X_MATRIX(name, args, block)     ON_MATRIX_##name = 1,
+#define X_AMD_MATRIX(name, args, block) ON_MATRIX_##name = 1,
 #define X_NOT_AMD(name, args, block)
 #define X_NVIDIA(name, args, block)
 #define X_HOPPER(name, args, block)
 #include "backend/gpu/kernels.def"
+#undef X
+};
+
+static const struct {
+    const char *name;
+    bool on_matrix;
+} kernels[] = {
+#define X(name, args, block) {"rf_" #name, ON_MATRIX_##name},
+#define X_NOT_AMD(name, args, block)
+#define X_NVIDIA(name, args, block)
+#define X_HOPPER(name, args, block)
+#include "backend/gpu/kernels.def"
+#undef X
+#define X(name, kind, args) {"rf_" #name "_kind_" #kind, ON_MATRIX_##name},
+#define X_NOT_AMD(name, kind, args)
+#define X_HOPPER(name, kind, args)
+#include "backend/gpu/kinds.def"
 #undef X
 };
 

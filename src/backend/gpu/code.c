@@ -177,16 +177,37 @@ static rf_status load_compiled(rf_gpu_queue *q, rf_error *e) {
     return load_module(q, c.target, c.image, e);
 }
 
+/* Of kernels with several functions those behind the first; not_in: owners of the kernel that lack it. */
+static const struct {
+    uint32_t kernel, kind;
+    uint8_t not_in;
+    const char *name;
+} more_kinds[] = {
+#define X(name, kind, args) {RF_GPU_##name, kind, 0, "rf_" #name "_kind_" #kind},
+#define X_NOT_AMD(name, kind, args) \
+    {RF_GPU_##name, kind, AMD | AMD_MATRIX, "rf_" #name "_kind_" #kind},
+#include "backend/gpu/kinds.def"
+#undef X
+};
+
+static rf_status find_function(rf_gpu_function *out, const rf_gpu_queue *q, const char *name,
+                               rf_error *e) {
+    int failed = q->driver->module_function(out, q->module, name);
+    if (!failed) return RF_OK;
+    return rf_fail(e, RF_EDEVICE, "%s: the kernels for %s lack %s: %s (%s error %d)", q->info.name,
+                   q->target, name, q->driver->error_text(failed), q->driver->name, failed);
+}
+
 static rf_status find_functions(rf_gpu_queue *q, rf_error *e) {
     const uint8_t who = owner_of(q->target);
     for (int k = 0; k < RF_GPU_KERNEL_COUNT; k++) {
         const char *name = rf_gpu_kernel_name((rf_gpu_kernel)k);
-        if (!(owners[k] & who)) continue;
-        int failed = q->driver->module_function(&q->function[k], q->module, name);
-        if (failed)
-            return rf_fail(e, RF_EDEVICE, "%s: the kernels for %s lack %s: %s (%s error %d)",
-                           q->info.name, q->target, name, q->driver->error_text(failed),
-                           q->driver->name, failed);
+        if (owners[k] & who) RF_TRY(find_function(&q->function[k], q, name, e));
+    }
+    for (size_t i = 0; i < RF_COUNT(more_kinds); i++) {
+        rf_gpu_function *to = &q->more[more_kinds[i].kernel][more_kinds[i].kind - 1];
+        if (owners[more_kinds[i].kernel] & ~more_kinds[i].not_in & who)
+            RF_TRY(find_function(to, q, more_kinds[i].name, e));
     }
     return RF_OK;
 }

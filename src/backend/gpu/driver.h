@@ -21,6 +21,7 @@ typedef enum rf_gpu_kernel { /* every kernel there is */
                              RF_GPU_KERNEL_COUNT
 } rf_gpu_kernel;
 const char *rf_gpu_kernel_name(rf_gpu_kernel k); /* as in a code object: "rf_NAME" */
+enum { RF_GPU_MORE_KINDS = 3 }; /* most functions of a kernel besides its first (kinds.def) */
 
 typedef struct rf_gpu_info {
     char name[128];
@@ -110,9 +111,11 @@ typedef struct rf_gpu_queue { /* a device, its one stream and its kernels */
     char target[32]; /* whose kernels they are: "gfx1100", "gfx11-generic", "sm_90a" */
     void *image;     /* of the module, NULL: it lies in the program; stays as long as the module */
     rf_gpu_function function[RF_GPU_KERNEL_COUNT]; /* NULL: the code for this device lacks it */
+    rf_gpu_function more[RF_GPU_KERNEL_COUNT][RF_GPU_MORE_KINDS]; /* kinds 1 to 3 */
     bool overlaps;                      /* kernels start before those in front have ended */
     bool is_apart;                      /* but not the next one */
     uint32_t share;                     /* of the next one, as in rf_gpu_hints */
+    uint32_t kind;                      /* of the next one: which of its functions */
     bool fast_floats;                   /* 16-bit floats on matrix units (kernels/half.h) */
     bool left_out[RF_GPU_KERNEL_COUNT]; /* failed the self-test: not to be launched */
     bool launched[RF_GPU_KERNEL_COUNT]; /* so far */
@@ -138,6 +141,8 @@ void rf_gpu_launch(rf_gpu_queue *q, rf_gpu_kernel kernel, rf_gpu_grid grid, uint
 void rf_gpu_part(rf_gpu_queue *q);
 /* A hint for the next kernel alone (rf_gpu_hints). */
 void rf_gpu_share(rf_gpu_queue *q, uint32_t percent);
+/* The next kernel is to be its function for such arguments (kinds.def). */
+void rf_gpu_kind(rf_gpu_queue *q, uint32_t kind);
 void rf_gpu_upload(rf_gpu_queue *q, void *dst, const void *src,
                    size_t n); /* src stays until done */
 void rf_gpu_download(rf_gpu_queue *q, void *dst, const void *src, size_t n);

@@ -172,6 +172,21 @@ static bool takes_attend_halves(const rf_gpu_queue *q, const rf_gpu_attend_args 
            can_run(q, RF_GPU_attend_halves);
 }
 
+/* Which functions of kernels arguments are for, as kinds.def has them. */
+static uint32_t attend_halves_kind(const rf_gpu_attend_args *a) {
+    return (a->head_dim == RF_ATTEND_HALVES_DIM ? 0u : 2u) + (a->k_type == RF_DT_F16 ? 0u : 1u);
+}
+static uint32_t attend_ints_kind(const rf_gpu_attend_args *a) {
+    return a->head_dim == RF_GPU_ATTEND_INTS_DIM ? 0 : 1;
+}
+static uint32_t half_kind(const rf_gpu_matmul_args *a) {
+    return a->part[0].w.form == RF_GPU_F16 ? 0 : 1;
+}
+static uint32_t router_kind(const rf_gpu_matmul_args *a) {
+    return a->part[0].w.form == RF_GPU_F32 ? 0 : 1;
+}
+static uint32_t wide_32_kind(const rf_gpu_weight *w) { return w->m ? 1 : w->d_f32 ? 2 : 0; }
+
 /* Enough neighbouring rows of each sequence. */
 static bool has_many_rows(const rf_gpu_attend_args *a) {
     return a->n_rows >= ATTEND_MIN_ROWS && 2 * a->n_rows / ATTEND_MIN_ROWS >= a->n_seqs;
@@ -236,6 +251,7 @@ static bool attends_prompt(rf_gpu_queue *q, const rf_gpu_attend_args *a) {
     rf_gpu_attend_args args = *a;
     args.is_paired = n_blocks <= ATTEND_AT_ONCE * (uint64_t)q->info.n_units;
     args.n_splits = takes_few ? splits_of(q, a, n_blocks) : 1;
+    if (is_half) rf_gpu_kind(q, attend_halves_kind(a));
     put_shared(q, k, (rf_gpu_grid){a->n_kv_heads, (uint32_t)stretches, args.n_splits},
                is_amd(q) ? 0 : bytes, &args, sizeof args);
     if (args.n_splits > 1) put_attend_fold(q, &args);
@@ -408,6 +424,9 @@ void rf_gpu_op_attend(rf_gpu_queue *q, const rf_gpu_attend_args *a) {
     rf_gpu_grid grid = {a->n_rows, a->n_kv_heads, s.groups * s.n_walks};
     if (s.kernel == RF_GPU_attend_halves && are_few(q, (uint64_t)grid.x * grid.y * grid.z))
         rf_gpu_share(q, SHARE_OF_FEW);
+    if (k == RF_GPU_attend_ints) rf_gpu_kind(q, attend_ints_kind(a));
+    if (k >= RF_GPU_attend_halves && k <= RF_GPU_attend_halves_small_quant)
+        rf_gpu_kind(q, attend_halves_kind(a));
     put_shared(q, k, grid, s.shared_bytes, &args, sizeof args);
     if (args.n_splits > 1) put_attend_fold(q, &args);
 }
@@ -1105,6 +1124,7 @@ static bool launch_wide_32(rf_gpu_queue *q, rf_gpu_matmul_args *a, rf_gpu_kernel
     put_shared(q, RF_GPU_wide_rows_32,
                (rf_gpu_grid){div_up(w->cols, RF_GROUPS_COLS), n_stretches, 1}, parts.x_bytes, a,
                sizeof *a);
+    rf_gpu_kind(q, wide_32_kind(w));
     put_shared(q, multiply,
                (rf_gpu_grid){min_u32(a->ahead_tiles * n_stretches, q->info.n_units), 1, 1},
                rf_groups_shared_bytes(parts), a, sizeof *a);
@@ -1186,6 +1206,7 @@ static bool launch_half_wide(rf_gpu_queue *q, rf_gpu_matmul_args *a) {
         a->tile_rows = RF_HALF_WIDE_ROWS;
         make_halves(q, a, n_x);
         uint32_t x = n_blocks < q->info.n_units ? (uint32_t)n_blocks : q->info.n_units;
+        rf_gpu_kind(q, half_kind(a));
         put_shared(q, k, (rf_gpu_grid){x, 1, 1}, rf_half_wide_shared(n_x), a, sizeof *a);
         return true;
     }
@@ -1221,6 +1242,7 @@ static bool launch_half_few(rf_gpu_queue *q, rf_gpu_matmul_args *a) {
     a->n_stages = rf_half_few_stages(a->tile_rows, n_x);
     make_halves(q, a, n_x);
     uint32_t n_blocks = q->info.n_units * (rf_half_few_is_low(a->tile_rows) ? 1 : RF_HALF_BLOCKS);
+    rf_gpu_kind(q, half_kind(a));
     put_shared(q, kernel, (rf_gpu_grid){min_u32(n_tiles, n_blocks), 1, 1},
                rf_half_few_shared(a->tile_rows), a, sizeof *a);
     return true;
@@ -1240,6 +1262,7 @@ static void launch_half_one(rf_gpu_queue *q, rf_gpu_matmul_args *a, uint32_t y) 
         bytes = rf_half_one_shared(cols, n_workers, a->n_stages);
     }
     a->n_blocks = min_u32(n_tiles, most);
+    rf_gpu_kind(q, half_kind(a) + (a->n_stages == RF_HALF_ONE_SLOTS ? 0 : 2));
     put_shared(q, RF_GPU_half_one, (rf_gpu_grid){a->n_blocks, y, 1}, bytes, a, sizeof *a);
 }
 
@@ -1252,6 +1275,7 @@ static uint32_t half_wave_outputs(const rf_gpu_queue *q, const rf_gpu_matmul_arg
 
 static void launch_half_one_amd(rf_gpu_queue *q, rf_gpu_matmul_args *a, uint32_t y) {
     uint32_t n_blocks = tiles_of(a, half_wave_outputs(q, a, RF_GPU_half_one));
+    rf_gpu_kind(q, half_kind(a));
     put(q, RF_GPU_half_one, n_blocks, y, 1, a, sizeof *a);
 }
 
@@ -1296,6 +1320,7 @@ static void launch_half(rf_gpu_queue *q, rf_gpu_matmul_args *a, uint32_t usual, 
     a->n_stages =
         min_u32(min_u32(q->info.lds_bytes - RF_HALF_HEAD, ring) / stage, RF_HALF_MOST_STAGES);
     make_halves(q, a, 0);
+    rf_gpu_kind(q, half_kind(a));
     put_shared(q, kernels[i], grid, RF_HALF_HEAD + a->n_stages * stage, a, sizeof *a);
 }
 
@@ -1431,6 +1456,7 @@ void rf_gpu_op_matmul(rf_gpu_queue *q, const rf_gpu_matmul_args *a) {
         q->launched[RF_GPU_lists] = true; /* for this product: its failure may be theirs */
     if (launch_mix(q, &args)) return;
     if (norms_scores(q, &args)) { /* a block more, which writes the normed row */
+        rf_gpu_kind(q, router_kind(a));
         put(q, RF_GPU_router_normed, a->part[0].w.rows + 1, 1, 1, a, sizeof *a);
         return;
     }

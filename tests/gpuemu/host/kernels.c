@@ -13,12 +13,23 @@
 #define X_AMD_MATRIX(name, args, block)
 #include "backend/gpu/kernels.def"
 #undef X
+#define X(name, kind, args)                               \
+    static void run_##name##_kind_##kind(const void *p) { \
+        args a;                                           \
+        memcpy(&a, p, sizeof a);                          \
+        rf_##name##_kind_##kind(a);                       \
+    }
+#include "backend/gpu/kinds.def"
+#undef X
 
 static const rf_host_kernel table[] = {
 #define X(name, args, block) {"rf_" #name, run_##name, sizeof(args)},
 #define X_NVIDIA(name, args, block)
 #define X_AMD_MATRIX(name, args, block)
 #include "backend/gpu/kernels.def"
+#undef X
+#define X(name, kind, args) {"rf_" #name "_kind_" #kind, run_##name##_kind_##kind, sizeof(args)},
+#include "backend/gpu/kinds.def"
 #undef X
 };
 

@@ -15,6 +15,10 @@ static const char *const everywhere[] = {
 #define X_AMD_MATRIX(name, args, block)
 #include "backend/gpu/kernels.def"
 #undef X
+#define X(name, kind, args) "rf_" #name "_kind_" #kind,
+#define X_HOPPER(name, kind, args)
+#include "backend/gpu/kinds.def"
+#undef X
 };
 static const char *const on_hopper[] = {
 #define X(name, args, block)
@@ -24,6 +28,12 @@ static const char *const on_hopper[] = {
 #define X_AMD_MATRIX(name, args, block)
 #define X_HOPPER(name, args, block) "rf_" #name,
 #include "backend/gpu/kernels.def"
+#undef X
+#define X(name, kind, args)
+#define X_NOT_AMD(name, kind, args)
+#define X_HOPPER(name, kind, args) "rf_" #name "_kind_" #kind,
+#include "backend/gpu/kinds.def"
+#undef X
 };
 
 /* PTX names each kernel behind ".entry". */

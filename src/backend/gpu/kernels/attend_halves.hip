@@ -333,8 +333,8 @@ RF_DEVICE void halves_begin(halves_shared *sh, const rf_gpu_attend_args *a, halv
     rf_sync();
 }
 
-RF_DEVICE void halves_attend(halves_shared *sh, const rf_gpu_attend_args *a, halves_kind kind,
-                             int makes_ints) {
+RF_DEVICE void halves_attend(const rf_gpu_attend_args *a, halves_kind kind, int makes_ints) {
+    halves_shared *sh = (halves_shared *)(void *)rf_dynamic_shared;
     const uint32_t dim = kind.dim;
     halves_work w;
     halves_begin(sh, a, &w, kind);
@@ -362,26 +362,24 @@ RF_DEVICE void halves_attend(halves_shared *sh, const rf_gpu_attend_args *a, hal
         rf_walk_put(a, &total, at->item + c.h, c.col, c.n);
 }
 
-RF_DEVICE void halves_run(const rf_gpu_attend_args *a, int makes_ints, uint32_t warps) {
-    halves_shared *sh = (halves_shared *)(void *)rf_dynamic_shared;
-    const halves_kind kinds[4] = {{HALVES_DIM, RF_GPU_F16, warps},
-                                  {HALVES_DIM, RF_GPU_BF16, warps},
-                                  {HALVES_DIM / 2, RF_GPU_F16, warps},
-                                  {HALVES_DIM / 2, RF_GPU_BF16, warps}};
-    const int is_f16 = a->k_type == RF_DT_F16;
-    if (a->head_dim == HALVES_DIM && is_f16)
-        halves_attend(sh, a, kinds[0], makes_ints);
-    else if (a->head_dim == HALVES_DIM)
-        halves_attend(sh, a, kinds[1], makes_ints);
-    else if (is_f16)
-        halves_attend(sh, a, kinds[2], makes_ints);
-    else
-        halves_attend(sh, a, kinds[3], makes_ints);
-}
-
-RF_KERNEL_EARLY(attend_halves, rf_gpu_attend_args, 2) { halves_run(&a, 0, 8); }
-RF_KERNEL_EARLY(attend_halves_small, rf_gpu_attend_args, 4) { halves_run(&a, 0, 4); }
+#define HALVES_BODY(dim, form, warps, makes_ints)                \
+    {                                                            \
+        const halves_kind kind = {(uint32_t)(dim), form, warps}; \
+        halves_attend(&a, kind, makes_ints);                     \
+    }
+/* kinds.def has their order. */
+#define HALVES_KERNEL(name, n_blocks, warps, makes_ints)        \
+    RF_KERNEL_EARLY(name, rf_gpu_attend_args, n_blocks)         \
+    HALVES_BODY(HALVES_DIM, RF_GPU_F16, warps, makes_ints)      \
+    RF_KERNEL_KIND_EARLY(name, 1, rf_gpu_attend_args, n_blocks) \
+    HALVES_BODY(HALVES_DIM, RF_GPU_BF16, warps, makes_ints)     \
+    RF_KERNEL_KIND_EARLY(name, 2, rf_gpu_attend_args, n_blocks) \
+    HALVES_BODY(HALVES_DIM / 2, RF_GPU_F16, warps, makes_ints)  \
+    RF_KERNEL_KIND_EARLY(name, 3, rf_gpu_attend_args, n_blocks) \
+    HALVES_BODY(HALVES_DIM / 2, RF_GPU_BF16, warps, makes_ints)
+HALVES_KERNEL(attend_halves, 2, 8, 0)
+HALVES_KERNEL(attend_halves_small, 4, 4, 0)
 /* Where rf_gpu_attend_makes_ints: by itself, since what that takes costs the other registers. */
-RF_KERNEL_EARLY(attend_halves_quant, rf_gpu_attend_args, 2) { halves_run(&a, 1, 8); }
-RF_KERNEL_EARLY(attend_halves_small_quant, rf_gpu_attend_args, 4) { halves_run(&a, 1, 4); }
+HALVES_KERNEL(attend_halves_quant, 2, 8, 1)
+HALVES_KERNEL(attend_halves_small_quant, 4, 4, 1)
 #endif

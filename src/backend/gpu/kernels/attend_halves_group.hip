@@ -283,17 +283,18 @@ RF_DEVICE void group_run(group_shared *sh, const rf_gpu_attend_args *a, uint32_t
     bulk_end(sh->item[0], sh->total[rf_tid() / 32][0][0], a, &work.own.sum, kind);
 }
 
-RF_KERNEL_EARLY(attend_halves_group, rf_gpu_attend_args, 2) {
-    group_shared *sh = (group_shared *)(void *)hopper_shared;
-    const uint32_t form = a.k_type == RF_DT_F16 ? RF_GPU_F16 : RF_GPU_BF16;
-    rf_await_before();
-    if (a.head_dim == BULK_DIM && form == RF_GPU_F16)
-        group_run(sh, &a, BULK_DIM, RF_GPU_F16);
-    else if (a.head_dim == BULK_DIM)
-        group_run(sh, &a, BULK_DIM, RF_GPU_BF16);
-    else if (form == RF_GPU_F16)
-        group_run(sh, &a, BULK_DIM / 2, RF_GPU_F16);
-    else
-        group_run(sh, &a, BULK_DIM / 2, RF_GPU_BF16);
-}
+#define GROUP_BODY(dim, form)                                                        \
+    {                                                                                \
+        rf_await_before();                                                           \
+        group_run((group_shared *)(void *)hopper_shared, &a, (uint32_t)(dim), form); \
+    }
+/* kinds.def has their order. */
+RF_KERNEL_EARLY(attend_halves_group, rf_gpu_attend_args, 2)
+GROUP_BODY(BULK_DIM, RF_GPU_F16)
+RF_KERNEL_KIND_EARLY(attend_halves_group, 1, rf_gpu_attend_args, 2)
+GROUP_BODY(BULK_DIM, RF_GPU_BF16)
+RF_KERNEL_KIND_EARLY(attend_halves_group, 2, rf_gpu_attend_args, 2)
+GROUP_BODY(BULK_DIM / 2, RF_GPU_F16)
+RF_KERNEL_KIND_EARLY(attend_halves_group, 3, rf_gpu_attend_args, 2)
+GROUP_BODY(BULK_DIM / 2, RF_GPU_BF16)
 #endif

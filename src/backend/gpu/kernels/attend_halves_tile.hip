@@ -330,17 +330,18 @@ enum { BULK_AT_ONCE = 12 / BULK_WARPS };
 #else
 enum { BULK_AT_ONCE = BULK_WARPS > 4 ? 1 : 2 };
 #endif
-RF_KERNEL_EARLY(attend_halves_tile, rf_gpu_attend_args, BULK_AT_ONCE) {
-    bulk_shared *sh = (bulk_shared *)(void *)rf_dynamic_shared;
-    rf_await_before();
-    const uint32_t form = a.k_type == RF_DT_F16 ? RF_GPU_F16 : RF_GPU_BF16;
-    if (a.head_dim == BULK_DIM && form == RF_GPU_F16)
-        bulk_run_as(sh, &a, BULK_DIM, RF_GPU_F16);
-    else if (a.head_dim == BULK_DIM)
-        bulk_run_as(sh, &a, BULK_DIM, RF_GPU_BF16);
-    else if (form == RF_GPU_F16)
-        bulk_run_as(sh, &a, BULK_DIM / 2, RF_GPU_F16);
-    else
-        bulk_run_as(sh, &a, BULK_DIM / 2, RF_GPU_BF16);
-}
+#define BULK_BODY(dim, form)                                                              \
+    {                                                                                     \
+        rf_await_before();                                                                \
+        bulk_run_as((bulk_shared *)(void *)rf_dynamic_shared, &a, (uint32_t)(dim), form); \
+    }
+/* kinds.def has their order. */
+RF_KERNEL_EARLY(attend_halves_tile, rf_gpu_attend_args, BULK_AT_ONCE)
+BULK_BODY(BULK_DIM, RF_GPU_F16)
+RF_KERNEL_KIND_EARLY(attend_halves_tile, 1, rf_gpu_attend_args, BULK_AT_ONCE)
+BULK_BODY(BULK_DIM, RF_GPU_BF16)
+RF_KERNEL_KIND_EARLY(attend_halves_tile, 2, rf_gpu_attend_args, BULK_AT_ONCE)
+BULK_BODY(BULK_DIM / 2, RF_GPU_F16)
+RF_KERNEL_KIND_EARLY(attend_halves_tile, 3, rf_gpu_attend_args, BULK_AT_ONCE)
+BULK_BODY(BULK_DIM / 2, RF_GPU_BF16)
 #endif

@@ -330,16 +330,18 @@ RF_DEVICE void thin_attend(thin_shared *sh, const rf_gpu_attend_args *a, uint32_
     if (a->n_splits == 1 && c.is_here) rf_walk_put(a, &total, at->item + c.h, c.col, c.n);
 }
 
-RF_KERNEL(attend_halves, rf_gpu_attend_args) {
-    RF_SHARED thin_shared sh;
-    const uint32_t form = a.k_type == RF_DT_F16 ? RF_GPU_F16 : RF_GPU_BF16;
-    if (a.head_dim == THIN_DIM && form == RF_GPU_F16)
-        thin_attend(&sh, &a, THIN_DIM, RF_GPU_F16);
-    else if (a.head_dim == THIN_DIM)
-        thin_attend(&sh, &a, THIN_DIM, RF_GPU_BF16);
-    else if (form == RF_GPU_F16)
-        thin_attend(&sh, &a, THIN_DIM / 2, RF_GPU_F16);
-    else
-        thin_attend(&sh, &a, THIN_DIM / 2, RF_GPU_BF16);
-}
+#define THIN_BODY(dim, form)                      \
+    {                                             \
+        RF_SHARED thin_shared sh;                 \
+        thin_attend(&sh, &a, (uint32_t)(dim), form); \
+    }
+/* kinds.def has their order. */
+RF_KERNEL(attend_halves, rf_gpu_attend_args)
+THIN_BODY(THIN_DIM, RF_GPU_F16)
+RF_KERNEL_KIND(attend_halves, 1, rf_gpu_attend_args)
+THIN_BODY(THIN_DIM, RF_GPU_BF16)
+RF_KERNEL_KIND(attend_halves, 2, rf_gpu_attend_args)
+THIN_BODY(THIN_DIM / 2, RF_GPU_F16)
+RF_KERNEL_KIND(attend_halves, 3, rf_gpu_attend_args)
+THIN_BODY(THIN_DIM / 2, RF_GPU_BF16)
 #endif

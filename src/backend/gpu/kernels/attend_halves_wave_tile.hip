@@ -421,16 +421,18 @@ RF_DEVICE void bulk_run(bulk_shared *sh, const rf_gpu_attend_args *a, uint32_t d
     bulk_end(&work, a, kind);
 }
 
-RF_KERNEL(attend_halves_tile, rf_gpu_attend_args) {
-    RF_SHARED bulk_shared sh;
-    const uint32_t form = a.k_type == RF_DT_F16 ? RF_GPU_F16 : RF_GPU_BF16;
-    if (a.head_dim == BULK_DIM && form == RF_GPU_F16)
-        bulk_run(&sh, &a, BULK_DIM, RF_GPU_F16);
-    else if (a.head_dim == BULK_DIM)
-        bulk_run(&sh, &a, BULK_DIM, RF_GPU_BF16);
-    else if (form == RF_GPU_F16)
-        bulk_run(&sh, &a, BULK_DIM / 2, RF_GPU_F16);
-    else
-        bulk_run(&sh, &a, BULK_DIM / 2, RF_GPU_BF16);
-}
+#define BULK_BODY(dim, form)                      \
+    {                                             \
+        RF_SHARED bulk_shared sh;                 \
+        bulk_run(&sh, &a, (uint32_t)(dim), form); \
+    }
+/* kinds.def has their order. */
+RF_KERNEL(attend_halves_tile, rf_gpu_attend_args)
+BULK_BODY(BULK_DIM, RF_GPU_F16)
+RF_KERNEL_KIND(attend_halves_tile, 1, rf_gpu_attend_args)
+BULK_BODY(BULK_DIM, RF_GPU_BF16)
+RF_KERNEL_KIND(attend_halves_tile, 2, rf_gpu_attend_args)
+BULK_BODY(BULK_DIM / 2, RF_GPU_F16)
+RF_KERNEL_KIND(attend_halves_tile, 3, rf_gpu_attend_args)
+BULK_BODY(BULK_DIM / 2, RF_GPU_BF16)
 #endif

@@ -480,9 +480,12 @@ RF_KERNEL_EARLY(attend_ints, rf_gpu_attend_args, 2) {
     ints_shared *sh = (ints_shared *)(void *)rf_dynamic_shared;
     ints_work w;
     ints_begin(sh, &a, &w);
-    if (a.head_dim == INTS_DIM)
-        ints_attend(sh, &a, &w, INTS_DIM);
-    else
-        ints_attend(sh, &a, &w, INTS_DIM / 2);
+    ints_attend(sh, &a, &w, INTS_DIM);
+}
+RF_KERNEL_KIND_EARLY(attend_ints, 1, rf_gpu_attend_args, 2) {
+    ints_shared *sh = (ints_shared *)(void *)rf_dynamic_shared;
+    ints_work w;
+    ints_begin(sh, &a, &w);
+    ints_attend(sh, &a, &w, INTS_DIM / 2);
 }
 #endif

@@ -161,12 +161,12 @@ RF_DEVICE void hf_run_any(const rf_gpu_matmul_args *a, uint32_t rows, uint32_t f
         hf_run(a, rows, few, form);
 }
 
-#define HALF_FEW(rows)                                        \
-    RF_KERNEL_EARLY(half_few_##rows, rf_gpu_matmul_args, 2) { \
-        if (a.part[0].w.form == RF_GPU_F16)                   \
-            hf_run_any(&a, rows, RF_GPU_F16);                 \
-        else                                                  \
-            hf_run_any(&a, rows, RF_GPU_BF16);                \
+#define HALF_FEW(rows)                                                \
+    RF_KERNEL_EARLY(half_few_##rows, rf_gpu_matmul_args, 2) {         \
+        hf_run_any(&a, rows, RF_GPU_F16);                             \
+    }                                                                 \
+    RF_KERNEL_KIND_EARLY(half_few_##rows, 1, rf_gpu_matmul_args, 2) { \
+        hf_run_any(&a, rows, RF_GPU_BF16);                            \
     }
 HALF_FEW(32)
 HALF_FEW(48)

@@ -184,10 +184,11 @@ RF_DEVICE void h1_multiply(const h1_work *k, h1_source *next, uint32_t n_slots, 
     }
 }
 
-RF_DEVICE void h1_run(uint8_t *shared, half_shared *made, const rf_gpu_matmul_args *a,
+/* n_slots and form are constants. */
+RF_DEVICE void h1_run(half_shared *made, const rf_gpu_matmul_args *a, uint32_t n_slots,
                       uint32_t form) {
     const uint32_t warp = rf_tid() / 32, cols = a->part[0].w.cols, n_workers = a->tile_rows / 16;
-    const uint32_t n_slots = a->n_stages;
+    uint8_t *const shared = rf_dynamic_shared;
     h1_work k = {a, form, cols, tiles_in(a, h1_per_tile(a)), 0, 0, 0, 0};
     k.apart = a->n_blocks * n_workers;
     k.first = warp < n_workers ? rf_bid_x() + a->n_blocks * warp : k.n_tiles;
@@ -208,17 +209,21 @@ RF_DEVICE void h1_run(uint8_t *shared, half_shared *made, const rf_gpu_matmul_ar
     const float scale = half_make(&own, 0, made, &a->norm, x, cols, form);
     rf_sync();
     if (k.first >= k.n_tiles && rf_warp_may_skip()) return;
-    if (n_slots == RF_HALF_ONE_SLOTS)
-        h1_multiply(&k, &next, RF_HALF_ONE_SLOTS, shared, scale);
-    else
-        h1_multiply(&k, &next, RF_HALF_ONE_SLOTS / 2, shared, scale);
+    h1_multiply(&k, &next, n_slots, shared, scale);
 }
 
-RF_KERNEL_EARLY(half_one, rf_gpu_matmul_args, 2) {
-    RF_SHARED half_shared made;
-    if (a.part[0].w.form == RF_GPU_F16)
-        h1_run(rf_dynamic_shared, &made, &a, RF_GPU_F16);
-    else
-        h1_run(rf_dynamic_shared, &made, &a, RF_GPU_BF16);
-}
+#define H1_BODY(n_slots, form)            \
+    {                                     \
+        RF_SHARED half_shared made;       \
+        h1_run(&made, &a, n_slots, form); \
+    }
+/* kinds.def has their order. */
+RF_KERNEL_EARLY(half_one, rf_gpu_matmul_args, 2)
+H1_BODY(RF_HALF_ONE_SLOTS, RF_GPU_F16)
+RF_KERNEL_KIND_EARLY(half_one, 1, rf_gpu_matmul_args, 2)
+H1_BODY(RF_HALF_ONE_SLOTS, RF_GPU_BF16)
+RF_KERNEL_KIND_EARLY(half_one, 2, rf_gpu_matmul_args, 2)
+H1_BODY(RF_HALF_ONE_SLOTS / 2, RF_GPU_F16)
+RF_KERNEL_KIND_EARLY(half_one, 3, rf_gpu_matmul_args, 2)
+H1_BODY(RF_HALF_ONE_SLOTS / 2, RF_GPU_BF16)
 #endif

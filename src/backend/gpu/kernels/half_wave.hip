@@ -190,9 +190,10 @@ RF_DEVICE void wave_run_one(wave_shared *sh, const rf_gpu_matmul_args *a, uint32
 
 RF_KERNEL(half_one, rf_gpu_matmul_args) {
     RF_SHARED wave_shared shared;
-    if (a.part[0].w.form == RF_GPU_F16)
-        wave_run_one(&shared, &a, RF_GPU_F16);
-    else
-        wave_run_one(&shared, &a, RF_GPU_BF16);
+    wave_run_one(&shared, &a, RF_GPU_F16);
+}
+RF_KERNEL_KIND(half_one, 1, rf_gpu_matmul_args) {
+    RF_SHARED wave_shared shared;
+    wave_run_one(&shared, &a, RF_GPU_BF16);
 }
 #endif

@@ -71,12 +71,12 @@ RF_DEVICE void hw_run(const rf_gpu_matmul_args *a, uint32_t n_x, uint32_t form) 
     hw_multiply(&k);
 }
 
-#define HALF_WIDE(n_x)                                     \
-    RF_KERNEL_ALONE(half_wide_##n_x, rf_gpu_matmul_args) { \
-        if (a.part[0].w.form == RF_GPU_F16)                \
-            hw_run(&a, n_x, RF_GPU_F16);                   \
-        else                                               \
-            hw_run(&a, n_x, RF_GPU_BF16);                  \
+#define HALF_WIDE(n_x)                                             \
+    RF_KERNEL_ALONE(half_wide_##n_x, rf_gpu_matmul_args) {         \
+        hw_run(&a, n_x, RF_GPU_F16);                               \
+    }                                                              \
+    RF_KERNEL_KIND_ALONE(half_wide_##n_x, 1, rf_gpu_matmul_args) { \
+        hw_run(&a, n_x, RF_GPU_BF16);                              \
     }
 HALF_WIDE(128)
 HALF_WIDE(256)

@@ -319,12 +319,12 @@ RF_DEVICE void half_run(uint8_t *shared, const rf_gpu_matmul_args *a, uint32_t f
     half_multiply_all(&k, ring, next, n_x / across, across);
 }
 
-#define HALF_KERNEL(n, n_x, across)                                    \
-    RF_KERNEL_EARLY(half_##n, rf_gpu_matmul_args, 2) {                 \
-        if (a.part[0].w.form == RF_GPU_F16)                            \
-            half_run(rf_dynamic_shared, &a, RF_GPU_F16, n_x, across);  \
-        else                                                           \
-            half_run(rf_dynamic_shared, &a, RF_GPU_BF16, n_x, across); \
+#define HALF_KERNEL(n, n_x, across)                                \
+    RF_KERNEL_EARLY(half_##n, rf_gpu_matmul_args, 2) {             \
+        half_run(rf_dynamic_shared, &a, RF_GPU_F16, n_x, across);  \
+    }                                                              \
+    RF_KERNEL_KIND_EARLY(half_##n, 1, rf_gpu_matmul_args, 2) {     \
+        half_run(rf_dynamic_shared, &a, RF_GPU_BF16, n_x, across); \
     }
 HALF_KERNEL(8, 8, 1)
 HALF_KERNEL(16, 16, 1)

@@ -174,8 +174,13 @@ RF_KERNEL_EARLY(router_normed, rf_gpu_matmul_args, 4) {
     RF_SHARED router_lanes sh;
     if (rf_bid_x() == a.part[0].w.rows)
         router_write_row(&sh, &a.norm);
-    else if (a.part[0].w.form == RF_GPU_F32)
+    else
         router_score(&sh, &a, RF_GPU_F32);
+}
+RF_KERNEL_KIND_EARLY(router_normed, 1, rf_gpu_matmul_args, 4) {
+    RF_SHARED router_lanes sh;
+    if (rf_bid_x() == a.part[0].w.rows)
+        router_write_row(&sh, &a.norm);
     else if (a.part[0].w.form == RF_GPU_F16)
         router_score(&sh, &a, RF_GPU_F16);
     else

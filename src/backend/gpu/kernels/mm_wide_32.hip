@@ -637,24 +637,12 @@ RF_DEVICE void groups_run(const rf_gpu_matmul_args *a, uint32_t lo_bits, uint32_
 }
 
 /* What facts_of says of these layouts. */
-RF_KERNEL_ALONE(wide_32_40, rf_gpu_matmul_args) {
-    if (a.part[0].w.m)
-        groups_run(&a, 4, 0, 1, 0);
-    else
-        groups_run(&a, 4, 0, 0, 0);
-}
-RF_KERNEL_ALONE(wide_32_41, rf_gpu_matmul_args) {
-    if (a.part[0].w.m)
-        groups_run(&a, 4, 1, 1, 0);
-    else if (a.part[0].w.d_f32)
-        groups_run(&a, 4, 1, 0, 1);
-    else
-        groups_run(&a, 4, 1, 0, 0);
-}
-RF_KERNEL_ALONE(wide_32_80, rf_gpu_matmul_args) {
-    if (a.part[0].w.d_f32)
-        groups_run(&a, 8, 0, 0, 1);
-    else
-        groups_run(&a, 8, 0, 0, 0);
-}
+/* kinds.def has their order. */
+RF_KERNEL_ALONE(wide_32_40, rf_gpu_matmul_args) { groups_run(&a, 4, 0, 0, 0); }
+RF_KERNEL_KIND_ALONE(wide_32_40, 1, rf_gpu_matmul_args) { groups_run(&a, 4, 0, 1, 0); }
+RF_KERNEL_ALONE(wide_32_41, rf_gpu_matmul_args) { groups_run(&a, 4, 1, 0, 0); }
+RF_KERNEL_KIND_ALONE(wide_32_41, 1, rf_gpu_matmul_args) { groups_run(&a, 4, 1, 1, 0); }
+RF_KERNEL_KIND_ALONE(wide_32_41, 2, rf_gpu_matmul_args) { groups_run(&a, 4, 1, 0, 1); }
+RF_KERNEL_ALONE(wide_32_80, rf_gpu_matmul_args) { groups_run(&a, 8, 0, 0, 0); }
+RF_KERNEL_KIND_ALONE(wide_32_80, 2, rf_gpu_matmul_args) { groups_run(&a, 8, 0, 0, 1); }
 #endif

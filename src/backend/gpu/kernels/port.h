@@ -48,7 +48,8 @@
 
 /* A kernel is RF_KERNEL(name, type of its argument a) { body }; one that needs many registers more
  * than blocks side by side is RF_KERNEL_ALONE; one that calls rf_await_before itself, having begun to
- * read what no kernel writes, is RF_KERNEL_EARLY, n_blocks of which run side by side. */
+ * read what no kernel writes, is RF_KERNEL_EARLY, n_blocks of which run side by side.  RF_KERNEL_KIND and
+ * those that begin with it are another kind of such a kernel (kinds.def). */
 /* Threads of a block, per kernel. */
 enum {
 #define X(name, args, block) RF_BLOCK_##name = block,
@@ -57,8 +58,10 @@ enum {
 };
 
 #if !defined(RF_NVIDIA)
-#define RF_KERNEL_ALONE(name, args_type)           RF_KERNEL(name, args_type)
-#define RF_KERNEL_EARLY(name, args_type, n_blocks) RF_KERNEL(name, args_type)
+#define RF_KERNEL_ALONE(name, args_type)                      RF_KERNEL(name, args_type)
+#define RF_KERNEL_EARLY(name, args_type, n_blocks)            RF_KERNEL(name, args_type)
+#define RF_KERNEL_KIND_ALONE(name, kind, args_type)           RF_KERNEL_KIND(name, kind, args_type)
+#define RF_KERNEL_KIND_EARLY(name, kind, args_type, n_blocks) RF_KERNEL_KIND(name, kind, args_type)
 RF_DEVICE void rf_await_before(void) {}
 #endif
 
@@ -84,10 +87,12 @@ typedef struct rf_f4 {
     defined(__gfx1034__) || defined(__gfx1035__) || defined(__gfx1036__)
 #define RF_AMD_DOT4 1
 #endif
-#define RF_KERNEL(name, args_type)                                                                 \
-    extern "C" __attribute__((global))                                                             \
-    __attribute__((amdgpu_flat_work_group_size(RF_BLOCK_##name, RF_BLOCK_##name))) void rf_##name( \
-        args_type a)
+#define RF_AMD_KERNEL(name, block, args_type) \
+    extern "C" __attribute__((global))        \
+    __attribute__((amdgpu_flat_work_group_size(block, block))) void rf_##name(args_type a)
+#define RF_KERNEL(name, args_type) RF_AMD_KERNEL(name, RF_BLOCK_##name, args_type)
+#define RF_KERNEL_KIND(name, kind, args_type) \
+    RF_AMD_KERNEL(name##_kind_##kind, RF_BLOCK_##name, args_type)
 RF_DEVICE uint32_t rf_tid(void) { return __builtin_amdgcn_workitem_id_x(); }
 RF_DEVICE uint32_t rf_bid_x(void) { return __builtin_amdgcn_workgroup_id_x(); }
 RF_DEVICE uint32_t rf_bid_y(void) { return __builtin_amdgcn_workgroup_id_y(); }
@@ -156,6 +161,10 @@ RF_DEVICE void rf_let_next_start(void) {}
     RF_NVIDIA_KERNEL(name, args_type, rf_await_before(), RF_BLOCK_##name, 1)
 #define RF_KERNEL_EARLY(name, args_type, n_blocks) \
     RF_NVIDIA_KERNEL(name, args_type, (void)0, RF_BLOCK_##name, n_blocks)
+#define RF_KERNEL_KIND_ALONE(name, kind, args_type) \
+    RF_NVIDIA_KERNEL(name##_kind_##kind, args_type, rf_await_before(), RF_BLOCK_##name, 1)
+#define RF_KERNEL_KIND_EARLY(name, kind, args_type, n_blocks) \
+    RF_NVIDIA_KERNEL(name##_kind_##kind, args_type, (void)0, RF_BLOCK_##name, n_blocks)
 #if defined(__clang__)
 RF_DEVICE uint32_t rf_tid(void) { return (uint32_t)__nvvm_read_ptx_sreg_tid_x(); }
 RF_DEVICE uint32_t rf_bid_x(void) { return (uint32_t)__nvvm_read_ptx_sreg_ctaid_x(); }
@@ -218,6 +227,7 @@ extern _Thread_local uint32_t rf_host_word[]; /* of each thread of the block */
 #define RF_KERNEL(name, args_type) \
     void rf_##name(args_type a);   \
     void rf_##name(args_type a)
+#define RF_KERNEL_KIND(name, kind, args_type) RF_KERNEL(name##_kind_##kind, args_type)
 RF_DEVICE uint32_t rf_tid(void) { return rf_host_now.tid; }
 RF_DEVICE uint32_t rf_bid_x(void) { return rf_host_now.bid[0]; }
 RF_DEVICE uint32_t rf_bid_y(void) { return rf_host_now.bid[1]; }
