@@ -15,6 +15,7 @@
 
 static struct {
     const char *arch, *refuses; /* code with that in it */
+    const char *lacks;          /* a function; NULL: none */
     char image[500];            /* what was loaded last */
     rf_gpu_driver table;
 } fake;
@@ -61,8 +62,9 @@ static int unload(rf_gpu_module m) {
 }
 
 static int function(rf_gpu_function *out, rf_gpu_module m, const char *name) {
+    enum { NOT_FOUND = 500 };
     (void)m;
-    (void)name;
+    if (fake.lacks && strcmp(name, fake.lacks) == 0) return NOT_FOUND;
     *out = &fake;
     return 0;
 }
@@ -169,6 +171,45 @@ static void test_machine_code(void **state) {
     assert_string_equal(rf_gpu_code_target(1), "sm_90");
     assert_string_equal(rf_gpu_code_target(2), "sm_90a");
     assert_null(rf_gpu_code_target(3));
+    rf_gpu_codes_set(NULL);
+}
+
+/* Of kernels that the code has all kinds are there that are in it. */
+static void check_kinds(const rf_gpu_queue *q) {
+    static const struct {
+        uint32_t kernel, kind;
+        bool on_amd;
+    } kinds[] = {
+#define X(name, kind, args)         {RF_GPU_##name, kind, true},
+#define X_NOT_AMD(name, kind, args) {RF_GPU_##name, kind, false},
+#include "backend/gpu/kinds.def"
+#undef X
+    };
+    bool is_amd = strncmp(q->target, "gfx", 3) == 0;
+    for (size_t i = 0; i < RF_COUNT(kinds); i++)
+        assert_int_equal(q->more[kinds[i].kernel][kinds[i].kind - 1] != NULL,
+                         q->function[kinds[i].kernel] && (kinds[i].on_amd || !is_amd));
+}
+
+static void test_kinds(void **state) {
+    (void)state;
+    static const char elf[] = "code for all";
+    static const char *const targets[][2] = {
+        {"cuda", "sm_80"}, {"cuda", "sm_90a"}, {"hip", "gfx1030"}, {"hip", "gfx942"}};
+    for (size_t i = 0; i < RF_COUNT(targets); i++) {
+        const rf_gpu_code code[] = {CODE(targets[i][1], elf), {NULL, NULL, NULL, false}};
+        const char *arch = i == 1 ? "sm_90" : targets[i][1];
+        rf_gpu_queue q;
+        rf_error e;
+        rf_gpu_codes_set(code);
+        assert_int_equal(load_code(&q, driver(targets[i][0], arch, NULL), &e), RF_OK);
+        assert_string_equal(q.target, targets[i][1]);
+        check_kinds(&q);
+        rf_gpu_close(&q);
+        fake.lacks = "rf_router_normed_kind_1";
+        expect_failure(&fake.table, RF_EDEVICE, "lack rf_router_normed_kind_1");
+        fake.lacks = NULL;
+    }
     rf_gpu_codes_set(NULL);
 }
 
@@ -348,9 +389,8 @@ static int end(void **state) {
 
 int main(void) {
     const struct CMUnitTest embedded[] = {
-        cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_machine_code),
-        cmocka_unit_test(test_functions),
+        cmocka_unit_test(test_refused),   cmocka_unit_test(test_machine_code),
+        cmocka_unit_test(test_functions), cmocka_unit_test(test_kinds),
         cmocka_unit_test(test_unpack),
     };
     const struct CMUnitTest compiled[] = {

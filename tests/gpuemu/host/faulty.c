@@ -1,6 +1,7 @@
 /* faulty.c - a driver's table whose entries look at what is to fail before they ask the real one. */
 #include "gpuemu/host/faulty.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 enum { LAUNCH_FAILED = 719, TIMED_OUT = 702 };
@@ -15,7 +16,7 @@ static countdown launches, waits;
 static int sticky; /* what every call says; 0: sound */
 static bool lost;
 static const char *spoilt;
-static rf_gpu_function functions[RF_GPU_KERNEL_COUNT];
+static rf_gpu_function functions[RF_GPU_KERNEL_COUNT][1 + RF_GPU_MORE_KINDS];
 
 static int count(countdown *c, int code) {
     if (sticky || c->times == 0 || ++c->n < c->nth) return sticky;
@@ -77,14 +78,22 @@ static int module_load(rf_gpu_module *out, const void *image) {
 
 static int module_function(rf_gpu_function *out, rf_gpu_module m, const char *name) {
     int code = under->module_function(out, m, name);
-    for (int k = 0; k < RF_GPU_KERNEL_COUNT; k++)
-        if (strcmp(name, rf_gpu_kernel_name((rf_gpu_kernel)k)) == 0) functions[k] = *out;
+    const char *kind = strstr(name, "_kind_");
+    size_t n = kind ? (size_t)(kind - name) : strlen(name);
+    for (int k = 0; k < RF_GPU_KERNEL_COUNT; k++) {
+        const char *kernel = rf_gpu_kernel_name((rf_gpu_kernel)k);
+        if (strlen(kernel) == n && strncmp(name, kernel, n) == 0)
+            functions[k][kind ? strtol(kind + strlen("_kind_"), NULL, 10) : 0] = *out;
+    }
     return code;
 }
 
 static bool is_spoilt(rf_gpu_function f) {
-    for (int k = 0; k < RF_GPU_KERNEL_COUNT && spoilt; k++)
-        if (strcmp(spoilt, rf_gpu_kernel_name((rf_gpu_kernel)k)) == 0) return functions[k] == f;
+    for (int k = 0; k < RF_GPU_KERNEL_COUNT && spoilt; k++) {
+        if (strcmp(spoilt, rf_gpu_kernel_name((rf_gpu_kernel)k)) != 0) continue;
+        for (size_t i = 0; i < RF_COUNT(functions[k]); i++)
+            if (functions[k][i] == f) return true;
+    }
     return false;
 }
 

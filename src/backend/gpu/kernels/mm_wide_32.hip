@@ -636,7 +636,6 @@ RF_DEVICE void groups_run(const rf_gpu_matmul_args *a, uint32_t lo_bits, uint32_
     groups_multiply(stages, sh, a, &kind);
 }
 
-/* What facts_of says of these layouts. */
 /* kinds.def has their order. */
 RF_KERNEL_ALONE(wide_32_40, rf_gpu_matmul_args) { groups_run(&a, 4, 0, 0, 0); }
 RF_KERNEL_KIND_ALONE(wide_32_40, 1, rf_gpu_matmul_args) { groups_run(&a, 4, 0, 1, 0); }
