@@ -185,6 +185,7 @@ static uint32_t half_kind(const rf_gpu_matmul_args *a) {
 static uint32_t router_kind(const rf_gpu_matmul_args *a) {
     return a->part[0].w.form == RF_GPU_F32 ? 0 : 1;
 }
+/* Minima only with four bits, factors in 32 bits only with more and without these, as facts_of (kernels/mm.h) has it. */
 static uint32_t wide_32_kind(const rf_gpu_weight *w) { return w->m ? 1 : w->d_f32 ? 2 : 0; }
 
 /* Enough neighbouring rows of each sequence. */

@@ -330,9 +330,9 @@ RF_DEVICE void thin_attend(thin_shared *sh, const rf_gpu_attend_args *a, uint32_
     if (a->n_splits == 1 && c.is_here) rf_walk_put(a, &total, at->item + c.h, c.col, c.n);
 }
 
-#define THIN_BODY(dim, form)                      \
-    {                                             \
-        RF_SHARED thin_shared sh;                 \
+#define THIN_BODY(dim, form)                         \
+    {                                                \
+        RF_SHARED thin_shared sh;                    \
         thin_attend(&sh, &a, (uint32_t)(dim), form); \
     }
 /* kinds.def has their order. */
