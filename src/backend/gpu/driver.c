@@ -428,17 +428,17 @@ void rf_gpu_enter(rf_gpu_queue *q) {
     if (is_sound(q)) ok(q, q->driver->use_device(q->device), "making it current");
 }
 
-void rf_gpu_launch(rf_gpu_queue *q, rf_gpu_kernel kernel, rf_gpu_grid grid, uint32_t block,
-                   uint32_t shared_bytes, const void *args, size_t args_bytes) {
+void rf_gpu_launch(rf_gpu_queue *q, rf_gpu_kernel kernel, uint32_t kind, rf_gpu_grid grid,
+                   uint32_t block, uint32_t shared_bytes, const void *args, size_t args_bytes) {
     enum { MAX_ARGS = 1024 };
     unsigned char copy[MAX_ARGS] __attribute__((aligned(16))); /* the driver takes no const */
     RF_ASSERT(args_bytes <= sizeof copy && (unsigned)kernel < RF_GPU_KERNEL_COUNT);
-    rf_gpu_function f = q->kind ? q->more[kernel][q->kind - 1] : q->function[kernel];
-    q->kind = 0;
+    RF_ASSERT(kind <= RF_GPU_MORE_KINDS);
     if (!is_sound(q) || grid.x == 0 || grid.y == 0 || grid.z == 0) return;
     memcpy(copy, args, args_bytes);
     void *params[] = {copy};
     const rf_gpu_hints hints = {.is_early = q->overlaps && !q->is_apart, .share = q->share};
+    rf_gpu_function f = kind ? q->more[kernel][kind - 1] : q->function[kernel];
     bool has_hints = q->driver->launch_hinted && (hints.is_early || hints.share);
     int code = has_hints ? q->driver->launch_hinted(f, grid.x, grid.y, grid.z, block, shared_bytes,
                                                     q->stream, params, hints)
@@ -458,11 +458,6 @@ void rf_gpu_launch(rf_gpu_queue *q, rf_gpu_kernel kernel, rf_gpu_grid grid, uint
 
 void rf_gpu_part(rf_gpu_queue *q) { q->is_apart = true; }
 void rf_gpu_share(rf_gpu_queue *q, uint32_t percent) { q->share = percent; }
-
-void rf_gpu_kind(rf_gpu_queue *q, uint32_t kind) {
-    RF_ASSERT(kind <= RF_GPU_MORE_KINDS);
-    q->kind = kind;
-}
 
 void rf_gpu_upload(rf_gpu_queue *q, void *dst, const void *src, size_t n) {
     if (is_sound(q) && n) ok(q, q->driver->upload(dst, src, n, q->stream), "a copy to the device");

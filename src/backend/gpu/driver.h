@@ -115,7 +115,6 @@ typedef struct rf_gpu_queue { /* a device, its one stream and its kernels */
     bool overlaps;                      /* kernels start before those in front have ended */
     bool is_apart;                      /* but not the next one */
     uint32_t share;                     /* of the next one, as in rf_gpu_hints */
-    uint32_t kind;                      /* of the next one: which of its functions */
     bool fast_floats;                   /* 16-bit floats on matrix units (kernels/half.h) */
     bool left_out[RF_GPU_KERNEL_COUNT]; /* failed the self-test: not to be launched */
     bool launched[RF_GPU_KERNEL_COUNT]; /* so far */
@@ -133,16 +132,14 @@ void rf_gpu_enter(rf_gpu_queue *q); /* makes the device current in this thread *
 RF_CHECKED rf_status rf_gpu_status(const rf_gpu_queue *q, rf_error *e);
 
 /* All of these are queued in order and return at once but where it says that they wait. */
-/* block: threads of a block.  args: the kernel's only parameter, args_bytes long, copied. */
-void rf_gpu_launch(rf_gpu_queue *q, rf_gpu_kernel kernel, rf_gpu_grid grid, uint32_t block,
-                   uint32_t shared_bytes, const void *args, size_t args_bytes);
+/* kind: which of the kernel's functions (kinds.def).  block: threads of a block.  args: the kernel's only parameter, args_bytes long, copied. */
+void rf_gpu_launch(rf_gpu_queue *q, rf_gpu_kernel kernel, uint32_t kind, rf_gpu_grid grid,
+                   uint32_t block, uint32_t shared_bytes, const void *args, size_t args_bytes);
 /* No later kernel starts before those so far have ended: what they write may be read at once, which kernels
  * otherwise do only with what the batch brought. */
 void rf_gpu_part(rf_gpu_queue *q);
 /* A hint for the next kernel alone (rf_gpu_hints). */
 void rf_gpu_share(rf_gpu_queue *q, uint32_t percent);
-/* The next kernel is to be its function for such arguments (kinds.def). */
-void rf_gpu_kind(rf_gpu_queue *q, uint32_t kind);
 void rf_gpu_upload(rf_gpu_queue *q, void *dst, const void *src,
                    size_t n); /* src stays until done */
 void rf_gpu_download(rf_gpu_queue *q, void *dst, const void *src, size_t n);

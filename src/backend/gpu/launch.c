@@ -56,19 +56,45 @@ static const uint32_t blocks[RF_GPU_KERNEL_COUNT] = {
 static uint32_t div_up(uint32_t a, uint32_t b) { return a / b + (a % b != 0); }
 static uint32_t min_u32(uint32_t a, uint32_t b) { return a < b ? a : b; }
 
+static bool is_amd(const rf_gpu_queue *q) { return strncmp(q->info.arch, "gfx", 3) == 0; }
+static bool is_nvidia(const rf_gpu_queue *q) { return strncmp(q->info.arch, "sm_", 3) == 0; }
+
+static uint32_t attend_kind(rf_gpu_kernel k, const rf_gpu_attend_args *a) {
+    if (k == RF_GPU_attend_ints) return a->head_dim == RF_GPU_ATTEND_INTS_DIM ? 0 : 1;
+    return (a->head_dim == RF_ATTEND_HALVES_DIM ? 0u : 2u) + (a->k_type == RF_DT_F16 ? 0u : 1u);
+}
+
+static uint32_t half_kind(const rf_gpu_queue *q, rf_gpu_kernel k, const rf_gpu_matmul_args *a) {
+    bool has_short_ring = k == RF_GPU_half_one && !is_amd(q) && a->n_stages != RF_HALF_ONE_SLOTS;
+    return (a->part[0].w.form == RF_GPU_F16 ? 0u : 1u) + (has_short_ring ? 2u : 0u);
+}
+
+/* Minima only with four bits, factors in 32 bits only with more and without these, as facts_of (kernels/mm.h) has it. */
+static uint32_t wide_32_kind(const rf_gpu_weight *w) { return w->m ? 1 : w->d_f32 ? 2 : 0; }
+
+/* Which of the kernel's functions (kinds.def) such arguments are for. */
+static uint32_t kind_of(const rf_gpu_queue *q, rf_gpu_kernel k, const void *args) {
+    if (k == RF_GPU_attend_ints || k == RF_GPU_attend_halves_tile ||
+        k == RF_GPU_attend_halves_group ||
+        (k >= RF_GPU_attend_halves && k <= RF_GPU_attend_halves_small_quant))
+        return attend_kind(k, args);
+    if (k >= RF_GPU_half_one && k <= RF_GPU_half_wide_256) return half_kind(q, k, args);
+    const rf_gpu_matmul_args *a = args;
+    if (k == RF_GPU_router_normed) return a->part[0].w.form == RF_GPU_F32 ? 0 : 1;
+    if (k >= RF_GPU_wide_32_40 && k <= RF_GPU_wide_32_80) return wide_32_kind(&a->part[0].w);
+    return 0;
+}
+
 static void put_shared(rf_gpu_queue *q, rf_gpu_kernel k, rf_gpu_grid grid, uint32_t shared_bytes,
                        const void *args, size_t bytes) {
     if (grid.x == 0 || grid.y == 0 || grid.z == 0) return;
-    rf_gpu_launch(q, k, grid, blocks[k], shared_bytes, args, bytes);
+    rf_gpu_launch(q, k, kind_of(q, k, args), grid, blocks[k], shared_bytes, args, bytes);
 }
 
 static void put(rf_gpu_queue *q, rf_gpu_kernel k, uint32_t x, uint32_t y, uint32_t z,
                 const void *args, size_t bytes) {
     put_shared(q, k, (rf_gpu_grid){x, y, z}, 0, args, bytes);
 }
-
-static bool is_amd(const rf_gpu_queue *q) { return strncmp(q->info.arch, "gfx", 3) == 0; }
-static bool is_nvidia(const rf_gpu_queue *q) { return strncmp(q->info.arch, "sm_", 3) == 0; }
 
 #define NO_KERNEL RF_GPU_KERNEL_COUNT
 static bool can_run(const rf_gpu_queue *q, rf_gpu_kernel k) {
@@ -172,22 +198,6 @@ static bool takes_attend_halves(const rf_gpu_queue *q, const rf_gpu_attend_args 
            can_run(q, RF_GPU_attend_halves);
 }
 
-/* Which functions of kernels arguments are for, as kinds.def has them. */
-static uint32_t attend_halves_kind(const rf_gpu_attend_args *a) {
-    return (a->head_dim == RF_ATTEND_HALVES_DIM ? 0u : 2u) + (a->k_type == RF_DT_F16 ? 0u : 1u);
-}
-static uint32_t attend_ints_kind(const rf_gpu_attend_args *a) {
-    return a->head_dim == RF_GPU_ATTEND_INTS_DIM ? 0 : 1;
-}
-static uint32_t half_kind(const rf_gpu_matmul_args *a) {
-    return a->part[0].w.form == RF_GPU_F16 ? 0 : 1;
-}
-static uint32_t router_kind(const rf_gpu_matmul_args *a) {
-    return a->part[0].w.form == RF_GPU_F32 ? 0 : 1;
-}
-/* Minima only with four bits, factors in 32 bits only with more and without these, as facts_of (kernels/mm.h) has it. */
-static uint32_t wide_32_kind(const rf_gpu_weight *w) { return w->m ? 1 : w->d_f32 ? 2 : 0; }
-
 /* Enough neighbouring rows of each sequence. */
 static bool has_many_rows(const rf_gpu_attend_args *a) {
     return a->n_rows >= ATTEND_MIN_ROWS && 2 * a->n_rows / ATTEND_MIN_ROWS >= a->n_seqs;
@@ -252,7 +262,6 @@ static bool attends_prompt(rf_gpu_queue *q, const rf_gpu_attend_args *a) {
     rf_gpu_attend_args args = *a;
     args.is_paired = n_blocks <= ATTEND_AT_ONCE * (uint64_t)q->info.n_units;
     args.n_splits = takes_few ? splits_of(q, a, n_blocks) : 1;
-    if (is_half) rf_gpu_kind(q, attend_halves_kind(a));
     put_shared(q, k, (rf_gpu_grid){a->n_kv_heads, (uint32_t)stretches, args.n_splits},
                is_amd(q) ? 0 : bytes, &args, sizeof args);
     if (args.n_splits > 1) put_attend_fold(q, &args);
@@ -425,9 +434,6 @@ void rf_gpu_op_attend(rf_gpu_queue *q, const rf_gpu_attend_args *a) {
     rf_gpu_grid grid = {a->n_rows, a->n_kv_heads, s.groups * s.n_walks};
     if (s.kernel == RF_GPU_attend_halves && are_few(q, (uint64_t)grid.x * grid.y * grid.z))
         rf_gpu_share(q, SHARE_OF_FEW);
-    if (k == RF_GPU_attend_ints) rf_gpu_kind(q, attend_ints_kind(a));
-    if (k >= RF_GPU_attend_halves && k <= RF_GPU_attend_halves_small_quant)
-        rf_gpu_kind(q, attend_halves_kind(a));
     put_shared(q, k, grid, s.shared_bytes, &args, sizeof args);
     if (args.n_splits > 1) put_attend_fold(q, &args);
 }
@@ -1125,7 +1131,6 @@ static bool launch_wide_32(rf_gpu_queue *q, rf_gpu_matmul_args *a, rf_gpu_kernel
     put_shared(q, RF_GPU_wide_rows_32,
                (rf_gpu_grid){div_up(w->cols, RF_GROUPS_COLS), n_stretches, 1}, parts.x_bytes, a,
                sizeof *a);
-    rf_gpu_kind(q, wide_32_kind(w));
     put_shared(q, multiply,
                (rf_gpu_grid){min_u32(a->ahead_tiles * n_stretches, q->info.n_units), 1, 1},
                rf_groups_shared_bytes(parts), a, sizeof *a);
@@ -1207,7 +1212,6 @@ static bool launch_half_wide(rf_gpu_queue *q, rf_gpu_matmul_args *a) {
         a->tile_rows = RF_HALF_WIDE_ROWS;
         make_halves(q, a, n_x);
         uint32_t x = n_blocks < q->info.n_units ? (uint32_t)n_blocks : q->info.n_units;
-        rf_gpu_kind(q, half_kind(a));
         put_shared(q, k, (rf_gpu_grid){x, 1, 1}, rf_half_wide_shared(n_x), a, sizeof *a);
         return true;
     }
@@ -1243,7 +1247,6 @@ static bool launch_half_few(rf_gpu_queue *q, rf_gpu_matmul_args *a) {
     a->n_stages = rf_half_few_stages(a->tile_rows, n_x);
     make_halves(q, a, n_x);
     uint32_t n_blocks = q->info.n_units * (rf_half_few_is_low(a->tile_rows) ? 1 : RF_HALF_BLOCKS);
-    rf_gpu_kind(q, half_kind(a));
     put_shared(q, kernel, (rf_gpu_grid){min_u32(n_tiles, n_blocks), 1, 1},
                rf_half_few_shared(a->tile_rows), a, sizeof *a);
     return true;
@@ -1263,7 +1266,6 @@ static void launch_half_one(rf_gpu_queue *q, rf_gpu_matmul_args *a, uint32_t y) 
         bytes = rf_half_one_shared(cols, n_workers, a->n_stages);
     }
     a->n_blocks = min_u32(n_tiles, most);
-    rf_gpu_kind(q, half_kind(a) + (a->n_stages == RF_HALF_ONE_SLOTS ? 0 : 2));
     put_shared(q, RF_GPU_half_one, (rf_gpu_grid){a->n_blocks, y, 1}, bytes, a, sizeof *a);
 }
 
@@ -1276,7 +1278,6 @@ static uint32_t half_wave_outputs(const rf_gpu_queue *q, const rf_gpu_matmul_arg
 
 static void launch_half_one_amd(rf_gpu_queue *q, rf_gpu_matmul_args *a, uint32_t y) {
     uint32_t n_blocks = tiles_of(a, half_wave_outputs(q, a, RF_GPU_half_one));
-    rf_gpu_kind(q, half_kind(a));
     put(q, RF_GPU_half_one, n_blocks, y, 1, a, sizeof *a);
 }
 
@@ -1321,7 +1322,6 @@ static void launch_half(rf_gpu_queue *q, rf_gpu_matmul_args *a, uint32_t usual, 
     a->n_stages =
         min_u32(min_u32(q->info.lds_bytes - RF_HALF_HEAD, ring) / stage, RF_HALF_MOST_STAGES);
     make_halves(q, a, 0);
-    rf_gpu_kind(q, half_kind(a));
     put_shared(q, kernels[i], grid, RF_HALF_HEAD + a->n_stages * stage, a, sizeof *a);
 }
 
@@ -1457,7 +1457,6 @@ void rf_gpu_op_matmul(rf_gpu_queue *q, const rf_gpu_matmul_args *a) {
         q->launched[RF_GPU_lists] = true; /* for this product: its failure may be theirs */
     if (launch_mix(q, &args)) return;
     if (norms_scores(q, &args)) { /* a block more, which writes the normed row */
-        rf_gpu_kind(q, router_kind(a));
         put(q, RF_GPU_router_normed, a->part[0].w.rows + 1, 1, 1, a, sizeof *a);
         return;
     }

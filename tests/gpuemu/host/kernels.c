@@ -3,22 +3,18 @@
 
 #include "gpuemu/host/host.h"
 
-#define X(name, args, block)                \
-    static void run_##name(const void *p) { \
-        args a;                             \
-        memcpy(&a, p, sizeof a);            \
-        rf_##name(a);                       \
+#define RUN(function, args)                     \
+    static void run_##function(const void *p) { \
+        args a;                                 \
+        memcpy(&a, p, sizeof a);                \
+        rf_##function(a);                       \
     }
+#define X(name, args, block) RUN(name, args)
 #define X_NVIDIA(name, args, block)
 #define X_AMD_MATRIX(name, args, block)
 #include "backend/gpu/kernels.def"
 #undef X
-#define X(name, kind, args)                               \
-    static void run_##name##_kind_##kind(const void *p) { \
-        args a;                                           \
-        memcpy(&a, p, sizeof a);                          \
-        rf_##name##_kind_##kind(a);                       \
-    }
+#define X(name, kind, args) RUN(name##_kind_##kind, args)
 #include "backend/gpu/kinds.def"
 #undef X
 
