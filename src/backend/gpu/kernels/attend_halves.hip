@@ -64,7 +64,7 @@ RF_DEVICE uint32_t halves_column(uint32_t h, uint32_t col) {
 /* What a thread works on. */
 typedef struct halves_work {
     rf_walk at;
-    rf_walk_block now;
+    rf_walk_block now, then; /* the warp's KV block, and the one behind it */
     rf_u4 v[HALVES_VALUES]; /* of each 64 columns, of sixteen keys, of the thread's four */
 } halves_work;
 
@@ -90,6 +90,16 @@ RF_DEVICE void halves_load_values(const rf_gpu_attend_args *a, halves_work *w, h
     RF_UNROLL
     for (uint32_t i = 0; i < kind.dim / 8; i++)
         w->v[i] = rf_load_16(from + (i / 4 % 2 * 16 + i / 2 % 2 * 8 + i % 2) * per_row + i / 8 * 8);
+}
+
+/* The values of a segment's KV block of that turn on their way; which one comes behind it. */
+RF_DEVICE void halves_expect(const rf_gpu_attend_args *a, halves_work *w, uint32_t segment,
+                             uint32_t turn, halves_kind kind) {
+    const uint32_t next = (turn + 1) * kind.warps;
+    halves_load_values(a, w, kind);
+    w->then = next == RF_GPU_SEGMENT_BLOCKS
+                  ? rf_walk_block_of(&w->at, segment + a->n_walks)
+                  : rf_walk_block_at(&w->at, segment * RF_GPU_SEGMENT_BLOCKS + next + w->at.warp);
 }
 
 /* The row's own key and value in their places, if the warp's KV block has them. */
@@ -287,15 +297,12 @@ RF_DEVICE void halves_leave_out(halves_shared *sh, uint32_t lane, uint32_t numbe
     rf_walk_leave_out(&sh->blocks, lane, number);
 }
 
-/* One warp's KV block of a segment, the first of its blocks there or a later one; turns to its next one. */
+/* One warp's KV block of a segment, the first of its blocks there or a later one. */
 RF_DEVICE void halves_block(halves_shared *sh, const rf_gpu_attend_args *a, halves_work *w,
                             uint32_t segment, uint32_t turn, halves_kind kind) {
     const uint32_t number = turn * kind.warps + w->at.warp,
                    block = segment * RF_GPU_SEGMENT_BLOCKS + number;
-    const int is_made = !rf_warp_may_skip() || w->now.bits,
-              is_last = number + kind.warps >= RF_GPU_SEGMENT_BLOCKS;
-    const rf_walk_block then = is_last ? rf_walk_block_of(&w->at, segment + a->n_walks)
-                                       : rf_walk_block_at(&w->at, block + kind.warps);
+    const int is_made = !rf_warp_may_skip() || w->now.bits;
     float s[4];
     if (w->at.lane == 0) sh->blocks.bits[number] = w->now.bits;
     if (is_made) {
@@ -306,7 +313,7 @@ RF_DEVICE void halves_block(halves_shared *sh, const rf_gpu_attend_args *a, halv
         halves_scores(s, sh, w, kind);
         rf_warp_sync();
     }
-    halves_fetch_keys(sh, a, w, &then, kind);
+    halves_fetch_keys(sh, a, w, &w->then, kind);
     if (is_made) {
         halves_soften(s, sh, a, w, segment, number, kind);
         rf_warp_sync();
@@ -314,19 +321,26 @@ RF_DEVICE void halves_block(halves_shared *sh, const rf_gpu_attend_args *a, halv
     }
     rf_warp_sync();
     if (!w->now.bits) halves_leave_out(sh, w->at.lane, number);
-    w->now = then;
+    w->now = w->then;
 }
 
-/* The first segment's keys and values on their way, queries in sixteen bits. */
-RF_DEVICE void halves_begin(halves_shared *sh, const rf_gpu_attend_args *a, halves_work *w,
-                            halves_kind kind) {
+/* What of the walk does not depend on the kernel in front; the first segment's keys and values on their way.
+ * Returns the position of the row's own key. */
+RF_DEVICE uint32_t halves_begin(halves_shared *sh, const rf_gpu_attend_args *a,
+                                halves_work *w, halves_kind kind) {
     w->at = rf_walk_of(a, HALVES_HEADS);
     const uint32_t own_pos = rf_own_pos(a, &w->at);
     if (rf_tid() == 0) sh->own_pos = own_pos;
     w->now = rf_walk_block_of(&w->at, w->at.segment);
     if (!rf_walk_is_old(a, &w->at)) rf_await_before();
     halves_fetch_keys(sh, a, w, &w->now, kind);
-    halves_load_values(a, w, kind);
+    halves_expect(a, w, w->at.segment, 0, kind);
+    return own_pos;
+}
+
+/* Queries in sixteen bits, and the row's own key and value. */
+RF_DEVICE void halves_take_heads(halves_shared *sh, const rf_gpu_attend_args *a,
+                                 const halves_work *w, uint32_t own_pos, halves_kind kind) {
     if (a->heads.n_parts > 0) halves_make_heads(sh, a, w, own_pos != RF_NO_OWN, kind);
     rf_await_before();
     if (a->heads.n_parts != 3) halves_put_queries(sh, a, w, kind);
@@ -337,23 +351,25 @@ RF_DEVICE void halves_attend(const rf_gpu_attend_args *a, halves_kind kind, int 
     halves_shared *sh = (halves_shared *)(void *)rf_dynamic_shared;
     const uint32_t dim = kind.dim;
     halves_work w;
-    halves_begin(sh, a, &w, kind);
+    const uint32_t own_pos = halves_begin(sh, a, &w, kind);
     const rf_walk *at = &w.at;
     const rf_walk_columns c = rf_walk_columns_of(a, at, HALVES_HEADS, dim, 32 * kind.warps);
     const float *part = (const float *)sh->sum[0] + halves_column(c.h, c.col);
     rf_walk_sum total;
     rf_walk_start(&total, a, at->item % a->n_heads + (c.is_here ? c.h : 0));
+    halves_take_heads(sh, a, &w, own_pos, kind);
     for (uint32_t segment = at->segment; segment < at->n_segments; segment += a->n_walks) {
         halves_block(sh, a, &w, segment, 0, kind);
         RF_NO_UNROLL
         for (uint32_t turn = 1; turn < RF_GPU_SEGMENT_BLOCKS / kind.warps; turn++) {
-            halves_load_values(a, &w, kind);
+            halves_expect(a, &w, segment, turn, kind);
             halves_block(sh, a, &w, segment, turn, kind);
         }
         rf_sync();
         rf_walk_end_segment(&total, &sh->blocks, a, at, &c, part, HALVES_HEADS * HALVES_DIM,
                             segment, c.col);
-        halves_load_values(a, &w, kind); /* not before: folding wants registers, and would wait behind them */
+        /* not before: folding wants registers, and would wait behind them */
+        halves_expect(a, &w, segment + a->n_walks, 0, kind);
         rf_sync();
     }
     if (makes_ints)
