@@ -129,17 +129,19 @@ RF_DEVICE float half_number(uint32_t word, uint32_t i, uint32_t form) {
 }
 /* Sixteen products and c in f64, whose sum is rounded once. */
 RF_DEVICE void half_multiply(float c[4], const uint32_t w[4], const uint32_t x[2], uint32_t form) {
-    static _Thread_local struct { uint32_t w[4], x[2]; } of[HALF_MOST_THREADS];
+    static _Thread_local struct { double w[4][2], x[2][2]; } of[HALF_MOST_THREADS];
     const uint32_t tid = rf_tid(), warp = tid / 32 * 32, g = tid % 32 / 4, t = tid % 4;
-    memcpy(of[tid].w, w, sizeof of[tid].w);
-    memcpy(of[tid].x, x, sizeof of[tid].x);
+    for (uint32_t i = 0; i < 8; i++)
+        of[tid].w[i / 2][i % 2] = (double)half_number(w[i / 2], i % 2, form);
+    for (uint32_t i = 0; i < 4; i++)
+        of[tid].x[i / 2][i % 2] = (double)half_number(x[i / 2], i % 2, form);
     rf_sync();
     for (uint32_t i = 0; i < 4; i++) {
         double sum = (double)c[i];
         for (uint32_t k = 0; k < 16; k++) {
             const uint32_t by = k % 8 / 2, high = k / 8;
-            sum += (double)half_number(of[warp + 4 * g + by].w[i / 2 + 2 * high], k % 2, form) *
-                   (double)half_number(of[warp + 4 * (2 * t + i % 2) + by].x[high], k % 2, form);
+            sum += of[warp + 4 * g + by].w[i / 2 + 2 * high][k % 2] *
+                   of[warp + 4 * (2 * t + i % 2) + by].x[high][k % 2];
         }
         c[i] = (float)sum;
     }
