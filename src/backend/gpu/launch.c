@@ -85,9 +85,17 @@ static uint32_t kind_of(const rf_gpu_queue *q, rf_gpu_kernel k, const void *args
     return 0;
 }
 
+/* Those that choose a row's experts are small, and what comes behind them large.  Come early their blocks would lie
+ * side by side where the kernel in front leaves room first, and be in the way there when the large one's come. */
+static bool comes_apart(rf_gpu_kernel k) {
+    return k == RF_GPU_router_normed || k == RF_GPU_mm_router || k == RF_GPU_route ||
+           k == RF_GPU_lists;
+}
+
 static void put_shared(rf_gpu_queue *q, rf_gpu_kernel k, rf_gpu_grid grid, uint32_t shared_bytes,
                        const void *args, size_t bytes) {
     if (grid.x == 0 || grid.y == 0 || grid.z == 0) return;
+    if (comes_apart(k)) rf_gpu_part(q);
     rf_gpu_launch(q, k, kind_of(q, k, args), grid, blocks[k], shared_bytes, args, bytes);
 }
 
