@@ -10,6 +10,7 @@ Rounds alternate (A B A B ...), so a machine whose speed drifts is unfair to nei
 """
 import argparse
 import json
+import signal
 import statistics
 import subprocess
 import sys
@@ -55,16 +56,24 @@ def time_peer(model, n_prompt, n_gen, threads):
     return n_prompt / prompt_s, n_gen / gen_s
 
 
+def output_of(command):
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode != 0:
+        code = done.returncode
+        how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with status {code}"
+        sys.exit(f"{done.stderr.strip()}\n{' '.join(command)}: {how}".strip())
+    return done.stdout
+
+
 def time_ours(program, model, n_prompt, n_gen, threads):
-    out = subprocess.run([program, "bench", "-m", model, "-p", str(n_prompt), "-n", str(n_gen), "-t", str(threads),
-                          "-r", "1", "--json"], check=True, capture_output=True, text=True).stdout
+    out = output_of([program, "bench", "-m", model, "-p", str(n_prompt), "-n", str(n_gen), "-t", str(threads),
+                     "-r", "1", "--json"])
     return tuple(r["tokens_per_second"] for r in json.loads(out)["results"])
 
 
 def time_peer_apart(model, n_prompt, n_gen, threads):
-    out = subprocess.run([sys.executable, __file__, "--peer", "-", model, "-p", str(n_prompt), "-n", str(n_gen),
-                          "-t", str(threads)], check=True, capture_output=True, text=True).stdout
-    return tuple(json.loads(out))
+    return tuple(json.loads(output_of([sys.executable, __file__, "--peer", "-", model, "-p", str(n_prompt),
+                                       "-n", str(n_gen), "-t", str(threads)])))
 
 
 def main():
