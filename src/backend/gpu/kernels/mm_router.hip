@@ -1,10 +1,9 @@
 /* mm_router.hip - products of float weights of few rows with few activation rows, such as the scores of
  * a router: a block has one output, so that many of them read at once.
  *
- * Both rows pass through shared memory in stretches of columns, the first weights before the kernel in
- * front has ended; sixteen threads add up the canonical lanes.  One row that is yet to be
- * RMS-normed each block norms for itself, all of it at a time; the last block writes it for those
- * who read it later. */
+ * Both rows pass through shared memory in stretches of columns, weights first; sixteen threads add up the
+ * canonical lanes.  One row that is yet to be RMS-normed each block norms for itself, all of it at a time; the
+ * last block writes it for those who read it later. */
 #include "backend/gpu/kernels/mm.h"
 #include "backend/gpu/kernels/norm.h"
 
