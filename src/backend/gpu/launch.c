@@ -59,9 +59,12 @@ static uint32_t min_u32(uint32_t a, uint32_t b) { return a < b ? a : b; }
 static bool is_amd(const rf_gpu_queue *q) { return strncmp(q->info.arch, "gfx", 3) == 0; }
 static bool is_nvidia(const rf_gpu_queue *q) { return strncmp(q->info.arch, "sm_", 3) == 0; }
 
-static uint32_t attend_kind(rf_gpu_kernel k, const rf_gpu_attend_args *a) {
+static uint32_t attend_kind(const rf_gpu_queue *q, rf_gpu_kernel k, const rf_gpu_attend_args *a) {
     if (k == RF_GPU_attend_ints) return a->head_dim == RF_GPU_ATTEND_INTS_DIM ? 0 : 1;
-    return (a->head_dim == RF_ATTEND_HALVES_DIM ? 0u : 2u) + (a->k_type == RF_DT_F16 ? 0u : 1u);
+    bool is_one = k == RF_GPU_attend_halves && !is_amd(q) &&
+                  div_up(a->max_kv_len, RF_GPU_SEGMENT_BLOCKS * RF_KV_BLOCK) <= a->n_walks;
+    return (a->head_dim == RF_ATTEND_HALVES_DIM ? 0u : 2u) + (a->k_type == RF_DT_F16 ? 0u : 1u) +
+           (is_one ? 4u : 0u);
 }
 
 static uint32_t half_kind(const rf_gpu_queue *q, rf_gpu_kernel k, const rf_gpu_matmul_args *a) {
@@ -77,7 +80,7 @@ static uint32_t kind_of(const rf_gpu_queue *q, rf_gpu_kernel k, const void *args
     if (k == RF_GPU_attend_ints || k == RF_GPU_attend_halves_tile ||
         k == RF_GPU_attend_halves_group ||
         (k >= RF_GPU_attend_halves && k <= RF_GPU_attend_halves_small_quant))
-        return attend_kind(k, args);
+        return attend_kind(q, k, args);
     if (k >= RF_GPU_half_one && k <= RF_GPU_half_wide_256) return half_kind(q, k, args);
     const rf_gpu_matmul_args *a = args;
     if (k == RF_GPU_router_normed) return a->part[0].w.form == RF_GPU_F32 ? 0 : 1;

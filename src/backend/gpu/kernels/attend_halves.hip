@@ -169,9 +169,13 @@ RF_DEVICE void halves_make_head(halves_shared *sh, const rf_gpu_attend_args *a,
     if (t.is_query || !may_skip)
         halves_put_query(sh, a, w, x, number % HALVES_HEADS, t.is_query, kind);
     if (!t.is_here || t.is_query) return;
-    for (uint32_t k = w->at.lane; k < kind.dim; k += 32) {
-        rf_kv_put(sh->fresh[t.is_value], t.h.pool_type, k, x[k]);
-        if (w->at.in_group == 0) rf_kv_put(t.pool, t.h.pool_type, k, x[k]);
+    uint16_t *fresh = (uint16_t *)(void *)sh->fresh[t.is_value], *pool = (uint16_t *)(void *)t.pool;
+    RF_UNROLL
+    for (uint32_t i = 0; i < kind.dim / 32; i++) {
+        const uint32_t k = w->at.lane + 32 * i;
+        const uint16_t half = (uint16_t)half_bits_of(x[k], kind.form);
+        fresh[k] = half;
+        if (w->at.in_group == 0) pool[k] = half;
     }
 }
 RF_DEVICE void halves_make_heads(halves_shared *sh, const rf_gpu_attend_args *a,
@@ -347,7 +351,10 @@ RF_DEVICE void halves_take_heads(halves_shared *sh, const rf_gpu_attend_args *a,
     rf_sync();
 }
 
-RF_DEVICE void halves_attend(const rf_gpu_attend_args *a, halves_kind kind, int makes_ints) {
+/* takes_late: the heads are taken in the loop, so that what does not change in it is reckoned before they wait for the
+ * kernel in front, and again in each further turn, for want of registers. */
+RF_DEVICE void halves_attend(const rf_gpu_attend_args *a, halves_kind kind, int makes_ints,
+                             int takes_late) {
     halves_shared *sh = (halves_shared *)(void *)rf_dynamic_shared;
     const uint32_t dim = kind.dim;
     halves_work w;
@@ -357,8 +364,12 @@ RF_DEVICE void halves_attend(const rf_gpu_attend_args *a, halves_kind kind, int 
     const float *part = (const float *)sh->sum[0] + halves_column(c.h, c.col);
     rf_walk_sum total;
     rf_walk_start(&total, a, at->item % a->n_heads + (c.is_here ? c.h : 0));
-    halves_take_heads(sh, a, &w, own_pos, kind);
+    int are_taken = 0;
+    if (!takes_late) halves_take_heads(sh, a, &w, own_pos, kind);
+    RF_NO_UNROLL
     for (uint32_t segment = at->segment; segment < at->n_segments; segment += a->n_walks) {
+        if (takes_late && !are_taken) halves_take_heads(sh, a, &w, own_pos, kind);
+        are_taken = 1;
         halves_block(sh, a, &w, segment, 0, kind);
         RF_NO_UNROLL
         for (uint32_t turn = 1; turn < RF_GPU_SEGMENT_BLOCKS / kind.warps; turn++) {
@@ -368,32 +379,43 @@ RF_DEVICE void halves_attend(const rf_gpu_attend_args *a, halves_kind kind, int 
         rf_sync();
         rf_walk_end_segment(&total, &sh->blocks, a, at, &c, part, HALVES_HEADS * HALVES_DIM,
                             segment, c.col);
+        const int goes_on = segment + a->n_walks < at->n_segments;
         /* not before: folding wants registers, and would wait behind them */
-        halves_expect(a, &w, segment + a->n_walks, 0, kind);
-        rf_sync();
+        if (goes_on) halves_expect(a, &w, segment + a->n_walks, 0, kind);
+        if (goes_on || makes_ints) rf_sync(); /* integers' room is where folding reads */
     }
+    if (takes_late && !are_taken) rf_await_before(); /* nothing is visible */
     if (makes_ints)
         rf_walk_put_both(a, &sh->blocks, &total, dim, c.n);
     else if (a->n_splits == 1 && c.is_here)
         rf_walk_put(a, &total, at->item + c.h, c.col, c.n);
 }
 
-#define HALVES_BODY(dim, form, warps, makes_ints)                \
+#define HALVES_BODY(dim, form, warps, makes_ints, takes_late)    \
     {                                                            \
         const halves_kind kind = {(uint32_t)(dim), form, warps}; \
-        halves_attend(&a, kind, makes_ints);                     \
+        halves_attend(&a, kind, makes_ints, takes_late);         \
     }
 /* kinds.def has their order. */
-#define HALVES_KERNEL(name, n_blocks, warps, makes_ints)        \
-    RF_KERNEL_EARLY(name, rf_gpu_attend_args, n_blocks)         \
-    HALVES_BODY(HALVES_DIM, RF_GPU_F16, warps, makes_ints)      \
-    RF_KERNEL_KIND_EARLY(name, 1, rf_gpu_attend_args, n_blocks) \
-    HALVES_BODY(HALVES_DIM, RF_GPU_BF16, warps, makes_ints)     \
-    RF_KERNEL_KIND_EARLY(name, 2, rf_gpu_attend_args, n_blocks) \
-    HALVES_BODY(HALVES_DIM / 2, RF_GPU_F16, warps, makes_ints)  \
-    RF_KERNEL_KIND_EARLY(name, 3, rf_gpu_attend_args, n_blocks) \
-    HALVES_BODY(HALVES_DIM / 2, RF_GPU_BF16, warps, makes_ints)
+#define HALVES_KERNEL(name, n_blocks, warps, makes_ints)          \
+    RF_KERNEL_EARLY(name, rf_gpu_attend_args, n_blocks)           \
+    HALVES_BODY(HALVES_DIM, RF_GPU_F16, warps, makes_ints, 0)     \
+    RF_KERNEL_KIND_EARLY(name, 1, rf_gpu_attend_args, n_blocks)   \
+    HALVES_BODY(HALVES_DIM, RF_GPU_BF16, warps, makes_ints, 0)    \
+    RF_KERNEL_KIND_EARLY(name, 2, rf_gpu_attend_args, n_blocks)   \
+    HALVES_BODY(HALVES_DIM / 2, RF_GPU_F16, warps, makes_ints, 0) \
+    RF_KERNEL_KIND_EARLY(name, 3, rf_gpu_attend_args, n_blocks)   \
+    HALVES_BODY(HALVES_DIM / 2, RF_GPU_BF16, warps, makes_ints, 0)
 HALVES_KERNEL(attend_halves, 2, 8, 0)
+/* Walks of one segment. */
+RF_KERNEL_KIND_EARLY(attend_halves, 4, rf_gpu_attend_args, 2)
+HALVES_BODY(HALVES_DIM, RF_GPU_F16, 8, 0, 1)
+RF_KERNEL_KIND_EARLY(attend_halves, 5, rf_gpu_attend_args, 2)
+HALVES_BODY(HALVES_DIM, RF_GPU_BF16, 8, 0, 1)
+RF_KERNEL_KIND_EARLY(attend_halves, 6, rf_gpu_attend_args, 2)
+HALVES_BODY(HALVES_DIM / 2, RF_GPU_F16, 8, 0, 1)
+RF_KERNEL_KIND_EARLY(attend_halves, 7, rf_gpu_attend_args, 2)
+HALVES_BODY(HALVES_DIM / 2, RF_GPU_BF16, 8, 0, 1)
 HALVES_KERNEL(attend_halves_small, 4, 4, 0)
 /* Where rf_gpu_attend_makes_ints: by itself, since what that takes costs the other registers. */
 HALVES_KERNEL(attend_halves_quant, 2, 8, 1)

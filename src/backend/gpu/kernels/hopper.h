@@ -232,12 +232,6 @@ RF_DEVICE void hopper_hold_halves(float *c, uint32_t n) {
     if (n == 256) HOPPER_HOLD(HOPPER_F128(c));
 }
 
-/* v, so that what is reckoned with it is reckoned here and not before a loop, which takes registers. */
-RF_DEVICE uint32_t hopper_now(uint32_t v) {
-    asm volatile("" : "+r"(v));
-    return v;
-}
-
 RF_DEVICE void hopper_end(void) { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
 /* Until all products but those of the last n ends are done, n 0 or 1. */
 RF_DEVICE void hopper_wait_but(int n) {
@@ -265,7 +259,6 @@ RF_DEVICE void hopper_take_away(void *to, const void *from, uint32_t bytes) {
 }
 RF_DEVICE void hopper_hold(const int32_t c[64]) { (void)c; }
 RF_DEVICE void hopper_hold_halves(const float *c, uint32_t n) { (void)c, (void)n; }
-RF_DEVICE uint32_t hopper_now(uint32_t v) { return v; }
 RF_DEVICE void hopper_begin(void) {}
 RF_DEVICE void hopper_end(void) {}
 RF_DEVICE void hopper_wait_but(int n) { (void)n; }

@@ -520,7 +520,7 @@ RF_DEVICE void groups_multiply_stages(float v[64], float even[64], float odd[64]
  * scales are between 2^-120 and 2^100). */
 RF_DEVICE void groups_scale(float sums[64], const rf_gpu_matmul_args *a, uint32_t group,
                             uint32_t stretch, const groups_rows *r) {
-    const uint32_t n_groups = hopper_now(a->part[0].w.cols / 32), t = hopper_now(r->t);
+    const uint32_t n_groups = rf_now(a->part[0].w.cols / 32), t = rf_now(r->t);
     RF_UNROLL
     for (uint32_t n = 0; n < RF_WIDE_COLS / 4; n++) {
         const uint32_t col = n / 2 * 8 + 2 * t + n % 2,

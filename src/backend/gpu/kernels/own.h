@@ -20,7 +20,7 @@ typedef struct rf_own_head {
     rf_gpu_heads h;
     int is_here, is_query, is_value; /* else the key */
     uint8_t *pool;                   /* the row for a key or a value */
-    uint64_t at;                     /* the head's first element */
+    const float *x;                  /* the head's first element */
     float w[4], b[4];                /* of the norm */
     rf_f2 cs[2];                     /* of two pairs' rotation */
 } rf_own_head;
@@ -28,7 +28,8 @@ typedef struct rf_own_head {
 /* What does not depend on the kernel in front. */
 RF_DEVICE void rf_own_expect(rf_own_head *t, uint32_t row, uint32_t pos, uint32_t head) {
     const uint32_t lane = rf_tid() % 32;
-    t->at = ((uint64_t)row * t->h.n_heads + head) * t->h.head_dim;
+    const uint64_t at = ((uint64_t)row * t->h.n_heads + head) * t->h.head_dim;
+    t->x = rf_place_now(t->h.x + at);
     RF_UNROLL
     for (uint32_t i = 0; i < 4; i++) {
         const uint32_t k = lane + 32 * i;
@@ -41,12 +42,17 @@ RF_DEVICE void rf_own_expect(rf_own_head *t, uint32_t row, uint32_t pos, uint32_
         if (t->h.cos_sin && lane + 32 * i < t->h.n_dims / 2) t->cs[i] = cs[lane + 32 * i];
 }
 
-/* tree16 of n elements in shared memory, which every thread of the warp gets. */
-RF_DEVICE float rf_own_sum(const float *x, uint32_t n, int is_sum, float mean) {
+/* tree16 of the warp's n elements, or of their squares, which every thread gets; those behind the last are zeros,
+ * which change no sum.  Threads sixteen apart have every other element of a lane. */
+RF_DEVICE float rf_own_sum(const float v[4], int is_sum) {
+    const int is_upper = rf_tid() % 32 / 16;
     float acc = 0.0f;
-    for (uint32_t k = rf_tid() % 16; k < n; k += 16) {
-        const float v = x[k] - mean;
-        acc = is_sum ? acc + x[k] : rf_fma(v, v, acc);
+    RF_UNROLL
+    for (uint32_t i = 0; i < 4; i++) {
+        const float other = rf_float_of(rf_lane_xor(rf_bits_of(v[i]), 16));
+        const float first = is_upper ? other : v[i], second = is_upper ? v[i] : other;
+        acc = is_sum ? acc + first : rf_fma(first, first, acc);
+        acc = is_sum ? acc + second : rf_fma(second, second, acc);
     }
     RF_UNROLL
     for (uint32_t half = 8; half > 0; half /= 2)
@@ -54,31 +60,38 @@ RF_DEVICE float rf_own_sum(const float *x, uint32_t n, int is_sum, float mean) {
     return acc;
 }
 
+/* The thread's elements normed. */
+RF_DEVICE void rf_own_norm(float v[4], const rf_own_head *t) {
+    const uint32_t lane = rf_tid() % 32, n = t->h.head_dim;
+    if (t->h.norm == RF_GPU_LAYER_NORM || !rf_warp_may_skip()) {
+        const float mean = rf_own_sum(v, 1) / (float)n;
+        RF_UNROLL
+        for (uint32_t i = 0; i < 4; i++)
+            if (t->h.norm == RF_GPU_LAYER_NORM) v[i] = lane + 32 * i < n ? v[i] - mean : 0.0f;
+    }
+    const float r = 1.0f / __builtin_sqrtf(rf_own_sum(v, 0) / (float)n + t->h.eps);
+    RF_UNROLL
+    for (uint32_t i = 0; i < 4 && t->h.norm != RF_GPU_NO_NORM; i++) {
+        v[i] = v[i] * r;
+        if (t->h.w) v[i] = v[i] * t->w[i];
+        if (t->h.b) v[i] = v[i] + t->b[i];
+    }
+}
+
 /* The head, normed and rotated, in x, which is the warp's own. */
 RF_DEVICE void rf_own_make(float *x, const rf_own_head *t) {
     const uint32_t lane = rf_tid() % 32, n = t->h.head_dim, half = t->h.n_dims / 2;
     float v[4];
     RF_UNROLL
-    for (uint32_t i = 0; i < 4; i++) {
-        v[i] = lane + 32 * i < n ? t->h.x[t->at + lane + 32 * i] : 0.0f;
+    for (uint32_t i = 0; i < 4; i++) /* all at once: a branch each would wait for each */
+        v[i] = t->x[rf_min_u32(lane + 32 * i, n - 1)];
+    RF_UNROLL
+    for (uint32_t i = 0; i < 4; i++)
+        v[i] = lane + 32 * i < n ? v[i] : 0.0f;
+    if (t->h.norm != RF_GPU_NO_NORM || !rf_warp_may_skip()) rf_own_norm(v, t);
+    RF_UNROLL
+    for (uint32_t i = 0; i < 4; i++)
         x[lane + 32 * i] = v[i];
-    }
-    rf_warp_sync();
-    if (t->h.norm != RF_GPU_NO_NORM || !rf_warp_may_skip()) {
-        const int is_layer = t->h.norm == RF_GPU_LAYER_NORM;
-        float mean = 0.0f;
-        if (is_layer || !rf_warp_may_skip()) mean = rf_own_sum(x, n, 1, 0.0f) / (float)n;
-        if (!is_layer) mean = 0.0f;
-        const float ss = rf_own_sum(x, n, 0, mean);
-        const float r = 1.0f / __builtin_sqrtf(ss / (float)n + t->h.eps);
-        RF_UNROLL
-        for (uint32_t i = 0; i < 4 && t->h.norm != RF_GPU_NO_NORM; i++) {
-            v[i] = (v[i] - mean) * r;
-            if (t->h.w) v[i] = v[i] * t->w[i];
-            if (t->h.b) v[i] = v[i] + t->b[i];
-            x[lane + 32 * i] = v[i];
-        }
-    }
     rf_warp_sync();
     RF_UNROLL
     for (uint32_t i = 0; i < 2; i++) {

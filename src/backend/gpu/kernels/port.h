@@ -210,6 +210,12 @@ RF_DEVICE int32_t rf_dot4(uint32_t a, uint32_t b, int32_t c) {
     asm("dp4a.s32.s32 %0, %1, %2, %3;" : "=r"(r) : "r"(a), "r"(b), "r"(c));
     return r;
 }
+/* The bytes of a are unsigned. */
+RF_DEVICE int32_t rf_dot4_unsigned(uint32_t a, uint32_t b, int32_t c) {
+    int32_t r;
+    asm("dp4a.u32.s32 %0, %1, %2, %3;" : "=r"(r) : "r"(a), "r"(b), "r"(c));
+    return r;
+}
 RF_DEVICE float rf_float_of(uint32_t bits) { return __builtin_bit_cast(float, bits); }
 RF_DEVICE uint32_t rf_bits_of(float f) { return __builtin_bit_cast(uint32_t, f); }
 
@@ -238,6 +244,11 @@ RF_DEVICE uint16_t rf_f16_of(float f) { return rf_f32_to_f16(f); }
 RF_DEVICE int32_t rf_dot4(uint32_t a, uint32_t b, int32_t c) {
     for (int i = 0; i < 32; i += 8)
         c += (int32_t)(int8_t)(a >> i & 255) * (int32_t)(int8_t)(b >> i & 255);
+    return c;
+}
+RF_DEVICE int32_t rf_dot4_unsigned(uint32_t a, uint32_t b, int32_t c) {
+    for (int i = 0; i < 32; i += 8)
+        c += (int32_t)(a >> i & 255) * (int32_t)(int8_t)(b >> i & 255);
     return c;
 }
 RF_DEVICE float rf_float_of(uint32_t bits) {
@@ -431,6 +442,38 @@ RF_DEVICE void rf_expect(const void *p) {
     asm volatile("prefetch.global.L2 [%0];" ::"l"(p));
 #else
     (void)p;
+#endif
+}
+
+/* v, so that it is reckoned here and not where it is used, behind what is waited for before that; and what is reckoned
+ * with it behind here, and not before a loop, which takes registers. */
+RF_DEVICE uint32_t rf_now(uint32_t v) {
+#if defined(RF_NVIDIA)
+    asm volatile("" : "+r"(v));
+#endif
+    return v;
+}
+/* A place, likewise. */
+RF_DEVICE const float *rf_place_now(const float *p) {
+#if defined(RF_NVIDIA) && defined(__clang__) /* which forgets that it lies in global memory */
+    const __attribute__((address_space(1))) float *q =
+        (const __attribute__((address_space(1))) float *)p;
+    asm volatile("" : "+l"(q));
+    return (const float *)q;
+#elif defined(RF_NVIDIA)
+    asm volatile("" : "+l"(p));
+#endif
+    return p;
+}
+
+/* What lies there now, whatever was read there before and may still be in a cache. */
+RF_DEVICE float rf_load_now(const float *p) {
+#if defined(RF_NVIDIA)
+    float v;
+    asm volatile("ld.relaxed.gpu.global.f32 %0, [%1];" : "=f"(v) : "l"(p) : "memory");
+    return v;
+#else
+    return *p;
 #endif
 }
 

@@ -103,10 +103,20 @@ RF_DEVICE float rf_walk_soften(float s[4], const rf_gpu_attend_args *a, const rf
     for (uint32_t i = 0; i < 4; i++) {
         is_seen[i] = (int)(bits >> first >> apart[i] & 1);
         s[i] *= unit;
-        if (a->softcap > 0) s[i] = a->softcap * rf_tanh32(s[i] / a->softcap);
-        if (w->span.mask && is_seen[i]) s[i] += w->span.mask[32 * block + first + apart[i]];
-        m = is_seen[i] && s[i] > m ? s[i] : m;
     }
+    if (a->softcap > 0) { /* all that is seldom in one place, which one jump passes */
+        RF_UNROLL
+        for (uint32_t i = 0; i < 4; i++)
+            s[i] = a->softcap * rf_tanh32(s[i] / a->softcap);
+    }
+    if (w->span.mask) {
+        RF_UNROLL
+        for (uint32_t i = 0; i < 4; i++)
+            if (is_seen[i]) s[i] += w->span.mask[32 * block + first + apart[i]];
+    }
+    RF_UNROLL
+    for (uint32_t i = 0; i < 4; i++)
+        m = is_seen[i] && s[i] > m ? s[i] : m;
     RF_UNROLL
     for (uint32_t half = 16; half >= 4; half /= 2) {
         const float other = rf_walk_lane_xor(m, half);
@@ -164,6 +174,15 @@ RF_DEVICE void rf_walk_make_fold(rf_walk_blocks *b, const rf_walk *w, uint32_t h
  * columns, the next block's stride further on. */
 RF_DEVICE void rf_walk_fold_blocks(rf_walk_sum *t, rf_walk_blocks *b, const rf_walk *w,
                                    const rf_walk_columns *c, const float *part, uint32_t stride) {
+    /* on their way while factors are made; four would take too many registers */
+    float own[RF_GPU_SEGMENT_BLOCKS][RF_WALK_COLUMNS];
+    const int is_early = c->n <= 2;
+    RF_UNROLL
+    for (uint32_t i = 0; i < RF_GPU_SEGMENT_BLOCKS && is_early; i++) {
+        RF_UNROLL
+        for (uint32_t k = 0; k < c->n; k++)
+            own[i][k] = part[i * stride + k];
+    }
     if (w->lane < RF_GPU_SEGMENT_BLOCKS) rf_walk_make_fold(b, w, c->h);
     rf_warp_sync();
     t->l = 0.0f;
@@ -178,13 +197,17 @@ RF_DEVICE void rf_walk_fold_blocks(rf_walk_sum *t, rf_walk_blocks *b, const rf_w
         t->l = rf_folded(&f, t->l, e.v[2]);
         RF_UNROLL
         for (uint32_t k = 0; k < c->n; k++)
-            t->acc[k] = rf_folded(&f, t->acc[k], part[i * stride + k]);
+            t->acc[k] = rf_folded(&f, t->acc[k], is_early ? own[i][k] : part[i * stride + k]);
     }
 }
 
 /* A folded segment onto the total, if a key of it is visible. */
 RF_DEVICE void rf_walk_fold_segment(rf_walk_sum *total, const rf_walk_sum *t, uint32_t n_cols) {
     if (t->m == -__builtin_inff() && t->l == 0.0f) return;
+    if (total->m == -__builtin_inff()) { /* as rf_folded has it, without the exponentials */
+        *total = *t;
+        return;
+    }
     const rf_fold f = rf_fold_of(total->m, t->m);
     total->m = f.m;
     total->l = rf_folded(&f, total->l, t->l);
