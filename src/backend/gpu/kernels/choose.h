@@ -4,7 +4,8 @@
  *
  * A thread has four neighbouring experts, best first.  In each turn the best of all threads goes,
  * in the thread of the lowest number that has it.  After a softmax the order is that of
- * exponentials, as long as these are so far apart that their quotients with the sum differ, too;
+ * exponentials, as long as these are so far apart that their quotients with the sum differ, too, and
+ * that an expert's number may stand in place of their last bits, which makes turns short;
  * only else the sum is made, which is long, since its order is that of the experts. */
 #pragma once
 #include "backend/gpu/kernels/canon.h"
@@ -69,23 +70,56 @@ RF_DEVICE uint32_t choose_turn(choose_own *own, uint32_t most) {
     return id + 1;
 }
 
-/* The expert of that rank; where NaNs leave it open, that of such a number.  *are_apart: the values
- * of all ranks up to the next one are, and normal numbers after a division by a sum of so many. */
-RF_DEVICE uint32_t choose_rank(choose_own own, uint32_t rank, int *are_apart) {
+/* The expert of that rank; where NaNs leave it open, that of such a number. */
+RF_DEVICE uint32_t choose_rank(choose_own own, uint32_t rank) {
     uint32_t found = 0;
-    float above = 4.0f;
-    *are_apart = 1;
     RF_NO_UNROLL
-    for (uint32_t r = 0; r <= rank + 1; r++) {
-        const uint32_t most = rf_warp_most(own.key[0]);
-        const float v = choose_value(most ? most : choose_key(0.0f));
-        const uint32_t here = choose_turn(&own, most);
+    for (uint32_t r = 0; r <= rank; r++) {
+        const uint32_t here = choose_turn(&own, rf_warp_most(own.key[0]));
         if (r == rank) found = here;
-        if (!(v < above * 0.999999f) || above < 0x1p-100f) *are_apart = 0;
-        above = v;
     }
     found = rf_warp_most(found);
     return found ? found - 1 : rank;
+}
+
+/* The greater first. */
+RF_DEVICE void choose_order(uint32_t *a, uint32_t *b) {
+    const uint32_t greater = *a > *b ? *a : *b;
+    *b = *a > *b ? *b : *a;
+    *a = greater;
+}
+
+/* The expert of that rank by exponentials, of which there are no two alike in their upper bits; the lower ones
+ * are the expert's number, turned over.  *are_apart: the values of all ranks up to the next one are, by more than
+ * such bits are, and normal numbers after a division by a sum of so many. */
+RF_DEVICE uint32_t choose_apart(const float e[CHOOSE_OWN], uint32_t n, uint32_t rank,
+                                int *are_apart) {
+    const uint32_t low = RF_GPU_CHOOSE_MOST - 1, first = CHOOSE_OWN * (rf_tid() % 32);
+    uint32_t key[CHOOSE_OWN + 1], found = 0;
+    float above = 4.0f;
+    RF_UNROLL
+    for (uint32_t i = 0; i < CHOOSE_OWN; i++)
+        key[i] = first + i < n ? (rf_bits_of(e[i]) & ~low) | (low - first - i) : 0;
+    key[CHOOSE_OWN] = 0;
+    choose_order(&key[0], &key[1]);
+    choose_order(&key[2], &key[3]);
+    choose_order(&key[0], &key[2]);
+    choose_order(&key[1], &key[3]);
+    choose_order(&key[1], &key[2]);
+    *are_apart = 1;
+    RF_NO_UNROLL
+    for (uint32_t r = 0; r <= rank + 1; r++) {
+        const uint32_t most = rf_warp_most(key[0]);
+        const float v = rf_float_of(most & ~low);
+        const int is_here = key[0] == most;
+        RF_UNROLL
+        for (uint32_t i = 0; i < CHOOSE_OWN; i++)
+            key[i] = is_here ? key[i + 1] : key[i];
+        if (r == rank) found = most;
+        if (!(v < above * 0.99998f) || above < 0x1p-100f) *are_apart = 0;
+        above = v;
+    }
+    return low - (found & low);
 }
 
 /* The thread's scores. */
@@ -128,7 +162,8 @@ RF_DEVICE int choose_powers(float v[CHOOSE_OWN], uint32_t n) {
     int are_numbers = 1;
     RF_UNROLL
     for (uint32_t i = 0; i < CHOOSE_OWN; i++) {
-        v[i] = first + i < n ? rf_exp32(v[i] - top) : 0.0f;
+        const float e = rf_exp32_down(v[i] - top);
+        v[i] = first + i < n ? e : 0.0f;
         are_numbers = are_numbers && v[i] == v[i];
     }
     return rf_warp_ballot(!are_numbers) == 0;
@@ -137,12 +172,13 @@ RF_DEVICE int choose_powers(float v[CHOOSE_OWN], uint32_t n) {
 RF_DEVICE uint32_t choose_by_warp(choose_shared *s, const rf_gpu_route_args *a, uint32_t rank) {
     const uint32_t n = a->n_experts, first = CHOOSE_OWN * (rf_tid() % 32);
     float v[CHOOSE_OWN];
-    int are_apart;
     choose_load(v, a->scores, n);
     if (a->kind == RF_ROUTER_SOFTMAX) {
+        int are_apart = 0;
+        uint32_t expert = 0;
         if (!choose_powers(v, n)) return rank; /* all parts of the sum are NaNs */
-        const uint32_t expert = choose_rank(choose_sorted(v, n), rank, &are_apart);
-        if (are_apart && !a->select_bias) return expert;
+        if (!a->select_bias) expert = choose_apart(v, n, rank, &are_apart);
+        if (are_apart) return expert;
         choose_parts(s, v, n);
     }
     RF_UNROLL
@@ -150,7 +186,7 @@ RF_DEVICE uint32_t choose_by_warp(choose_shared *s, const rf_gpu_route_args *a, 
         if (a->kind == RF_ROUTER_SIGMOID) v[i] = rf_gated(1.0f, v[i]);
         if (a->select_bias && first + i < n) v[i] = v[i] + a->select_bias[first + i];
     }
-    return choose_rank(choose_sorted(v, n), rank, &are_apart);
+    return choose_rank(choose_sorted(v, n), rank);
 }
 
 /* All threads of the block call, and get the same. */

@@ -147,12 +147,13 @@ RF_DEVICE void router_write_row(router_lanes *sh, const rf_gpu_norm_args *a) {
 RF_DEVICE void router_score(router_lanes *sh, const rf_gpu_matmul_args *a, uint32_t form) {
     const mm_share share = share_of(a, 1, 1);
     const uint32_t n = share.p.w.cols, bytes = form == RF_GPU_F32 ? 4 : 2;
-    float v[NORM_OWN], w[NORM_OWN];
-    router_load_lane(v, (const uint8_t *)share.p.w.lo + (uint64_t)share.tile * n * bytes, form, n);
-    router_put_lane(sh->w, v);
+    float v[NORM_OWN], w[NORM_OWN], own[NORM_OWN];
+    router_load_lane(own, (const uint8_t *)share.p.w.lo + (uint64_t)share.tile * n * bytes, form,
+                     n);
     if (a->norm.w) norm_load_lane(w, a->norm.w, 0, n);
     rf_await_before();
     norm_load_lane(v, a->norm.x, 0, n);
+    router_put_lane(sh->w, own); /* not before: the row would be asked for when these are there */
     const float factor =
         norm_factor(&sh->norm, v, &a->norm, a->norm.x); /* v stays: there is one piece */
     RF_UNROLL
@@ -169,14 +170,14 @@ RF_DEVICE void router_score(router_lanes *sh, const rf_gpu_matmul_args *a, uint3
     if (rf_tid() == 0) put_output(a, &share, 0, share.tile, 0.0f, s);
 }
 
-RF_KERNEL_EARLY(router_normed, rf_gpu_matmul_args, 4) {
+RF_KERNEL_EARLY(router_normed, rf_gpu_matmul_args, 2) {
     RF_SHARED router_lanes sh;
     if (rf_bid_x() == a.part[0].w.rows)
         router_write_row(&sh, &a.norm);
     else
         router_score(&sh, &a, RF_GPU_F32);
 }
-RF_KERNEL_KIND_EARLY(router_normed, 1, rf_gpu_matmul_args, 4) {
+RF_KERNEL_KIND_EARLY(router_normed, 1, rf_gpu_matmul_args, 2) {
     RF_SHARED router_lanes sh;
     if (rf_bid_x() == a.part[0].w.rows)
         router_write_row(&sh, &a.norm);
