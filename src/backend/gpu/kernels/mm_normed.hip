@@ -41,12 +41,15 @@ RF_DEVICE void normed_scale(one_floats *f, float factor, const one_floats *w, in
 RF_DEVICE void normed_row(normed_shared *s, one_x to, const rf_gpu_norm_args *a, int view,
                           uint32_t n_round, uint32_t own, float of_lane[NORM_OWN],
                           const rf_f4 *weights) {
+    const int is_early = view == 256; /* in groups of 32 it wants registers that weights have */
+    one_floats f = {{{{0}}}};
+    if (is_early) one_read(&f, a->x, a->n, view, own);
     if (NORMED_W > 0) rf_copy_wait(); /* the others' come with the sum */
     const float factor = norm_factor(&s->norm, of_lane, a, a->x);
     RF_NO_UNROLL
     for (uint32_t first = 0; first < a->n / (uint32_t)view; first += n_round) { /* in step */
-        one_floats f = {{{{0}}}}, w = {{{{0}}}};
-        one_read(&f, a->x, a->n, view, first + own);
+        one_floats w = {{{{0}}}};
+        if (!is_early || first > 0) one_read(&f, a->x, a->n, view, first + own);
         if (a->w && a->n <= NORMED_W)
             one_read(&w, (const float *)(const void *)weights, a->n, view, first + own);
         else if (a->w)
@@ -76,13 +79,13 @@ RF_DEVICE void normed_run(const rf_gpu_matmul_args *a, int view, int lo_bits, in
             rf_copy_16(weights + i, a->norm.w + 4 * i);
     rf_await_before();
     norm_load_lane(of_lane, a->norm.x, 0, a->norm.n);
+    one_fetch_extra(&shared->extra, a, &s, &at, n_rows, 0);
     if (ONE_X_FIRST) one_load(&loads, &at, view, lo_bits, hi_bits, own, 0);
     normed_row(shared, x, &a->norm, view, n_round, own, of_lane, weights);
     rf_sync();
     for (int goes_on = 1; goes_on;) {
         const mm_share now = s;
         float acc = 0.0f;
-        one_fetch_extra(&shared->extra, a, &now, &at, n_rows, 0);
         for (uint32_t first = 0; first < at.n_groups; first += n_round) {
             one_terms(terms + (own * at.n_terms * 32 + lane), &at, &loads,
                       one_x_at(x, view, first + own), view, lo_bits, hi_bits, first + own);
@@ -102,6 +105,7 @@ RF_DEVICE void normed_run(const rf_gpu_matmul_args *a, int view, int lo_bits, in
         }
         rf_copy_wait();
         one_end(a, &now, &at, &shared->extra, n_rows, 0, acc);
+        if (goes_on) one_fetch_extra(&shared->extra, a, &s, &at, n_rows, 0);
     }
 }
 

@@ -105,16 +105,16 @@ RF_DEVICE void one_share(const rf_gpu_matmul_args *a, const mm_share s, int view
     one_loads loads;
     one_know(&at, view, lo_bits, hi_bits);
     if (!ONE_X_FIRST) one_load(&loads, &at, view, lo_bits, hi_bits, at.part * n_own, skips);
-    rf_await_before();
     const uint32_t dst_row = dst_row_of(a, &s, 0), x_row = x_row_of(a, dst_row);
-    if (takes_floats) one_fetch_extra(&shared->extra, a, &s, &at, n_rows, dst_row);
     const int in_floats = split > 1 || (takes_floats && a->x);
-    const float *row = a->x + (uint64_t)x_row * s.p.w.cols;
+    const float *row = rf_place_now(a->x + (uint64_t)x_row * s.p.w.cols);
     one_floats floats[4] = {{{{{0}}}}};
+    rf_await_before();
     if (in_floats)
         one_read_all(floats, &at, row, view, n_warps, split, 0);
     else
         one_stage(one_x_of(x), floats, &a->xq, x_row, at.n_groups, view, n_round, 0);
+    if (takes_floats) one_fetch_extra(&shared->extra, a, &s, &at, n_rows, dst_row);
     if (ONE_X_FIRST) one_load(&loads, &at, view, lo_bits, hi_bits, at.part * n_own, skips);
     uint32_t buffer = 0;
     float acc = 0.0f;

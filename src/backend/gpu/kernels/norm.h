@@ -82,9 +82,21 @@ RF_DEVICE uint32_t norm_four(uint32_t first, uint32_t i, uint32_t n_fours) {
 
 RF_DEVICE void norm_load_fours(float v[NORM_OWN], const float *x, uint32_t first, uint32_t n,
                                uint32_t n_fours) {
+    if (n % 4 != 0) {
+        RF_UNROLL
+        for (uint32_t i = 0; i < n_fours; i++)
+            norm_load(v + 4 * i, x, norm_four(first, i, n_fours), n);
+        return;
+    }
     RF_UNROLL
-    for (uint32_t i = 0; i < n_fours; i++)
-        norm_load(v + 4 * i, x, norm_four(first, i, n_fours), n);
+    for (uint32_t i = 0; i < n_fours; i++) { /* without a branch each */
+        const uint32_t k = norm_four(first, i, n_fours);
+        rf_f4 four = {{0.0f, 0.0f, 0.0f, 0.0f}};
+        if (k < n) four = *(const rf_f4 *)(const void *)(x + k);
+        RF_UNROLL
+        for (uint32_t j = 0; j < 4; j++)
+            v[4 * i + j] = four.v[j];
+    }
 }
 
 RF_DEVICE void norm_store_fours(float *dst, const float v[NORM_OWN], uint32_t first, uint32_t n,

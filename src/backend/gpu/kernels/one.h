@@ -25,6 +25,13 @@ enum { ONE_MOST_WARPS = 16 }; /* of 32 threads each, which are a part, or some *
 #define ONE_SKIPS 0
 #endif
 
+/* Are products of unsigned with signed bytes as fast as others? */
+#if defined(RF_AMD)
+#define ONE_UPPER 0
+#else
+#define ONE_UPPER 1
+#endif
+
 /* A term of a sum: i * d. */
 typedef struct one_term {
     float i, d;
@@ -157,10 +164,11 @@ RF_DEVICE void one_quantise(one_x to, const one_floats *f, int view, uint32_t fi
         most = bits > most ? bits : most;
     }
     RF_UNROLL
-    for (uint32_t mask = 1; mask < n_lanes; mask *= 2) {
+    for (uint32_t mask = 1; mask < n_lanes && n_lanes < 32; mask *= 2) {
         const uint32_t other = rf_lane_xor(most, mask);
         most = other > most ? other : most;
     }
+    if (n_lanes == 32) most = rf_warp_most(most);
     const rf_quant_scale scale = rf_quant_scale_of(rf_float_of(most), (uint32_t)view);
     uint32_t sum = 0;
     RF_UNROLL
@@ -184,6 +192,18 @@ RF_DEVICE void one_dot(const mm_raw *raw, int lo_bits, int hi_bits, const rf_u4 
                        int32_t *second) {
     const rf_u4 x0 = q[0], x1 = q[1];
     *first = *second = 0;
+#if ONE_UPPER
+    if (lo_bits == 4 && hi_bits == 0) {
+        /* upper four bits as sixteen times as much, which spares shifts */
+        RF_UNROLL
+        for (int j = 0; j < 4; j++) {
+            *first = rf_dot4(raw->lo[j] & 0x0f0f0f0fu, x0.v[j], *first);
+            *second = rf_dot4_unsigned(raw->lo[j] & 0xf0f0f0f0u, x1.v[j], *second);
+        }
+        *second >>= 4;
+        return;
+    }
+#endif
     RF_UNROLL
     for (int j = 0; j < 4; j++) {
         *first = rf_dot4(word_of(raw, lo_bits, hi_bits, j), x0.v[j], *first);
