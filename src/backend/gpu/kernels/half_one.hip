@@ -114,8 +114,8 @@ RF_DEVICE h1_lane h1_lane_of(const uint8_t *own) {
     h1_lane l;
     RF_UNROLL
     for (uint32_t i = 0; i < H1_STEPS; i++)
-        l.w[i] = half_piece(lane % 16, 2 * i + lane / 16, H1_COLUMNS);
-    l.x = half_at_of(own) + lane / 8 * 16;
+        l.w[i] = rf_now(half_piece(lane % 16, 2 * i + lane / 16, H1_COLUMNS));
+    l.x = half_at_of(own) + rf_now(lane / 8 * 16);
     return l;
 }
 
@@ -133,8 +133,33 @@ RF_DEVICE void h1_add(float c[4], const h1_operands *o, uint32_t form) {
         half_multiply(c, o->w[i], o->x[i / 2] + i % 2 * 2, form);
 }
 
+/* What is added to a tile's outputs, where that has no GLU: asked for when it begins, since nothing would hide that
+ * wait at its end. */
+typedef struct h1_extra {
+    const float *from[2]; /* bias and what it is added to, of a thread's first output, or NULL */
+    float bias[2], add[2];
+} h1_extra;
+
+RF_DEVICE void h1_expect(h1_extra *e, const h1_work *k, uint32_t tile) {
+    e->from[0] = e->from[1] = NULL;
+    if (tile >= k->n_tiles || k->a->is_glu) return;
+    const mm_share s = h1_share(k, tile);
+    const uint32_t r = s.tile * 16 + rf_tid() % 32 / 4;
+    if (s.p.bias) e->from[0] = s.p.bias + (uint64_t)s.plane * s.p.w.rows + r;
+    if (s.p.add) e->from[1] = s.p.add + (uint64_t)dst_row_of(k->a, &s, 0) * s.p.dst_stride + r;
+}
+
+RF_DEVICE void h1_ask(h1_extra *e) {
+    RF_UNROLL
+    for (uint32_t i = 0; i < 2; i++) {
+        if (e->from[0]) e->bias[i] = e->from[0][8 * i];
+        if (e->from[1]) e->add[i] = e->from[1][8 * i];
+    }
+}
+
 /* The tile's outputs, which every fourth thread has two of. */
-RF_DEVICE void h1_put(const h1_work *k, uint32_t tile, const float c[4], float scale) {
+RF_DEVICE void h1_put(const h1_work *k, uint32_t tile, const float c[4], float scale,
+                      const h1_extra *e) {
     const mm_share s = h1_share(k, tile);
     const uint32_t lane = rf_tid() % 32, dst_row = dst_row_of(k->a, &s, 0);
     const uint32_t r = s.tile * h1_per_tile(k->a) + lane / 4;
@@ -145,38 +170,43 @@ RF_DEVICE void h1_put(const h1_work *k, uint32_t tile, const float c[4], float s
         put_output(k->a, &s, dst_row, r, low, high);
         return;
     }
-    RF_NO_UNROLL
-    for (uint32_t i = 0; i < 2; i++)
-        put_output(k->a, &s, dst_row, r + 8 * i, 0.0f, i ? high : low);
+    float *dst = s.p.dst + (uint64_t)dst_row * s.p.dst_stride + r;
+    RF_UNROLL
+    for (uint32_t i = 0; i < 2; i++) {
+        float v = i ? high : low;
+        if (e->from[0]) v = v + e->bias[i];
+        dst[8 * i] = e->from[1] ? e->add[i] + v : v;
+    }
 }
 
-/* A worker's tiles; n_slots is a constant.  A slot is filled again when both its halves are in registers.
- * Host blocks' warps meet in each load, so that all of them go through as many pieces. */
-RF_DEVICE void h1_multiply(const h1_work *k, h1_source *next, uint32_t n_slots, const uint8_t *own,
-                           float scale) {
+/* A worker's tiles; n_slots is a constant.  A slot is filled again when both its halves are in registers.  extra: of
+ * the first tile.  Host blocks' warps meet in each load, so that all of them go through as many pieces. */
+RF_DEVICE void h1_multiply(const h1_work *k, h1_source *next, uint32_t n_slots, const h1_lane *lane,
+                           h1_extra *extra, float scale) {
     uint32_t n_turns = rf_div_up(k->n_tiles - rf_bid_x(), k->apart);
-    const h1_lane lane = h1_lane_of(own);
     h1_operands o[2];
     h1_piece at = {k->first, 0, k->ring};
     float c[4] = {0.0f, 0.0f, 0.0f, 0.0f};
     rf_copy_wait_but(n_slots - 1);
     rf_warp_sync();
-    h1_read(&o[0], &lane, at.slot, 0);
+    h1_read(&o[0], lane, at.slot, 0);
     RF_NO_UNROLL
     while (rf_warp_may_skip() ? at.tile < k->n_tiles : n_turns > 0) {
-        h1_read(&o[1], &lane, at.slot + H1_HALF, at.column + H1_COLUMNS / 2);
+        h1_read(&o[1], lane, at.slot + H1_HALF, at.column + H1_COLUMNS / 2);
         h1_add(c, &o[0], k->form);
         h1_turn(&at, k);
         const int is_last = at.column >= k->cols;
         if (is_last) at.column = 0;
         rf_copy_wait_but(n_slots - 2);
         rf_warp_sync();
-        h1_read(&o[0], &lane, at.slot, at.column);
+        h1_read(&o[0], lane, at.slot, at.column);
         h1_bring(next, k);
         h1_add(c, &o[1], k->form);
         if (!is_last) continue;
-        if (at.tile < k->n_tiles) h1_put(k, at.tile, c, scale);
+        if (at.tile < k->n_tiles) h1_put(k, at.tile, c, scale, extra);
         at.tile += k->apart;
+        h1_expect(extra, k, at.tile);
+        h1_ask(extra);
         n_turns--;
         RF_UNROLL
         for (uint32_t i = 0; i < 4; i++)
@@ -202,14 +232,21 @@ RF_DEVICE void h1_run(half_shared *made, const rf_gpu_matmul_args *a, uint32_t n
     RF_NO_UNROLL
     for (uint32_t i = 0; i < n_slots; i++)
         h1_bring(&next, &k);
+    const half_weights w = half_expect(&a->norm, cols);
+    const uint64_t x_row = x_row_of(a, dst_row_of(a, &share, 0));
+    const float *x = rf_place_now((a->norm.n ? a->norm.x : a->x) + x_row * cols);
+    const h1_lane lane = h1_lane_of(shared);
+    h1_extra extra = {{NULL, NULL}, {0.0f, 0.0f}, {0.0f, 0.0f}};
+    h1_expect(&extra, &k, k.first);
+    extra.from[0] = rf_place_now(extra.from[0]);
+    extra.from[1] = rf_place_now(extra.from[1]);
     rf_await_before();
-    const float *x = a->norm.n ? a->norm.x : a->x;
-    x += (uint64_t)x_row_of(a, dst_row_of(a, &share, 0)) * cols;
+    h1_ask(&extra);
     const rf_gpu_halves own = {(uint16_t *)(void *)shared, 0, rf_half_stride(cols), 0};
-    const float scale = half_make(&own, 0, made, &a->norm, x, cols, form);
+    const float scale = half_make(&own, 0, made, &a->norm, &w, x, cols, form);
     rf_sync();
     if (k.first >= k.n_tiles && rf_warp_may_skip()) return;
-    h1_multiply(&k, &next, n_slots, shared, scale);
+    h1_multiply(&k, &next, n_slots, &lane, &extra, scale);
 }
 
 #define H1_BODY(n_slots, form)            \

@@ -32,18 +32,45 @@ RF_DEVICE uint32_t half_most(uint32_t *shared, uint32_t v) {
     return v;
 }
 
-/* The thread's own elements of a piece of the row. */
-RF_DEVICE void half_read(float v[NORM_OWN], const rf_gpu_norm_args *norm, const float *x,
-                         float factor, uint32_t first, uint32_t n) {
-    norm_load_fours(v, x, first, n, NORM_FOURS);
-    if (!norm->n) return;
-    float w[NORM_OWN];
-    norm_weights(w, norm->w, first, n, NORM_FOURS);
+/* The norm's weights of the thread's own elements of the first piece: what does not depend on the kernel in
+ * front. */
+typedef struct half_weights {
+    float v[NORM_OWN];
+} half_weights;
+RF_DEVICE half_weights half_expect(const rf_gpu_norm_args *norm, uint32_t n) {
+    half_weights w = {{0.0f}};
+    if (norm->n) norm_weights(w.v, norm->w, 0, n, NORM_FOURS);
+    return w;
+}
+
+RF_DEVICE void half_scale(float v[NORM_OWN], const rf_gpu_norm_args *norm, const float w[NORM_OWN],
+                          float factor) {
     RF_UNROLL
-    for (uint32_t i = 0; i < NORM_OWN; i++) {
+    for (uint32_t i = 0; i < NORM_OWN && norm->n; i++) {
         v[i] = v[i] * factor;
         if (norm->w) v[i] = v[i] * w[i];
     }
+}
+
+/* The thread's own elements of a piece of the row. */
+RF_DEVICE void half_read(float v[NORM_OWN], const rf_gpu_norm_args *norm, const float *x,
+                         float factor, uint32_t first, uint32_t n) {
+    float w[NORM_OWN];
+    norm_load_fours(v, x, first, n, NORM_FOURS);
+    if (!norm->n) return;
+    norm_weights(w, norm->w, first, n, NORM_FOURS);
+    half_scale(v, norm, w, factor);
+}
+
+/* The largest |x| of a thread's elements, as bits. */
+RF_DEVICE uint32_t half_size(const float v[NORM_OWN]) {
+    uint32_t size = 0;
+    RF_UNROLL
+    for (uint32_t i = 0; i < NORM_OWN; i += 4) {
+        const uint32_t of_four = quant_size(v + i);
+        size = of_four > size ? of_four : size;
+    }
+    return size;
 }
 
 RF_DEVICE void half_write(const rf_gpu_halves *to, uint32_t row, const float v[NORM_OWN],
@@ -59,33 +86,29 @@ RF_DEVICE void half_write(const rf_gpu_halves *to, uint32_t row, const float v[N
 }
 
 /* A row x of n columns, continued with zeros to the stride; returns what its outputs are multiplied with.
- * norm->n 0: it is not normed. */
+ * norm->n 0: it is not normed.  w: half_expect's. */
 RF_DEVICE float half_make(const rf_gpu_halves *to, uint32_t row, half_shared *sh,
-                          const rf_gpu_norm_args *norm, const float *x, uint32_t n, uint32_t form) {
-    float factor = 0.0f, down = 1.0f;
-    if (norm->n) {
-        float lane[NORM_OWN];
-        norm_load_lane(lane, x, 0, n);
-        factor = norm_factor(&sh->norm, lane, norm, x);
-    }
+                          const rf_gpu_norm_args *norm, const half_weights *w, const float *x,
+                          uint32_t n, uint32_t form) {
+    float v[NORM_OWN], next[NORM_OWN], factor = 0.0f, down = 1.0f;
+    float lane[NORM_OWN];
+    if (norm->n) norm_load_lane(lane, x, 0, n);
+    norm_load_fours(v, x, 0, n, NORM_FOURS);
+    if (norm->n) factor = norm_factor(&sh->norm, lane, norm, x);
+    half_scale(v, norm, w->v, factor);
     if (form == RF_GPU_F16) {
-        uint32_t size = 0;
-        for (uint32_t first = 0; first < n; first += NORM_PIECE) {
-            float v[NORM_OWN];
-            half_read(v, norm, x, factor, first, n);
-            RF_UNROLL
-            for (uint32_t i = 0; i < NORM_OWN; i += 4) {
-                const uint32_t of_four = quant_size(v + i);
-                size = of_four > size ? of_four : size;
-            }
+        uint32_t size = half_size(v);
+        for (uint32_t first = NORM_PIECE; first < n; first += NORM_PIECE) {
+            half_read(next, norm, x, factor, first, n);
+            const uint32_t of_piece = half_size(next);
+            size = of_piece > size ? of_piece : size;
         }
         down = half_down(half_most(sh->most, size));
     }
-    float v[NORM_OWN], next[NORM_OWN];
-    half_read(v, norm, x, factor, 0, n);
     RF_NO_UNROLL
     for (uint32_t first = 0; first < n; first += NORM_PIECE) {
-        half_read(next, norm, x, factor, first + NORM_PIECE, n); /* on its way meanwhile */
+        if (first + NORM_PIECE < n) /* on its way meanwhile */
+            half_read(next, norm, x, factor, first + NORM_PIECE, n);
         half_write(to, row, v, down, first, form);
         RF_UNROLL
         for (uint32_t i = 0; i < NORM_OWN; i++)

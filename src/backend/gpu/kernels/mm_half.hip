@@ -9,11 +9,13 @@
 
 #if !defined(RF_AMD) || defined(RF_MATRIX)
 /* One row per block. */
-RF_KERNEL(half_rows, rf_gpu_halves_args) {
+RF_KERNEL_EARLY(half_rows, rf_gpu_halves_args, 4) {
     RF_SHARED half_shared made;
     const uint32_t row = rf_bid_x();
     const float *x = (a.norm.n ? a.norm.x : a.x) + (uint64_t)row * a.cols;
-    const float up = half_make(&a.to, row, &made, &a.norm, x, a.cols, a.form);
+    const half_weights w = half_expect(&a.norm, a.cols);
+    rf_await_before();
+    const float up = half_make(&a.to, row, &made, &a.norm, &w, x, a.cols, a.form);
     if (a.form == RF_GPU_F16 && rf_tid() == 0) a.to.scale[row] = up;
 }
 #endif
