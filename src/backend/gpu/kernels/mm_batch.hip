@@ -13,7 +13,8 @@
 #if defined(RF_NVIDIA)
 enum {
     BATCH_CHUNKS = 8,
-    BATCH_NT = 8, /* most eights of activation rows */
+    BATCH_NT = 8,      /* most eights of activation rows */
+    BATCH_AT_ONCE = 8, /* outputs of a thread */
 };
 
 /* What is constant in a kernel. */
@@ -641,24 +642,82 @@ RF_DEVICE void batch_work(const uint8_t *slots, uint32_t n_slots, batch_shared *
 }
 
 /* The block's outputs. */
-RF_DEVICE void batch_put(const rf_f4 *relay, const rf_gpu_matmul_args *a, const mm_share *share,
-                         batch_kind k) {
-    const uint32_t rows = 16 * k.s.wm / (1 + a->is_glu), lane = rf_tid() % 32;
-    const float *sums = (const float *)(const void *)relay;
+/* Number t of the block's activation rows and i of its output rows: where the sum is. */
+RF_DEVICE uint32_t batch_sum_of(batch_kind k, uint32_t t, uint32_t i) {
+    const uint32_t word = t % 2 + i / 8 % 2 * 2;
+    return ((i / 16 * k.s.nt + t / 8) * 32 + i % 8 * 4 + t % 8 / 2) * 4 + word;
+}
+
+/* Of n_at_once of a warp's activation rows all outputs of a thread at once, up to eight: all that is loaded is on its way
+ * before the first is written, and one's GLU, a SwiGLU without biases, hides another's waits.  rows: of outputs, a
+ * constant like n_at_once. */
+RF_DEVICE void batch_put_rows(const float *sums, const rf_gpu_matmul_args *a,
+                              const mm_share *share, batch_kind k, uint32_t rows,
+                              uint32_t n_at_once) {
+    const uint32_t per_row = rf_div_up(rows, 32), n_warps = batch_workers(k) / 32,
+                   lane = rf_tid() % 32, r = share->tile * rows + lane;
+    const rf_gpu_product *p = &share->p;
+    const float *bias = p->bias + (uint64_t)share->plane * p->w.rows + r;
+    RF_NO_UNROLL
+    for (uint32_t t = rf_tid() / 32; t < share->n; t += n_at_once * n_warps) {
+        float v[BATCH_AT_ONCE], more[BATCH_AT_ONCE], add[BATCH_AT_ONCE];
+        uint64_t at[BATCH_AT_ONCE]; /* of a row's first output */
+        RF_UNROLL
+        for (uint32_t j = 0; j < n_at_once * per_row; j++) {
+            const uint32_t own = rf_min_u32(t + j / per_row * n_warps, share->n - 1),
+                           i = j % per_row * 32;
+            const float *sum = sums + batch_sum_of(k, own, lane % rows + i);
+            if (i == 0) at[j] = (uint64_t)dst_row_of(a, share, own) * p->dst_stride + r;
+            else at[j] = at[j - 1] + 32;
+            v[j] = sum[0];
+            if (a->is_glu) v[j] = rf_gated(v[j], v[j]) * sum[rows * 8 * k.s.nt];
+            const int is_there = lane + i < rows && r + i < p->w.rows;
+            if (!a->is_glu && p->bias && is_there) more[j] = bias[i];
+            if (!a->is_glu && p->add && is_there) add[j] = p->add[at[j]];
+        }
+        RF_UNROLL
+        for (uint32_t j = 0; j < n_at_once * per_row; j++) {
+            const uint32_t i = j % per_row * 32;
+            if (!a->is_glu && p->bias) v[j] = v[j] + more[j];
+            if (!a->is_glu && p->add) v[j] = add[j] + v[j];
+            if (t + j / per_row * n_warps < share->n && lane + i < rows && r + i < p->w.rows)
+                p->dst[at[j]] = v[j];
+        }
+    }
+}
+
+/* How many rows make up to eight outputs of a thread, of those that a warp has. */
+RF_DEVICE uint32_t batch_at_once(batch_kind k, uint32_t rows) {
+    const uint32_t own = rf_div_up(8 * k.s.nt, batch_workers(k) / 32),
+                   most = BATCH_AT_ONCE / rf_div_up(rows, 32);
+    return own < most ? own : most;
+}
+
+/* Outputs of a GLU, one by one. */
+RF_DEVICE void batch_put_each(const float *sums, const rf_gpu_matmul_args *a,
+                              const mm_share *share, batch_kind k, uint32_t rows) {
     RF_NO_UNROLL
     for (uint32_t t = rf_tid() / 32; t < share->n; t += batch_workers(k) / 32) {
         const uint32_t dst_row = dst_row_of(a, share, t);
         RF_NO_UNROLL
-        for (uint32_t i = lane; i < rows; i += 32) {
-            const uint32_t r = share->tile * rows + i, word = t % 2 + i / 8 % 2 * 2;
-            const uint32_t at = ((i / 16 * k.s.nt + t / 8) * 32 + i % 8 * 4 + t % 8 / 2) * 4 + word;
+        for (uint32_t i = rf_tid() % 32; i < rows; i += 32) {
+            const uint32_t r = share->tile * rows + i, at = batch_sum_of(k, t, i);
             if (r >= share->p.w.rows) break;
-            if (a->is_glu)
-                put_output(a, share, dst_row, r, sums[at], sums[at + rows * 8 * k.s.nt]);
-            else
-                put_output(a, share, dst_row, r, 0.0f, sums[at]);
+            put_output(a, share, dst_row, r, sums[at], sums[at + rows * 8 * k.s.nt]);
         }
     }
+}
+
+RF_DEVICE void batch_put(const rf_f4 *relay, const rf_gpu_matmul_args *a, const mm_share *share,
+                         batch_kind k) {
+    const float *sums = (const float *)(const void *)relay;
+    const uint32_t rows = 16 * k.s.wm;
+    if (!a->is_glu)
+        batch_put_rows(sums, a, share, k, rows, batch_at_once(k, rows));
+    else if (a->act == RF_ACT_SILU && !share->p.bias && !a->part[1].bias)
+        batch_put_rows(sums, a, share, k, rows / 2, batch_at_once(k, rows / 2));
+    else
+        batch_put_each(sums, a, share, k, rows / 2);
 }
 
 /* All slots and the block's outputs, by the multiplying threads. */
