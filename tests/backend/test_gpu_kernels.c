@@ -800,13 +800,14 @@ static void test_small_experts(void **state) {
 }
 
 /* Scores of kinds that are hard to put in order. */
-enum { FAR, TIES, NEAR, NONE_LEFT, SOME_NANS, ALL_NANS, SCORES };
+enum { FAR, TIES, NEAR, STEPS, NONE_LEFT, SOME_NANS, ALL_NANS, SCORES };
 
 static void set_scores(float *s, uint32_t n, int kind) {
     for (uint32_t i = 0; i < n; i++) {
         uint64_t r = rf_test_rand(&seed);
         if (kind == TIES) s[i] = (float)(r % 4);
         if (kind == NEAR) s[i] = r % 4 ? (float)(r / 4 % 9) * -0x1p-24f : -1.0f;
+        if (kind == STEPS) s[i] = (float)(i * 37 % n) * -0x1p-15f; /* no two alike, 3e-5 apart */
         if (kind == NONE_LEFT && r % 8) s[i] = r % 16 ? -INFINITY : -1e4f;
         if ((kind == SOME_NANS && r % 9 == 0) || kind == ALL_NANS) s[i] = NAN;
     }
@@ -907,7 +908,7 @@ static void test_choice(void **state) {
             }
     const rf_router qwen3 = {
         .kind = RF_ROUTER_SOFTMAX, .n_experts = 128, .n_used = 8, .normalise = true, .scale = 1.0f};
-    for (int kind = FAR; kind <= NEAR; kind++)
+    for (int kind = FAR; kind <= STEPS; kind++)
         for (int i = 0; i < 3; i++)
             check_choice(RF_DT_Q4_K, qwen3, kind, true);
 }

@@ -77,9 +77,10 @@ RF_DEVICE void normed_run(const rf_gpu_matmul_args *a, int view, int lo_bits, in
     if (a->norm.w && a->norm.n <= NORMED_W)
         for (uint32_t i = rf_tid(); i < a->norm.n / 4; i += 32 * n_parts)
             rf_copy_16(weights + i, a->norm.w + 4 * i);
+    one_fetch_bias(&shared->extra, a, &s, &at, n_rows); /* else waited for with the row */
     rf_await_before();
     norm_load_lane(of_lane, a->norm.x, 0, a->norm.n);
-    one_fetch_extra(&shared->extra, a, &s, &at, n_rows, 0);
+    one_fetch_add(&shared->extra, a, &s, &at, n_rows, 0);
     if (ONE_X_FIRST) one_load(&loads, &at, view, lo_bits, hi_bits, own, 0);
     normed_row(shared, x, &a->norm, view, n_round, own, of_lane, weights);
     rf_sync();

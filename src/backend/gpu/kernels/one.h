@@ -307,16 +307,25 @@ RF_DEVICE int32_t one_output(const mm_share *s, const one_place *at, uint32_t n_
     return at->part == 0 && lane < n_rows && r < s->p.w.rows ? (int32_t)r : -1;
 }
 
-/* There after rf_copy_wait and rf_sync. */
+/* There after rf_copy_wait and rf_sync.  The bias does not depend on the kernel in front. */
+RF_DEVICE void one_fetch_bias(one_extra *to, const rf_gpu_matmul_args *a, const mm_share *s,
+                              const one_place *at, uint32_t n_rows) {
+    const int32_t r = one_output(s, at, n_rows);
+    if (r >= 0 && !a->is_glu && s->p.bias)
+        rf_copy_4(to->bias + rf_tid() % 32,
+                  s->p.bias + (uint64_t)s->plane * s->p.w.rows + (uint32_t)r);
+}
+RF_DEVICE void one_fetch_add(one_extra *to, const rf_gpu_matmul_args *a, const mm_share *s,
+                             const one_place *at, uint32_t n_rows, uint32_t dst_row) {
+    const int32_t r = one_output(s, at, n_rows);
+    if (r >= 0 && !a->is_glu && s->p.add)
+        rf_copy_4(to->add + rf_tid() % 32,
+                  s->p.add + (uint64_t)dst_row * s->p.dst_stride + (uint32_t)r);
+}
 RF_DEVICE void one_fetch_extra(one_extra *to, const rf_gpu_matmul_args *a, const mm_share *s,
                                const one_place *at, uint32_t n_rows, uint32_t dst_row) {
-    const int32_t r = one_output(s, at, n_rows);
-    const uint32_t lane = rf_tid() % 32;
-    if (r < 0 || a->is_glu) return;
-    if (s->p.bias)
-        rf_copy_4(to->bias + lane, s->p.bias + (uint64_t)s->plane * s->p.w.rows + (uint32_t)r);
-    if (s->p.add)
-        rf_copy_4(to->add + lane, s->p.add + (uint64_t)dst_row * s->p.dst_stride + (uint32_t)r);
+    one_fetch_bias(to, a, s, at, n_rows);
+    one_fetch_add(to, a, s, at, n_rows, dst_row);
 }
 
 /* The tile's outputs, whose sums the threads of part 0 have.  extra: fetched, or NULL. */
