@@ -32,6 +32,14 @@ RF_DEVICE uint32_t half_most(uint32_t *shared, uint32_t v) {
     return v;
 }
 
+/* Is a row's first piece asked for beside its lanes, and the norm's weights before?  On AMD, where nothing starts before
+ * the kernel in front has ended, it only takes registers. */
+#if defined(RF_AMD)
+enum { HALF_ASKS = 0 };
+#else
+enum { HALF_ASKS = 1 };
+#endif
+
 /* The norm's weights of the thread's own elements of the first piece: what does not depend on the kernel in
  * front. */
 typedef struct half_weights {
@@ -39,7 +47,7 @@ typedef struct half_weights {
 } half_weights;
 RF_DEVICE half_weights half_expect(const rf_gpu_norm_args *norm, uint32_t n) {
     half_weights w = {{0.0f}};
-    if (norm->n) norm_weights(w.v, norm->w, 0, n, NORM_FOURS);
+    if (HALF_ASKS && norm->n) norm_weights(w.v, norm->w, 0, n, NORM_FOURS);
     return w;
 }
 
@@ -93,9 +101,12 @@ RF_DEVICE float half_make(const rf_gpu_halves *to, uint32_t row, half_shared *sh
     float v[NORM_OWN], next[NORM_OWN], factor = 0.0f, down = 1.0f;
     float lane[NORM_OWN];
     if (norm->n) norm_load_lane(lane, x, 0, n);
-    norm_load_fours(v, x, 0, n, NORM_FOURS);
+    if (HALF_ASKS) norm_load_fours(v, x, 0, n, NORM_FOURS);
     if (norm->n) factor = norm_factor(&sh->norm, lane, norm, x);
-    half_scale(v, norm, w->v, factor);
+    if (HALF_ASKS)
+        half_scale(v, norm, w->v, factor);
+    else
+        half_read(v, norm, x, factor, 0, n);
     if (form == RF_GPU_F16) {
         uint32_t size = half_size(v);
         for (uint32_t first = NORM_PIECE; first < n; first += NORM_PIECE) {

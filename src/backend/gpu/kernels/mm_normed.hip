@@ -17,6 +17,13 @@ enum { NORMED_W = 4096 };
 enum { NORMED_W = 0 };
 #endif
 
+/* What is added to a tile's outputs is asked for ahead of the tile; on AMD, which would wait for it, as it begins. */
+#if defined(RF_AMD)
+enum { NORMED_ASKS = 0 };
+#else
+enum { NORMED_ASKS = 1 };
+#endif
+
 /* The row in integers, and what norming it needs. */
 typedef struct normed_shared {
     rf_u4 q[NORMED_ROOM / 16];
@@ -77,16 +84,17 @@ RF_DEVICE void normed_run(const rf_gpu_matmul_args *a, int view, int lo_bits, in
     if (a->norm.w && a->norm.n <= NORMED_W)
         for (uint32_t i = rf_tid(); i < a->norm.n / 4; i += 32 * n_parts)
             rf_copy_16(weights + i, a->norm.w + 4 * i);
-    one_fetch_bias(&shared->extra, a, &s, &at, n_rows); /* else waited for with the row */
+    if (NORMED_ASKS) one_fetch_bias(&shared->extra, a, &s, &at, n_rows);
     rf_await_before();
     norm_load_lane(of_lane, a->norm.x, 0, a->norm.n);
-    one_fetch_add(&shared->extra, a, &s, &at, n_rows, 0);
+    if (NORMED_ASKS) one_fetch_add(&shared->extra, a, &s, &at, n_rows, 0);
     if (ONE_X_FIRST) one_load(&loads, &at, view, lo_bits, hi_bits, own, 0);
     normed_row(shared, x, &a->norm, view, n_round, own, of_lane, weights);
     rf_sync();
     for (int goes_on = 1; goes_on;) {
         const mm_share now = s;
         float acc = 0.0f;
+        if (!NORMED_ASKS) one_fetch_extra(&shared->extra, a, &now, &at, n_rows, 0);
         for (uint32_t first = 0; first < at.n_groups; first += n_round) {
             one_terms(terms + (own * at.n_terms * 32 + lane), &at, &loads,
                       one_x_at(x, view, first + own), view, lo_bits, hi_bits, first + own);
@@ -106,7 +114,7 @@ RF_DEVICE void normed_run(const rf_gpu_matmul_args *a, int view, int lo_bits, in
         }
         rf_copy_wait();
         one_end(a, &now, &at, &shared->extra, n_rows, 0, acc);
-        if (goes_on) one_fetch_extra(&shared->extra, a, &s, &at, n_rows, 0);
+        if (NORMED_ASKS && goes_on) one_fetch_extra(&shared->extra, a, &s, &at, n_rows, 0);
     }
 }
 
