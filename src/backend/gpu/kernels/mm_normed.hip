@@ -17,7 +17,8 @@ enum { NORMED_W = 4096 };
 enum { NORMED_W = 0 };
 #endif
 
-/* What is added to a tile's outputs is asked for ahead of the tile; on AMD, which would wait for it, as it begins. */
+/* Is a row's first round asked for beside its lanes, and what is added to a tile's outputs ahead of the tile?  On AMD
+ * that would only be waited for, and take registers. */
 #if defined(RF_AMD)
 enum { NORMED_ASKS = 0 };
 #else
@@ -48,7 +49,7 @@ RF_DEVICE void normed_scale(one_floats *f, float factor, const one_floats *w, in
 RF_DEVICE void normed_row(normed_shared *s, one_x to, const rf_gpu_norm_args *a, int view,
                           uint32_t n_round, uint32_t own, float of_lane[NORM_OWN],
                           const rf_f4 *weights) {
-    const int is_early = view == 256; /* in groups of 32 it wants registers that weights have */
+    const int is_early = NORMED_ASKS && view == 256; /* in groups of 32 weights have the registers */
     one_floats f = {{{{0}}}};
     if (is_early) one_read(&f, a->x, a->n, view, own);
     if (NORMED_W > 0) rf_copy_wait(); /* the others' come with the sum */
