@@ -641,16 +641,15 @@ RF_DEVICE void batch_work(const uint8_t *slots, uint32_t n_slots, batch_shared *
     }
 }
 
-/* The block's outputs. */
 /* Number t of the block's activation rows and i of its output rows: where the sum is. */
 RF_DEVICE uint32_t batch_sum_of(batch_kind k, uint32_t t, uint32_t i) {
     const uint32_t word = t % 2 + i / 8 % 2 * 2;
     return ((i / 16 * k.s.nt + t / 8) * 32 + i % 8 * 4 + t % 8 / 2) * 4 + word;
 }
 
-/* Of n_at_once of a warp's activation rows all outputs of a thread at once, up to eight: all that is loaded is on its way
- * before the first is written, and one's GLU, a SwiGLU without biases, hides another's waits.  rows: of outputs, a
- * constant like n_at_once. */
+/* Of n_at_once of a warp's activation rows all outputs of a thread at once, up to eight: all that
+ * is loaded is on its way before the first is written, and one's GLU, a SwiGLU without biases,
+ * hides another's waits.  rows: of outputs, a constant like n_at_once. */
 RF_DEVICE void batch_put_rows(const float *sums, const rf_gpu_matmul_args *a,
                               const mm_share *share, batch_kind k, uint32_t rows,
                               uint32_t n_at_once) {
@@ -661,14 +660,16 @@ RF_DEVICE void batch_put_rows(const float *sums, const rf_gpu_matmul_args *a,
     RF_NO_UNROLL
     for (uint32_t t = rf_tid() / 32; t < share->n; t += n_at_once * n_warps) {
         float v[BATCH_AT_ONCE], more[BATCH_AT_ONCE], add[BATCH_AT_ONCE];
-        uint64_t at[BATCH_AT_ONCE]; /* of a row's first output */
+        uint64_t at[BATCH_AT_ONCE]; /* each output's place in dst, and in add */
         RF_UNROLL
         for (uint32_t j = 0; j < n_at_once * per_row; j++) {
             const uint32_t own = rf_min_u32(t + j / per_row * n_warps, share->n - 1),
                            i = j % per_row * 32;
             const float *sum = sums + batch_sum_of(k, own, lane % rows + i);
-            if (i == 0) at[j] = (uint64_t)dst_row_of(a, share, own) * p->dst_stride + r;
-            else at[j] = at[j - 1] + 32;
+            if (i == 0)
+                at[j] = (uint64_t)dst_row_of(a, share, own) * p->dst_stride + r;
+            else
+                at[j] = at[j - 1] + 32;
             v[j] = sum[0];
             if (a->is_glu) v[j] = rf_gated(v[j], v[j]) * sum[rows * 8 * k.s.nt];
             const int is_there = lane + i < rows && r + i < p->w.rows;
@@ -708,6 +709,7 @@ RF_DEVICE void batch_put_each(const float *sums, const rf_gpu_matmul_args *a,
     }
 }
 
+/* The block's outputs. */
 RF_DEVICE void batch_put(const rf_f4 *relay, const rf_gpu_matmul_args *a, const mm_share *share,
                          batch_kind k) {
     const float *sums = (const float *)(const void *)relay;
