@@ -42,6 +42,17 @@ static const uint8_t *row_of(const attend_case *a, const kv_case *c, const uint8
     return pool + ((block * a->n_kv_heads + head) * 32 + j % 32) * row_bytes;
 }
 
+/* A query head as it is multiplied: on NVIDIA's GPUs it is rounded when a score of it is a logarithm to base two. */
+static void round_query(double *to, const float *q, const attend_case *a) {
+    bool is_nvidia = queue.function[RF_GPU_attend_halves_small] != NULL;
+    float x[RF_MAX_HEAD_DIM], by = is_nvidia ? 0.125f * RF_EXPF_LOG2E : 1;
+    for (uint32_t i = 0; i < a->head_dim; i++)
+        x[i] = q[i] * by;
+    round_row(to, x, a->head_dim, a->k_type);
+    for (uint32_t i = 0; i < a->head_dim && is_nvidia; i++)
+        to[i] /= 0.125 / log(2);
+}
+
 /* Scores of a query head in f64, -inf of what it does not see; returns by how much one may be off. */
 static double scores_of(const attend_case *a, const attend_data *d, uint32_t t, uint32_t head,
                         double *s) {
@@ -49,7 +60,7 @@ static double scores_of(const attend_case *a, const attend_data *d, uint32_t t, 
     const uint32_t seq = c->row_seq[t], kv_head = head / (a->n_heads / a->n_kv_heads);
     const float *mask = d->mask ? d->mask + (size_t)t * MASK_STRIDE : NULL;
     double q[RF_MAX_HEAD_DIM], most = 0;
-    round_row(q, d->q + ((size_t)t * a->n_heads + head) * a->head_dim, a->head_dim, a->k_type);
+    round_query(q, d->q + ((size_t)t * a->n_heads + head) * a->head_dim, a);
     for (uint32_t j = 0; j < c->kv_len[seq]; j++) {
         const uint8_t *k = row_of(a, c, d->k, d->k_row, seq, kv_head, j);
         double size = 0;
@@ -69,7 +80,7 @@ static double scores_of(const attend_case *a, const attend_data *d, uint32_t t, 
 }
 
 /* Is a head's result near?  An exponential is rounded to the cache's format, which of F16 has nothing
- * smaller than 2^-24 of a KV block's largest; scores are off by what a chain of sums in f32 is. */
+ * smaller than 2^-24 of a KV block's largest, on NVIDIA's GPUs of a segment's; scores are off by what a chain of sums in f32 is. */
 static void check_head(const attend_case *a, const attend_data *d, uint32_t t, uint32_t head,
                        const float *got) {
     const kv_case *c = &d->c;

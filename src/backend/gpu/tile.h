@@ -420,19 +420,22 @@ enum {
         (64 * RF_INTS_TILE_GROUPS + 4 + 8 * RF_INTS_TILE_GROUPS + 28) * RF_INTS_TILE_ITEMS,
 };
 
-/* Over sixteen bits on matrix units (attend_halves_tile.hip): a block's items, on AMD, too; slots for a KV block's keys and
- * values, and bytes: those, items' weighted values, what they see and their totals. */
+/* Over sixteen bits on matrix units (attend_halves_tile.hip): a block's items, on AMD, too; slots for a KV block's keys or
+ * values, and bytes: those, items' weighted values and their totals. */
 enum {
     RF_HALVES_TILE_ITEMS = 64,
-    RF_HALVES_TILE_SLOTS = 2,
-    RF_HALVES_TILE_SHARED = RF_HALVES_TILE_SLOTS * 2 * 32 * 2 * RF_ATTEND_HALVES_DIM +
-                            (4 * RF_ATTEND_HALVES_DIM + 4 + 28) * RF_HALVES_TILE_ITEMS,
+    RF_HALVES_TILE_SLOTS = 4,
+    RF_HALVES_TILE_SHARED = RF_HALVES_TILE_SLOTS * 32 * 2 * RF_ATTEND_HALVES_DIM +
+                            (4 * RF_ATTEND_HALVES_DIM + 20) * RF_HALVES_TILE_ITEMS,
 };
 
-/* Likewise by Hopper's groups of warps (attend_halves_group.hip): two slots for keys and two for values, of two KV blocks. */
+/* Likewise by Hopper's groups of warps (attend_halves_group.hip), of which a block has two: slots for four KV blocks' keys
+ * and for two's values, and bytes: all that a block can have. */
 enum {
-    RF_HALVES_GROUP_SHARED = 2 * 2 * 64 * 2 * RF_ATTEND_HALVES_DIM +
-                             (4 * RF_ATTEND_HALVES_DIM + 4 + 28) * RF_HALVES_TILE_ITEMS,
+    RF_HALVES_GROUP_ITEMS = 128,
+    RF_HALVES_GROUP_KEYS = 2,
+    RF_HALVES_GROUP_VALUES = 4,
+    RF_HALVES_GROUP_SHARED = 227 << 10,
 };
 
 /* The products of floats with several activation rows (mm_float_rows.hip): a block's weight rows and

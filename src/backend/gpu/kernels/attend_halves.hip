@@ -2,15 +2,15 @@
  * units, by half.h's rule (docs/arithmetic.md); a block of threads per row, KV head, up to four of the
  * query heads that share it, and walk over the segments.
  *
- * A warp has a KV block of each segment, or of four warps each two, one after the other: its keys come to shared
- * memory, its values to registers, the next one's keys as soon as the scores are made, its values as soon as these
- * are added.  Blocks of four warps are for many rows: a multiprocessor has four of them, and where contexts are short
- * no warps that have nothing to do.
+ * Of each segment a warp has a KV block, or of four warps each two, one after the other.  Its keys and values come by
+ * registers to a slot of its own in shared memory: values take the keys' place when the scores are made, while
+ * what comes behind them is on its way.  When the warps know the segment's largest scores and have left exponentials and
+ * values for each other, each has sixteen columns, or of four warps twice sixteen, of all of the segment's values.  Blocks
+ * of four warps are for many rows: a multiprocessor has four of them.
  *
  * Sixteen keys, or sixteen columns of values, are the left side of an instruction; on the right each of
  * four heads has two columns, so that thread 4g + t gets head t, of keys g and g + 8 or of two columns of
- * values.  For values a thread brings four keys and eight neighbouring columns, as it has read them: which
- * row of an instruction a column is, and the order of keys in it, are free.
+ * values, which are turned as they are read.
  *
  * Heads may be made here, too (own.h). */
 #include "backend/gpu/kernels/half.h"
@@ -24,23 +24,26 @@ enum {
     HALVES_WARPS = RF_BLOCK_attend_halves / 32,
     HALVES_HEADS = RF_WALK_HEADS,
     HALVES_SLOTS = HALVES_DIM / (int)RF_KEYS_STRETCH,
-    HALVES_VALUES = HALVES_DIM / 8, /* pieces of sixteen bytes of a KV block's values in a thread */
-    HALVES_P_PITCH = 36,            /* halves of a head's exponentials */
+    HALVES_KEYS = 32 * RF_GPU_SEGMENT_BLOCKS,
+    HALVES_P_PITCH = HALVES_KEYS + 8, /* halves of a head's exponentials */
+    HALVES_TURNS = 2,                 /* KV blocks of a segment that a warp has, at most */
 };
 
-/* A warp's own: keys, and exponentials. */
+/* A warp's own. */
 typedef struct halves_own {
-    rf_u4 k[HALVES_SLOTS][RF_KEYS_SLOT];
-    uint16_t p[HALVES_HEADS][HALVES_P_PITCH];
+    rf_u4 slot[HALVES_SLOTS][RF_KEYS_SLOT];         /* of a KV block keys, then values */
+    rf_walk_block blocks[2][RF_GPU_SEGMENT_BLOCKS]; /* of a segment, and of the next one */
 } halves_own;
 
 typedef struct halves_shared {
-    /* weighted values of the segment's KV blocks, a head's columns where halves_column says */
-    rf_f4 sum[RF_GPU_SEGMENT_BLOCKS][HALVES_HEADS * HALVES_DIM / 4];
+    uint16_t p[HALVES_HEADS][HALVES_P_PITCH];        /* a segment's exponentials, */
+    float most[HALVES_HEADS][RF_GPU_SEGMENT_BLOCKS]; /* the largest scores of its KV blocks */
+    float sum[RF_GPU_SEGMENT_BLOCKS][32];            /* and of each thread there the sum */
     rf_u4 q[HALVES_DIM / 32][HALVES_HEADS][4]; /* of each 32 columns what thread t of four brings */
     rf_u4 fresh[2][HALVES_DIM / 8];            /* the row's own key and value */
-    float unit[HALVES_HEADS];                  /* of the scores */
-    rf_walk_blocks blocks;
+    float made[HALVES_WARPS][HALVES_DIM]; /* heads by warps, then results that are made integers */
+    float unit[HALVES_HEADS];             /* of the scores */
+    uint32_t of_warps[HALVES_WARPS];
     uint32_t own_pos;             /* of the row's own key */
     halves_own own[HALVES_WARPS]; /* as many as there are warps */
 } halves_shared;
@@ -56,66 +59,93 @@ typedef struct halves_kind {
     uint32_t dim, form, warps;
 } halves_kind;
 
-/* Where a head's column lies among its sums: neighbouring heads' eights meet other banks. */
-RF_DEVICE uint32_t halves_column(uint32_t h, uint32_t col) {
-    return h * HALVES_DIM + (col ^ h * 8);
+/* Times sixteen columns that a warp has. */
+RF_DEVICE uint32_t halves_rounds(halves_kind kind) {
+    return kind.dim > 16 * kind.warps ? kind.dim / (16 * kind.warps) : 1;
 }
+
+/* KV blocks of a segment that a warp has. */
+RF_DEVICE uint32_t halves_turns(halves_kind kind) { return RF_GPU_SEGMENT_BLOCKS / kind.warps; }
 
 /* What a thread works on. */
 typedef struct halves_work {
     rf_walk at;
-    rf_walk_block now, then; /* the warp's KV block, and the one behind it */
-    rf_u4 v[HALVES_VALUES]; /* of each 64 columns, of sixteen keys, of the thread's four */
+    rf_walk_block then; /* number lane % 8 of the segment's behind the next one */
+    uint32_t parity;    /* of segments: where the warp has KV blocks, */
+    uint32_t seen[2];   /* and of which KV blocks there something is visible, a bit each */
+    rf_u4 coming[HALVES_DIM / 8]; /* of keys or values, which come to the slot next */
 } halves_work;
 
-/* The key of a KV block of which piece number i of values is. */
-RF_DEVICE uint32_t halves_key(const halves_work *w, uint32_t i) {
-    return i / 4 % 2 * 16 + i / 2 % 2 * 8 + w->at.lane % 4 * 2 + i % 2;
+/* KV block number b of the segment, or of the next one. */
+RF_DEVICE rf_walk_block halves_at(const halves_shared *sh, const halves_work *w, uint32_t b) {
+    return sh->own[w->at.warp].blocks[w->parity][b];
+}
+RF_DEVICE rf_walk_block halves_next_at(const halves_shared *sh, const halves_work *w, uint32_t b) {
+    return sh->own[w->at.warp].blocks[w->parity ^ 1][b];
+}
+
+/* The columns that the warp has in a round, sixteens of them; those behind the last are nobody's. */
+RF_DEVICE uint32_t halves_columns(const halves_work *w, uint32_t round, halves_kind kind) {
+    return w->at.warp * halves_rounds(kind) + round;
+}
+RF_DEVICE int halves_has_columns(const halves_work *w, halves_kind kind) {
+    return halves_columns(w, 0, kind) < kind.dim / 16;
 }
 
 /* Keys and values --------------------------------------------------------------------------------*/
 
-RF_DEVICE void halves_fetch_keys(halves_shared *sh, const rf_gpu_attend_args *a,
-                                 const halves_work *w, const rf_walk_block *p, halves_kind kind) {
-    RF_UNROLL
-    for (uint32_t i = 0; i < kind.dim / RF_KEYS_STRETCH; i++)
-        rf_keys_fetch(sh->own[w->at.warp].k[i], a, &w->at, p, i, kind.dim);
-}
-
-RF_DEVICE void halves_load_values(const rf_gpu_attend_args *a, halves_work *w, halves_kind kind) {
-    const uint32_t per_row = kind.dim / 8;
-    const rf_u4 *from = (const rf_u4 *)a->v + rf_walk_row(&w->at, a, &w->now) * per_row +
-                        halves_key(w, 0) * per_row + w->at.lane / 4;
-    if (!w->now.bits) return;
+/* A KV block's keys or values on their way to registers. */
+RF_DEVICE void halves_load(const rf_gpu_attend_args *a, halves_work *w, const void *pool,
+                           rf_walk_block p, halves_kind kind) {
+    const rf_u4 *from =
+        (const rf_u4 *)pool + rf_walk_row(&w->at, a, &p) * (kind.dim / 8) + w->at.lane;
+    if (!p.bits) return;
     RF_UNROLL
     for (uint32_t i = 0; i < kind.dim / 8; i++)
-        w->v[i] = rf_load_16(from + (i / 4 % 2 * 16 + i / 2 % 2 * 8 + i % 2) * per_row + i / 8 * 8);
+        w->coming[i] = rf_load_16(from + 32 * i);
 }
 
-/* The values of a segment's KV block of that turn on their way; which one comes behind it. */
-RF_DEVICE void halves_expect(const rf_gpu_attend_args *a, halves_work *w, uint32_t segment,
-                             uint32_t turn, halves_kind kind) {
-    const uint32_t next = (turn + 1) * kind.warps;
-    halves_load_values(a, w, kind);
-    w->then = next == RF_GPU_SEGMENT_BLOCKS
-                  ? rf_walk_block_of(&w->at, segment + a->n_walks)
-                  : rf_walk_block_at(&w->at, segment * RF_GPU_SEGMENT_BLOCKS + next + w->at.warp);
-}
-
-/* The row's own key and value in their places, if the warp's KV block has them. */
-RF_DEVICE void halves_renew(halves_shared *sh, halves_work *w, uint32_t block, halves_kind kind) {
-    const uint32_t own = sh->own_pos % 32;
-    if (sh->own_pos / 32 != block) return;
+/* What has come of a KV block into the slot, fresh in the place of the row's own, and zeros where keys are not among those
+ * of seen, whatever lies there. */
+RF_DEVICE void halves_put(halves_shared *sh, const halves_work *w, const rf_u4 *fresh,
+                          uint32_t block, uint32_t bits, uint32_t seen, halves_kind kind) {
+    const uint32_t per_row = kind.dim / 8, piece = w->at.lane % per_row,
+                   own = sh->own_pos / 32 == block ? sh->own_pos % 32 : 32;
+    rf_u4 *to = sh->own[w->at.warp].slot[piece / 8] + piece % 8;
+    rf_warp_sync(); /* what was there is read */
     RF_UNROLL
-    for (uint32_t i = 0; i < kind.dim / RF_KEYS_STRETCH; i++)
-        rf_keys_renew(sh->own[w->at.warp].k[i], sh->fresh[0], &w->at, own, i, kind.dim);
-    RF_UNROLL
-    for (uint32_t i = 0; i < kind.dim / 8; i++) {
-        const rf_u4 v = sh->fresh[1][i / 8 * 8 + w->at.lane / 4];
-        RF_UNROLL
-        for (uint32_t k = 0; k < 4; k++)
-            w->v[i].v[k] = halves_key(w, i) == own ? v.v[k] : w->v[i].v[k];
+    for (uint32_t i = 0; i < kind.dim / 8 && bits; i++) {
+        const uint32_t row = (32 * i + w->at.lane) / per_row;
+        rf_u4 v = w->coming[i];
+        if (seen != ~0u) {
+            RF_UNROLL
+            for (uint32_t k = 0; k < 4; k++)
+                v.v[k] &= 0u - (seen >> row & 1);
+        }
+        if (row != own) to[row * RF_KEYS_PITCH] = v;
     }
+    if (own < 32 && bits && w->at.lane < per_row) to[own * RF_KEYS_PITCH] = fresh[piece];
+    rf_warp_sync();
+}
+
+/* What comes to the slot behind the segment's first keys. */
+RF_DEVICE void halves_load_second(const halves_shared *sh, const rf_gpu_attend_args *a,
+                                  halves_work *w, halves_kind kind) {
+    const rf_walk_block first = halves_at(sh, w, w->at.warp);
+    rf_walk_block other = {0, 0};
+    if (halves_turns(kind) > 1) other = halves_at(sh, w, w->at.warp + kind.warps);
+    halves_load(a, w, other.bits ? a->k : a->v, other.bits ? other : first, kind);
+}
+
+/* The KV blocks of the segment that comes next in their place; which ones come behind it, from KV block number behind on. */
+RF_DEVICE void halves_expect(halves_shared *sh, halves_work *w, uint32_t behind) {
+    const uint32_t lane = w->at.lane % RF_GPU_SEGMENT_BLOCKS;
+    if (w->at.lane < RF_GPU_SEGMENT_BLOCKS)
+        sh->own[w->at.warp].blocks[w->parity ^ 1][lane] = w->then;
+    w->seen[0] = w->seen[1];
+    w->seen[1] = rf_warp_ballot(w->then.bits != 0);
+    w->then = rf_walk_block_at(&w->at, behind + lane);
+    rf_warp_sync();
 }
 
 /* Queries ----------------------------------------------------------------------------------------*/
@@ -129,7 +159,7 @@ RF_DEVICE void halves_put_query(halves_shared *sh, const rf_gpu_attend_args *a,
     uint32_t most = 0;
     RF_UNROLL
     for (uint32_t i = 0; i < kind.dim / 32; i++) {
-        x[i] = q[w->at.lane + 32 * i];
+        x[i] = q[w->at.lane + 32 * i] * half_query_scale(a);
         const uint32_t size = rf_bits_of(x[i]) & 0x7fffffffu;
         most = size > most ? size : most;
     }
@@ -142,7 +172,7 @@ RF_DEVICE void halves_put_query(halves_shared *sh, const rf_gpu_attend_args *a,
         uint16_t *to = (uint16_t *)(void *)&sh->q[i][h][col % 8 / 2];
         to[4 * step + col / 8 * 2 + col % 2] = (uint16_t)half_bits_of(x[i] * down, kind.form);
     }
-    sh->unit[h] = half_up(down) * a->scale;
+    sh->unit[h] = half_up(down);
 }
 
 /* Those of the block that the kernel in front has made. */
@@ -164,7 +194,7 @@ RF_DEVICE void halves_make_head(halves_shared *sh, const rf_gpu_attend_args *a,
     const int may_skip = rf_warp_may_skip();
     rf_await_before();
     if (may_skip && !t.is_here) return;
-    float *x = (float *)(void *)sh->sum[w->at.warp];
+    float *x = sh->made[w->at.warp];
     rf_own_make(x, &t);
     if (t.is_query || !may_skip)
         halves_put_query(sh, a, w, x, number % HALVES_HEADS, t.is_query, kind);
@@ -194,7 +224,7 @@ RF_DEVICE void halves_scores(float s[4], const halves_shared *sh, const halves_w
                              halves_kind kind) {
     const uint32_t lane = w->at.lane, row = lane % 16, half = lane / 16;
     const half_at k =
-        half_at_of((const uint8_t *)sh->own[w->at.warp].k + 16 * (row * RF_KEYS_PITCH + half));
+        half_at_of((const uint8_t *)sh->own[w->at.warp].slot + 16 * (row * RF_KEYS_PITCH + half));
     float c[2][4] = {{0.0f, 0.0f, 0.0f, 0.0f}, {0.0f, 0.0f, 0.0f, 0.0f}};
     RF_UNROLL
     for (uint32_t i = 0; i < kind.dim / 32; i++) {
@@ -216,129 +246,214 @@ RF_DEVICE void halves_scores(float s[4], const halves_shared *sh, const halves_w
         s[i] = c[i / 2][i % 2 * 2];
 }
 
-/* From scores to the exponentials, maximum and sum of the segment's block of that number. */
-RF_DEVICE void halves_soften(float s[4], halves_shared *sh, const rf_gpu_attend_args *a,
-                             const halves_work *w, uint32_t segment, uint32_t number,
-                             halves_kind kind) {
-    const uint32_t block = segment * RF_GPU_SEGMENT_BLOCKS + number;
-    const uint32_t apart[4] = {0, 8, 16, 24};
+/* Exponentials -----------------------------------------------------------------------------------*/
+
+/* The scores of KV block number b of a segment, of what is not among the visible keys of bits -inf, and the largest of each head; with a softcap or
+ * a mask times their unit. */
+RF_DEVICE void halves_hide(float s[4], halves_shared *sh, const rf_gpu_attend_args *a,
+                           const halves_work *w, uint32_t segment, uint32_t b, uint32_t bits) {
     const uint32_t lane = w->at.lane, g = lane / 4, h = lane % 4;
-    const float m = rf_walk_soften(s, a, &w->at, block, w->now.bits, g, apart, sh->unit[h], 1);
+    const float *mask = w->at.span.mask;
+    float m = -__builtin_inff();
+    if (a->softcap > 0 || mask) { /* all that is seldom in one place, which one jump passes */
+        RF_UNROLL
+        for (uint32_t i = 0; i < 4; i++) {
+            const uint32_t key = g + 8 * i;
+            float more = 0.0f;
+            if (mask && bits >> key & 1)
+                more = mask[32 * (segment * RF_GPU_SEGMENT_BLOCKS + b) + key];
+            s[i] = half_capped(s[i] * sh->unit[h], a->softcap, more);
+        }
+    }
     RF_UNROLL
-    for (uint32_t i = 0; i < 4; i++)
-        sh->own[w->at.warp].p[h][g + apart[i]] = (uint16_t)half_bits_of(s[i], kind.form);
-    float l = (s[0] + s[2]) + (s[1] + s[3]); /* keys 16 apart, 8 */
+    for (uint32_t i = 0; i < 4; i++) {
+        s[i] = bits >> (g + 8 * i) & 1 ? s[i] : -__builtin_inff();
+        m = half_larger(m, s[i]);
+    }
     RF_UNROLL
-    for (uint32_t other = 16; other >= 4; other /= 2)
-        l += rf_walk_lane_xor(l, other); /* 4, 2 and neighbours */
-    if (lane >= HALVES_HEADS) return;
-    rf_walk_put_block(&sh->blocks, number, h, m, l);
+    for (uint32_t other = 4; other < 32; other *= 2)
+        m = half_larger(m, rf_walk_lane_xor(m, other));
+    if (lane < HALVES_HEADS) sh->most[h][b] = m;
+}
+
+/* The exponentials of what the warp's scores are beside the segment's largest, of which the natural one is returned. */
+RF_DEVICE float halves_soften(float s[HALVES_TURNS][4], halves_shared *sh,
+                              const rf_gpu_attend_args *a, const halves_work *w, halves_kind kind) {
+    const uint32_t g = w->at.lane / 4, h = w->at.lane % 4;
+    const float unit = a->softcap > 0 || w->at.span.mask ? 1.0f : sh->unit[h];
+    const rf_f4 *of_blocks = (const rf_f4 *)(const void *)sh->most[h];
+    float most = -__builtin_inff();
+    RF_UNROLL
+    for (uint32_t i = 0; i < RF_GPU_SEGMENT_BLOCKS / 4; i++) {
+        const rf_f4 four = of_blocks[i];
+        most = half_larger(most, half_larger(half_larger(four.v[0], four.v[1]),
+                                             half_larger(four.v[2], four.v[3])));
+    }
+    const half_soft soft = half_soft_of(most, unit);
+    RF_UNROLL
+    for (uint32_t turn = 0; turn < RF_GPU_SEGMENT_BLOCKS / kind.warps; turn++) {
+        const uint32_t b = turn * kind.warps + w->at.warp;
+        float p[4];
+        RF_UNROLL
+        for (uint32_t i = 0; i < 4; i++) {
+            p[i] = half_exp(soft, s[turn][i]);
+            sh->p[h][32 * b + g + 8 * i] = (uint16_t)half_bits_of(p[i], kind.form);
+        }
+        sh->sum[b][w->at.lane] = (p[0] + p[2]) + (p[1] + p[3]);
+    }
+    return most * unit * HALF_LN_2;
+}
+
+/* The sum of a head's exponentials, of which of has a thread's of each KV block. */
+RF_DEVICE float halves_sum(const float of[RF_GPU_SEGMENT_BLOCKS]) {
+    float l = 0.0f;
+    RF_UNROLL
+    for (uint32_t b = 0; b < RF_GPU_SEGMENT_BLOCKS; b++)
+        l += of[b];
+    RF_UNROLL
+    for (uint32_t other = 4; other < 32; other *= 2)
+        l += rf_walk_lane_xor(l, other);
+    return l;
 }
 
 /* Weighted values --------------------------------------------------------------------------------*/
 
-/* What is not visible becomes zeros, whatever lies there. */
-RF_DEVICE void halves_hide(halves_work *w, halves_kind kind) {
-    if (w->now.bits == 0xffffffffu) return;
-    RF_UNROLL
-    for (uint32_t i = 0; i < kind.dim / 8; i++) {
-        const uint32_t seen = 0u - (w->now.bits >> halves_key(w, i) & 1);
-        RF_UNROLL
-        for (uint32_t k = 0; k < 4; k++)
-            w->v[i].v[k] &= seen;
-    }
-}
-
-/* Columns 2 * pair and 1 more of the thread's eight of four keys, turned: a column of two keys in each
- * word. */
-RF_DEVICE void halves_turn(uint32_t out[4], const rf_u4 *v, uint32_t pair) {
-    RF_UNROLL
-    for (uint32_t i = 0; i < 4; i++) {
-        const uint32_t a = v[i / 2 * 2].v[pair], b = v[i / 2 * 2 + 1].v[pair];
-        out[i] = rf_four_bytes(a, b, i % 2 ? 0x7632 : 0x5410);
-    }
-}
-
-RF_DEVICE void halves_values(halves_shared *sh, halves_work *w, uint32_t number,
-                             halves_kind kind) {
-    const uint32_t lane = w->at.lane, h = lane % 4;
-    uint32_t p[2][2];
-    halves_hide(w, kind);
+/* A round's of one KV block, which is in a slot, onto those before it. */
+RF_DEVICE void halves_weigh(float c[4], const halves_shared *sh, const halves_work *w, uint32_t b,
+                            uint32_t round, halves_kind kind) {
+    const uint32_t lane = w->at.lane,
+                   piece = 2 * rf_min_u32(halves_columns(w, round, kind), kind.dim / 16 - 1) +
+                           lane / 8 % 2;
+    const rf_u4 *slot = sh->own[b % kind.warps].slot[piece / 8];
     RF_UNROLL
     for (uint32_t i = 0; i < 2; i++) {
-        const uint16_t *own = &sh->own[w->at.warp].p[lane / 8][16 * i + 2 * h];
-        p[i][0] = *(const uint32_t *)(const void *)own;
-        p[i][1] = *(const uint32_t *)(const void *)(own + 8);
+        const uint16_t *p = &sh->p[lane / 8][32 * b + 16 * i + 2 * (lane % 4)];
+        const uint32_t x[2] = {*(const uint32_t *)(const void *)p,
+                               *(const uint32_t *)(const void *)(p + 8)};
+        const uint32_t key = 16 * i + lane / 16 * 8 + lane % 8;
+        uint32_t columns[4];
+        half_load_turned(columns,
+                         half_at_of((const uint8_t *)(slot + key * RF_KEYS_PITCH + piece % 8)));
+        half_multiply(c, columns, x, kind.form);
     }
+}
+
+/* A turn's. */
+RF_DEVICE void halves_weigh_turn(float c[2][4], const halves_shared *sh, const halves_work *w,
+                                 uint32_t turn, halves_kind kind) {
+    if (rf_warp_may_skip() && !halves_has_columns(w, kind)) return;
     RF_UNROLL
-    for (uint32_t first = 0; first < kind.dim; first += 64) {
-        rf_f4 out[2];
+    for (uint32_t i = 0; i < kind.warps; i++) {
+        const uint32_t b = turn * kind.warps + i;
+        if (!(w->seen[0] >> b & 1)) continue;
         RF_UNROLL
-        for (uint32_t pair = 0; pair < 4; pair++) {
-            float c[4] = {0.0f, 0.0f, 0.0f, 0.0f};
-            RF_UNROLL
-            for (uint32_t i = 0; i < 2; i++) {
-                uint32_t columns[4];
-                halves_turn(columns, w->v + first / 8 + 4 * i, pair);
-                half_multiply(c, columns, p[i], kind.form);
-            }
-            out[pair / 2].v[pair % 2 * 2] = c[0];
-            out[pair / 2].v[pair % 2 * 2 + 1] = c[2];
-        }
-        rf_f4 *to = sh->sum[number] + (halves_column(h, lane / 4 * 8) + first) / 4;
-        to[0] = out[0];
-        to[1] = out[1];
+        for (uint32_t round = 0; round < halves_rounds(kind); round++)
+            halves_weigh(c[round], sh, w, b, round, kind);
     }
 }
 
 /* The whole --------------------------------------------------------------------------------------*/
 
-/* In place of what a warp without visible keys has not made. */
-RF_DEVICE void halves_leave_out(halves_shared *sh, uint32_t lane, uint32_t number) {
-    const rf_f4 zero = {{0.0f, 0.0f, 0.0f, 0.0f}};
-    for (uint32_t i = lane; i < HALVES_HEADS * HALVES_DIM / 4; i += 32)
-        sh->sum[number][i] = zero;
-    rf_walk_leave_out(&sh->blocks, lane, number);
+/* The values of a turn into the slot, and what comes there next, of the next segment if it goes on, on its way. */
+RF_DEVICE void halves_put_values(halves_shared *sh, const rf_gpu_attend_args *a, halves_work *w,
+                                 uint32_t segment, uint32_t turn, int goes_on, halves_kind kind) {
+    const uint32_t b = turn * kind.warps + w->at.warp, bits = halves_at(sh, w, b).bits;
+    halves_put(sh, w, sh->fresh[1], segment * RF_GPU_SEGMENT_BLOCKS + b, bits, bits, kind);
+    if (turn + 1 < halves_turns(kind))
+        halves_load(a, w, a->v, halves_at(sh, w, b + kind.warps), kind);
+    else if (goes_on)
+        halves_load(a, w, a->k, halves_next_at(sh, w, w->at.warp), kind);
 }
 
-/* One warp's KV block of a segment, the first of its blocks there or a later one. */
-RF_DEVICE void halves_block(halves_shared *sh, const rf_gpu_attend_args *a, halves_work *w,
-                            uint32_t segment, uint32_t turn, halves_kind kind) {
-    const uint32_t number = turn * kind.warps + w->at.warp,
-                   block = segment * RF_GPU_SEGMENT_BLOCKS + number;
-    const int is_made = !rf_warp_may_skip() || w->now.bits;
-    float s[4];
-    if (w->at.lane == 0) sh->blocks.bits[number] = w->now.bits;
-    if (is_made) {
-        rf_copy_wait();
-        rf_warp_sync();
-        halves_renew(sh, w, block, kind);
-        rf_warp_sync();
-        halves_scores(s, sh, w, kind);
-        rf_warp_sync();
+/* The warp's scores of a segment, the first keys of which are in the slot, and the first values are then. */
+RF_DEVICE void halves_score(float s[HALVES_TURNS][4], halves_shared *sh,
+                            const rf_gpu_attend_args *a, halves_work *w, uint32_t segment,
+                            int goes_on, halves_kind kind) {
+    RF_UNROLL
+    for (uint32_t turn = 0; turn < halves_turns(kind); turn++) {
+        const uint32_t b = turn * kind.warps + w->at.warp, bits = halves_at(sh, w, b).bits;
+        RF_UNROLL
+        for (uint32_t i = 0; i < 4; i++)
+            s[turn][i] = 0.0f;
+        if (bits || !rf_warp_may_skip()) {
+            if (turn > 0) {
+                halves_put(sh, w, sh->fresh[0], segment * RF_GPU_SEGMENT_BLOCKS + b, bits, ~0u,
+                           kind);
+                if (bits) halves_load(a, w, a->v, halves_at(sh, w, w->at.warp), kind);
+            }
+            halves_scores(s[turn], sh, w, kind);
+        }
+        halves_hide(s[turn], sh, a, w, segment, b, bits);
     }
-    halves_fetch_keys(sh, a, w, &w->then, kind);
-    if (is_made) {
-        halves_soften(s, sh, a, w, segment, number, kind);
-        rf_warp_sync();
-        halves_values(sh, w, number, kind);
+    halves_put_values(sh, a, w, segment, 0, goes_on, kind);
+}
+
+/* A segment's weighted values, turn by turn; the next segment's keys are on their way then. */
+RF_DEVICE void halves_values(rf_walk_sum *t, halves_shared *sh, const rf_gpu_attend_args *a,
+                             halves_work *w, uint32_t segment, int goes_on, halves_kind kind) {
+    float c[2][4] = {{0.0f, 0.0f, 0.0f, 0.0f}, {0.0f, 0.0f, 0.0f, 0.0f}};
+    float of[RF_GPU_SEGMENT_BLOCKS]; /* on their way while values are multiplied */
+    RF_UNROLL
+    for (uint32_t turn = 0; turn < halves_turns(kind); turn++) {
+        if (turn > 0) rf_sync(); /* values in the slots are read */
+        if (turn > 0) halves_put_values(sh, a, w, segment, turn, goes_on, kind);
+        rf_sync();
+        RF_UNROLL
+        for (uint32_t b = 0; b < RF_GPU_SEGMENT_BLOCKS && turn == 0; b++)
+            of[b] = sh->sum[b][w->at.lane];
+        halves_weigh_turn(c, sh, w, turn, kind);
+    }
+    t->l = halves_sum(of);
+    RF_UNROLL
+    for (uint32_t k = 0; k < RF_WALK_COLUMNS; k++)
+        t->acc[k] = c[k / 2][k % 2 * 2];
+}
+
+/* The segment that comes next takes the place of this one: its first keys into the slot. */
+RF_DEVICE void halves_go_on(halves_shared *sh, const rf_gpu_attend_args *a, halves_work *w,
+                            uint32_t next, halves_kind kind) {
+    w->parity ^= 1;
+    const uint32_t bits = halves_at(sh, w, w->at.warp).bits;
+    rf_sync(); /* values in the slots are read */
+    halves_put(sh, w, sh->fresh[0], next * RF_GPU_SEGMENT_BLOCKS + w->at.warp, bits, ~0u, kind);
+    halves_load_second(sh, a, w, kind);
+    halves_expect(sh, w, (next + 2 * a->n_walks) * RF_GPU_SEGMENT_BLOCKS);
+}
+
+/* The first segment's first keys, which came to the slot by themselves. */
+RF_DEVICE void halves_renew(halves_shared *sh, const halves_work *w, uint32_t segment,
+                            halves_kind kind) {
+    rf_copy_wait();
+    rf_warp_sync();
+    if (sh->own_pos / 32 == segment * RF_GPU_SEGMENT_BLOCKS + w->at.warp) {
+        RF_UNROLL
+        for (uint32_t i = 0; i < kind.dim / RF_KEYS_STRETCH; i++)
+            rf_keys_renew(sh->own[w->at.warp].slot[i], sh->fresh[0], &w->at, sh->own_pos % 32, i,
+                          kind.dim);
     }
     rf_warp_sync();
-    if (!w->now.bits) halves_leave_out(sh, w->at.lane, number);
-    w->now = w->then;
 }
 
 /* What of the walk does not depend on the kernel in front; the first segment's keys and values on their way.
  * Returns the position of the row's own key. */
-RF_DEVICE uint32_t halves_begin(halves_shared *sh, const rf_gpu_attend_args *a,
-                                halves_work *w, halves_kind kind) {
+RF_DEVICE uint32_t halves_begin(halves_shared *sh, const rf_gpu_attend_args *a, halves_work *w,
+                                halves_kind kind) {
     w->at = rf_walk_of(a, HALVES_HEADS);
-    const uint32_t own_pos = rf_own_pos(a, &w->at);
+    const uint32_t own_pos = rf_own_pos(a, &w->at), own = w->at.warp,
+                   first = w->at.segment * RF_GPU_SEGMENT_BLOCKS;
     if (rf_tid() == 0) sh->own_pos = own_pos;
-    w->now = rf_walk_block_of(&w->at, w->at.segment);
-    if (!rf_walk_is_old(a, &w->at)) rf_await_before();
-    halves_fetch_keys(sh, a, w, &w->now, kind);
-    halves_expect(a, w, w->at.segment, 0, kind);
+    w->parity = 1;
+    w->seen[1] = 0;
+    w->then = rf_walk_block_at(&w->at, first + w->at.lane % RF_GPU_SEGMENT_BLOCKS);
+    halves_expect(sh, w, first + a->n_walks * RF_GPU_SEGMENT_BLOCKS);
+    w->parity = 0;
+    if (!rf_walk_is_old(a, &w->at, (halves_turns(kind) - 1) * kind.warps + own)) rf_await_before();
+    const rf_walk_block p = halves_at(sh, w, own);
+    RF_UNROLL
+    for (uint32_t i = 0; i < kind.dim / RF_KEYS_STRETCH; i++)
+        rf_keys_fetch(sh->own[own].slot[i], a, &w->at, &p, i, kind.dim);
+    halves_load_second(sh, a, w, kind);
+    halves_expect(sh, w, first + 2 * a->n_walks * RF_GPU_SEGMENT_BLOCKS);
     return own_pos;
 }
 
@@ -349,6 +464,40 @@ RF_DEVICE void halves_take_heads(halves_shared *sh, const rf_gpu_attend_args *a,
     rf_await_before();
     if (a->heads.n_parts != 3) halves_put_queries(sh, a, w, kind);
     rf_sync();
+    halves_renew(sh, w, w->at.segment, kind);
+}
+
+/* The column of a head that the thread's number k of them is. */
+RF_DEVICE uint32_t halves_column(const halves_work *w, uint32_t k, halves_kind kind) {
+    return 16 * halves_columns(w, k / 2, kind) + k % 2 * 8 + w->at.lane / 4;
+}
+
+/* The results of a walk over all segments, or with makes_ints for these. */
+RF_DEVICE void halves_give(halves_shared *sh, const rf_gpu_attend_args *a, const halves_work *w,
+                           const rf_walk_sum *total, int makes_ints, halves_kind kind) {
+    const uint32_t h = w->at.lane % 4;
+    const int is_here = w->at.in_group + h < a->n_heads / a->n_kv_heads;
+    float *dst = a->dst + (uint64_t)(w->at.item + h) * kind.dim;
+    if (!halves_has_columns(w, kind) || !(is_here || makes_ints)) return;
+    RF_UNROLL
+    for (uint32_t k = 0; k < 2 * halves_rounds(kind); k++) {
+        float *to = makes_ints ? sh->made[0] + h * kind.dim : dst;
+        to[halves_column(w, k, kind)] = rf_walk_result(total, k);
+    }
+}
+
+/* A segment's as a part. */
+RF_DEVICE void halves_put_part(const rf_gpu_attend_args *a, const halves_work *w,
+                               const rf_walk_sum *t, uint32_t segment, halves_kind kind) {
+    const uint32_t h = w->at.lane % 4;
+    const uint64_t part = (uint64_t)(w->at.item + h) * a->n_splits + segment;
+    float *dst = a->parts + part * kind.dim;
+    if (w->at.in_group + h >= a->n_heads / a->n_kv_heads) return;
+    if (rf_tid() < HALVES_HEADS) rf_put_part(a, part, t->m, t->l);
+    if (!halves_has_columns(w, kind)) return;
+    RF_UNROLL
+    for (uint32_t k = 0; k < 2 * halves_rounds(kind); k++)
+        dst[halves_column(w, k, kind)] = t->acc[k];
 }
 
 /* takes_late: the heads are taken in the loop, so that what does not change in it is reckoned before they wait for the
@@ -356,39 +505,37 @@ RF_DEVICE void halves_take_heads(halves_shared *sh, const rf_gpu_attend_args *a,
 RF_DEVICE void halves_attend(const rf_gpu_attend_args *a, halves_kind kind, int makes_ints,
                              int takes_late) {
     halves_shared *sh = (halves_shared *)(void *)rf_dynamic_shared;
-    const uint32_t dim = kind.dim;
     halves_work w;
     const uint32_t own_pos = halves_begin(sh, a, &w, kind);
     const rf_walk *at = &w.at;
-    const rf_walk_columns c = rf_walk_columns_of(a, at, HALVES_HEADS, dim, 32 * kind.warps);
-    const float *part = (const float *)sh->sum[0] + halves_column(c.h, c.col);
+    const uint32_t h = rf_min_u32(at->lane % 4, a->n_heads / a->n_kv_heads - at->in_group - 1);
     rf_walk_sum total;
-    rf_walk_start(&total, a, at->item % a->n_heads + (c.is_here ? c.h : 0));
+    rf_walk_start(&total, a, at->item % a->n_heads + h);
     int are_taken = 0;
     if (!takes_late) halves_take_heads(sh, a, &w, own_pos, kind);
     RF_NO_UNROLL
     for (uint32_t segment = at->segment; segment < at->n_segments; segment += a->n_walks) {
         if (takes_late && !are_taken) halves_take_heads(sh, a, &w, own_pos, kind);
         are_taken = 1;
-        halves_block(sh, a, &w, segment, 0, kind);
-        RF_NO_UNROLL
-        for (uint32_t turn = 1; turn < RF_GPU_SEGMENT_BLOCKS / kind.warps; turn++) {
-            halves_expect(a, &w, segment, turn, kind);
-            halves_block(sh, a, &w, segment, turn, kind);
-        }
-        rf_sync();
-        rf_walk_end_segment(&total, &sh->blocks, a, at, &c, part, HALVES_HEADS * HALVES_DIM,
-                            segment, c.col);
         const int goes_on = segment + a->n_walks < at->n_segments;
-        /* not before: folding wants registers, and would wait behind them */
-        if (goes_on) halves_expect(a, &w, segment + a->n_walks, 0, kind);
-        if (goes_on || makes_ints) rf_sync(); /* integers' room is where folding reads */
+        float s[HALVES_TURNS][4];
+        rf_walk_sum t;
+        halves_score(s, sh, a, &w, segment, goes_on, kind);
+        rf_sync();
+        t.m = halves_soften(s, sh, a, &w, kind);
+        halves_values(&t, sh, a, &w, segment, goes_on, kind);
+        if (goes_on) halves_go_on(sh, a, &w, segment + a->n_walks, kind);
+        if (a->n_splits > 1)
+            halves_put_part(a, &w, &t, segment, kind);
+        else if (t.l != 0.0f)
+            rf_walk_fold_segment(&total, &t, 2 * halves_rounds(kind));
     }
     if (takes_late && !are_taken) rf_await_before(); /* nothing is visible */
-    if (makes_ints)
-        rf_walk_put_both(a, &sh->blocks, &total, dim, c.n);
-    else if (a->n_splits == 1 && c.is_here)
-        rf_walk_put(a, &total, at->item + c.h, c.col, c.n);
+    if (a->n_splits == 1) halves_give(sh, a, &w, &total, makes_ints, kind);
+    if (!makes_ints) return;
+    rf_sync();
+    rf_walk_put_both(a, sh->of_warps, sh->made[0], kind.dim,
+                     HALVES_HEADS * kind.dim / (32 * kind.warps));
 }
 
 #define HALVES_BODY(dim, form, warps, makes_ints, takes_late)    \

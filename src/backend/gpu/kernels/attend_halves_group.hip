@@ -1,300 +1,364 @@
-/* attend_halves_group.hip - what attend_halves_tile.hip does, by Hopper's group of four warps (hopper.h), which multiply
+/* attend_halves_group.hip - what attend_halves_tile.hip does, by Hopper's groups of four warps (hopper.h), which multiply
  * together, with keys and values from slots straight away: the same bits.
  *
- * It goes through KV blocks by pairs, of which what is outside of the walk is brought as well, and hidden: their scores
- * are one product, and while one of them waits the other has something to do.  The next pair's scores begin before one's
- * are worked on, and a part of its weighted values is added while another is multiplied.  Queries, exponentials and
- * a segment's values stay in registers.  Keys are brought two pairs ahead, values one.  Parts of attend_halves_tile.hip,
- * behind which this file is included, are its own, too. */
+ * A block has two groups, each with items of its own, of which one multiplies while the other makes exponentials, and
+ * four warps that bring keys and values for both: of a segment first the keys, by four KV blocks, then the values by two,
+ * each into a slot of its own.  Of these what is outside of the walk has other keys in its place, and is hidden.  A segment's
+ * scores, then exponentials and weighted values stay in registers; while these go to the total in shared memory the
+ * next segment's scores are on their way.  Parts of attend_halves_tile.hip, behind which this file is included, are
+ * its own, too. */
 #include "backend/gpu/kernels/hopper.h"
 
 #if defined(RF_HOPPER)
 enum {
-    GROUP_PANEL = 64 * 128, /* bytes of 64 columns of a pair's keys */
-    GROUP_THREADS = RF_BLOCK_attend_halves_group,
-    GROUP_WARPS = GROUP_THREADS / 32,
-    GROUP_OF_SEGMENT = RF_GPU_SEGMENT_BLOCKS / 2,
+    GROUP_PANEL = 64 * 128,                /* bytes of 64 columns of 64 rows: queries or values, */
+    GROUP_KEYS_PANEL = 2 * GROUP_PANEL,    /* and of twice as many keys */
+    GROUP_KEYS = RF_HALVES_GROUP_KEYS,     /* slots for keys, */
+    GROUP_VALUES = RF_HALVES_GROUP_VALUES, /* and for values */
+    GROUP_WARPS = RF_HALVES_GROUP_ITEMS / 16, /* that multiply; the others bring */
+    GROUP_GROUPS = RF_HALVES_GROUP_ITEMS / 64,
+    GROUP_BRINGING = RF_BLOCK_attend_halves_group - 32 * GROUP_WARPS, /* threads */
+    GROUP_SCORES = (int)SEGMENT_SCORES / 2, /* of the keys of a slot and a thread */
+    GROUP_PANEL_SUMS = 32,                  /* weighted values of a panel and a thread */
 };
 
+/* Slots that are full, or that may be filled. */
+typedef struct group_keys_ring {
+    uint64_t full[GROUP_KEYS], empty[GROUP_KEYS];
+} group_keys_ring;
+typedef struct group_values_ring {
+    uint64_t full[GROUP_VALUES], empty[GROUP_VALUES];
+} group_values_ring;
+
 typedef struct group_shared {
-    uint8_t keys[2][64 * 2 * BULK_DIM], values[2][64 * 2 * BULK_DIM]; /* where group_place says */
+    /* in panels as hopper.h has them */
+    uint8_t q[GROUP_GROUPS][64 * 2 * BULK_DIM], keys[GROUP_KEYS][128 * 2 * BULK_DIM],
+        values[GROUP_VALUES][64 * 2 * BULK_DIM];
     rf_u4 total[GROUP_WARPS][BULK_DIM / 16][2][32];
-    uint32_t bits[GROUP_WARPS][16];
     prompt_item item[GROUP_WARPS][16];
+    group_keys_ring of_keys;
+    group_values_ring of_values;
 } group_shared;
 #if !defined(RF_NVIDIA)
-_Static_assert(sizeof(group_shared) == RF_HALVES_GROUP_SHARED, "as much as the host asks for");
-_Static_assert(16 * GROUP_WARPS == (int)RF_HALVES_TILE_ITEMS, "sixteen items of a warp");
+_Static_assert(sizeof(group_shared) <= RF_HALVES_GROUP_SHARED, "there is room");
 #endif
 
-/* Two KV blocks: where they are. */
-typedef struct group_pair {
-    uint32_t at[2];
-} group_pair;
+/* A segment of a walk, the KV blocks that it has up to the walk's end, and its number among all that the block of threads
+ * goes through: each fills every slot once. */
+typedef struct group_segment {
+    uint32_t at, n, number;
+} group_segment;
 
-/* What a thread has. */
-typedef struct group_work {
-    bulk_work own;
-    prompt_ml segment;       /* of its own item (prompt_own) */
-    float c[32], o[2][32];   /* products on their way: scores, weighted values */
-    group_pair keys, values; /* that are brought next */
-} group_work;
-
-/* Where a piece of a row is in a slot: in panels of 64 columns as hopper.h has them, rows in the order that bulk_key
- * gives keys. */
-RF_DEVICE uint32_t group_place(uint32_t key, uint32_t piece) {
-    const uint32_t row = key / 8 * 8 + key % 4 * 2 + key % 8 / 4;
-    return piece / 8 * GROUP_PANEL + half_piece(row, piece % 8, 64);
+RF_DEVICE group_segment group_segment_of(const rf_rows_walk *w, uint32_t at, uint32_t number) {
+    const uint32_t before = at * RF_GPU_SEGMENT_BLOCKS;
+    const group_segment g = {
+        at, w->end > before ? rf_min_u32(w->end - before, RF_GPU_SEGMENT_BLOCKS) : 0, number};
+    return g;
+}
+RF_DEVICE group_segment group_next(const rf_rows_walk *w, const group_segment *g) {
+    return group_segment_of(w, g->at + 1, g->number + 1);
 }
 
-/* Where the blocks of pair number pair of the walk are in the pools, in blocks of a head; of a pair behind the last one
- * where something is. */
-RF_DEVICE group_pair group_pair_at(const rf_gpu_attend_args *a, const rf_rows_walk *w,
-                                   uint32_t pair) {
-    group_pair p;
-    RF_UNROLL
-    for (uint32_t half = 0; half < 2; half++) {
-        const uint32_t b = 2 * pair + half < w->first ? w->first
-                                                      : rf_min_u32(2 * pair + half, w->end - 1);
-        p.at[half] = w->table[b] * a->n_kv_heads + rf_bid_x();
-    }
-    return p;
+/* Bringing ---------------------------------------------------------------------------------------*/
+
+/* What a warp that brings has on its way: where it will say so when that is there, or NULL. */
+typedef struct group_coming {
+    uint64_t *full;
+} group_coming;
+
+/* All but the last n groups of copies are there. */
+RF_DEVICE void group_arrive(group_coming *coming, uint32_t n) {
+    if (!coming->full) return;
+    rf_copy_wait_but(n);
+    hopper_publish(); /* copies are seen by what the units read */
+    rf_warp_sync();
+    if (rf_tid() % 32 == 0) ring_arrive(coming->full);
 }
 
-/* A pair's keys or values on their way into a slot. */
-RF_DEVICE void group_bring(uint8_t *slot, const void *pool, const group_pair *p, bulk_kind kind) {
-    const uint32_t per_row = kind.dim / 8, n = 32 * per_row, tid = prompt_anew(rf_tid());
-    slot += group_place(tid / per_row, tid % per_row);
-    RF_UNROLL
-    for (uint32_t half = 0; half < 2; half++) {
-        const uint8_t *from = (const uint8_t *)pool + ((uint64_t)p->at[half] * (16 * n) + 16 * tid);
+/* A warp's quarter of n_blocks KV blocks of the sequence from number first on, when they may be brought; then what it has
+ * brought before is there: rows of a slot whose panels have so many bytes.  In place of a KV block that is outside of the
+ * walk comes another. */
+RF_DEVICE void group_bring(group_coming *coming, uint8_t *slot, uint32_t n_blocks, uint64_t *full,
+                           uint64_t *empty, const void *pool, const rf_gpu_attend_args *a,
+                           const rf_rows_walk *w, const group_segment *g, uint32_t first,
+                           bulk_kind kind) {
+    const uint32_t per_row = kind.dim / 8, n = 32 * per_row, tid = rf_tid() % GROUP_BRINGING;
+    const uint32_t row = tid / per_row, piece = tid % per_row;
+    slot += piece / 8 * (n_blocks * 32 * 128) + half_piece(row, piece % 8, 64);
+    ring_await(empty, g->number % 2 ^ 1);
+    RF_NO_UNROLL
+    for (uint32_t i = 0; i < n_blocks && first < g->n; i++) {
+        const uint32_t b = g->at * RF_GPU_SEGMENT_BLOCKS + first + i;
+        const uint32_t block = b < w->first ? w->first : rf_min_u32(b, w->end - 1);
+        const uint64_t at = (uint64_t)w->table[block] * a->n_kv_heads + rf_bid_x();
+        const uint8_t *from = (const uint8_t *)pool + (at * (16 * n) + 16 * tid);
         RF_UNROLL
-        for (uint32_t i = 0; i < n; i += GROUP_THREADS) /* rows a multiple of eight apart */
-            rf_copy_16(slot + (32 * half + i / per_row) * 128, from + 16 * i);
+        for (uint32_t k = 0; k < n; k += GROUP_BRINGING) /* rows a multiple of eight apart */
+            rf_copy_16(slot + (32 * i + k / per_row) * 128, from + 16 * k);
+    }
+    rf_copy_end();
+    group_arrive(coming, 1);
+    coming->full = full;
+}
+
+/* A segment's slots, as they become empty; those that it has none for are full at once.  What a slot waits for does not
+ * wait for the one in front, which is not said to be there before. */
+RF_DEVICE void group_bring_segment(group_coming *coming, group_shared *sh,
+                                   const rf_gpu_attend_args *a, const rf_rows_walk *w,
+                                   const group_segment *g, bulk_kind kind) {
+    RF_NO_UNROLL
+    for (uint32_t i = 0; i < GROUP_KEYS; i++)
+        group_bring(coming, sh->keys[i], 4, &sh->of_keys.full[i], &sh->of_keys.empty[i], a->k, a, w,
+                    g, 4 * i, kind);
+    RF_NO_UNROLL
+    for (uint32_t i = 0; i < GROUP_VALUES; i++)
+        group_bring(coming, sh->values[i], 2, &sh->of_values.full[i], &sh->of_values.empty[i], a->v,
+                    a, w, g, 2 * i, kind);
+}
+
+/* Multiplying ------------------------------------------------------------------------------------*/
+
+/* A slot is full. */
+RF_DEVICE void group_await(uint64_t *full, const group_segment *g) {
+    ring_await(full, g->number % 2);
+}
+
+/* This warp is done with a slot. */
+RF_DEVICE void group_give_back(uint64_t *empty) {
+    rf_warp_sync();
+    if (rf_tid() % 32 == 0) ring_arrive(empty);
+}
+
+/* The thread's queries in their places. */
+RF_DEVICE void group_put_queries(group_shared *sh, uint32_t q[BULK_DIM / 16][4], bulk_kind kind) {
+    const uint32_t lane = rf_tid() % 32, row = rf_tid() % 128 / 32 * 16 + lane / 4;
+    uint8_t *to = sh->q[rf_tid() / 128] + 4 * (lane % 4);
+    RF_UNROLL
+    for (uint32_t i = 0; i < kind.dim / 4; i++) {
+        const uint32_t piece = 2 * (i / 4) + i % 4 / 2;
+        *(uint32_t *)(void *)(to + piece / 8 * GROUP_PANEL +
+                              half_piece(row + 8 * (i % 2), piece % 8, 64)) = q[i / 4][i % 4];
     }
 }
 
-/* Until what was brought is there, and slots that were read may be filled. */
-RF_DEVICE void group_await(void) {
-    rf_copy_wait();
-    hopper_publish();
-    rf_sync();
-}
-
-/* Begins the scores of a pair. */
-RF_DEVICE void group_multiply(group_work *work, const uint8_t *slot, bulk_kind kind) {
-    const uint32_t keys = rf_shared_at(slot);
-    hopper_hold_halves(work->c, 64);
+/* Begins the scores of a slot's keys. */
+RF_DEVICE void group_multiply(float c[GROUP_SCORES], group_shared *sh, uint32_t slot,
+                              bulk_kind kind) {
+    const uint32_t q = prompt_anew(rf_shared_at(sh->q[rf_tid() / 128])),
+                   keys = prompt_anew(rf_shared_at(sh->keys[slot]));
+    hopper_forget_64(c);
+    hopper_forget_64(c + GROUP_SCORES / 2);
     hopper_begin();
     RF_UNROLL
     for (uint32_t step = 0; step < kind.dim / 16; step++)
-        hopper_multiply_own_64(work->c, work->own.q[step],
-                               hopper_chunk(keys + step / 4 * GROUP_PANEL, step % 4),
+        hopper_multiply_halves(c, 128, hopper_chunk(q + step / 4 * GROUP_PANEL, step % 4),
+                               hopper_chunk(keys + step / 4 * GROUP_KEYS_PANEL, step % 4),
                                kind.form == RF_GPU_F16, step > 0);
     hopper_end();
 }
 
-/* Keys of pair number pair + 1 and values of pair on their way, if they are of the walk. */
-RF_DEVICE void group_bring_next(group_shared *sh, const rf_gpu_attend_args *a,
-                                const rf_rows_walk *w, group_work *work, uint32_t pair,
-                                bulk_kind kind) {
-    if (2 * pair + 2 < w->end) group_bring(sh->keys[(pair + 1) % 2], a->k, &work->keys, kind);
-    if (2 * pair < w->end) group_bring(sh->values[pair % 2], a->v, &work->values, kind);
-    work->values = work->keys;
-    work->keys = group_pair_at(a, w, pair + 2);
-}
-
-/* What prompt_soften does, of both blocks. */
-RF_DEVICE void group_soften(prompt_part part[2], prompt_ml *segment, const rf_gpu_attend_args *a,
-                            const prompt_place *at) {
-    const int is_whole = part[0].is_whole;
-    float most[2][2];
-    int is_odd = 0;
-    RF_UNROLL
-    for (uint32_t i = 0; i < 2; i++) {
-        if (a->softcap > 0) prompt_softcap(part[i].p, a->softcap);
-        if (!is_whole) prompt_hide(part[i].p, part[i].bits, at->t, -__builtin_inff());
-    }
-    RF_UNROLL
-    for (uint32_t i = 0; i < 4; i++)
-        most[i / 2][i % 2] = prompt_most(part[i / 2].p[i % 2]);
-    RF_UNROLL
-    for (uint32_t i = 0; i < 32; i++) {
-        float *p = &part[i / 16].p[i / 8 % 2][i % 8];
-        *p = rf_exp_by_unit(*p - most[i / 16][i / 8 % 2]);
-    }
-    RF_UNROLL
-    for (uint32_t i = 0; i < 2 && !is_whole; i++)
-        prompt_hide(part[i].p, part[i].bits, at->t, 0.0f);
-    RF_UNROLL
-    for (uint32_t i = 0; i < 2; i++) {
-        const float sum[2] = {prompt_tree(part[i].p[0]), prompt_tree(part[i].p[1])};
-        prompt_fold_two(&part[i], segment, most[i], sum, at);
-    }
-    RF_UNROLL
-    for (uint32_t i = 0; i < 4; i++) {
-        if (most[i / 2][i % 2] != -__builtin_inff()) continue;
-        is_odd = 1;
-        part[i / 2].bits[i % 2] = 0;
-    }
-    part[0].is_whole = part[1].is_whole = prompt_all(!is_odd) && is_whole;
-}
-
-/* The products of a block and a panel onto the segment. */
-RF_DEVICE void group_fold(group_work *work, const float o[32], const prompt_part *part,
-                          uint32_t panel) {
-    RF_UNROLL
-    for (uint32_t k = 0; k < 32; k++) {
-        float *acc = &work->own.sum.acc[4 * panel + k / 8][k / 4 % 2][k % 4];
-        *acc = rf_fma(o[k], part->c_part[k % 4 / 2], *acc * part->c_total[k % 4 / 2]);
-    }
-}
-
-/* Begins a block's weighted values of a panel. */
-RF_DEVICE void group_weigh(float o[32], const uint8_t *values, const bulk_weights *w,
-                           uint32_t panel, bulk_kind kind) {
-    const uint32_t at = rf_shared_at(values) + panel * GROUP_PANEL;
-    hopper_hold_halves(o, 64);
+/* Begins a pair's weighted values, onto those before it if is_more. */
+RF_DEVICE void group_weigh(prompt_sum *sum, const uint8_t *slot, uint32_t p[4][4], int is_more,
+                           bulk_kind kind) {
+    const uint32_t values = prompt_anew(rf_shared_at(slot));
     hopper_begin();
     RF_UNROLL
-    for (uint32_t step = 0; step < 2; step++)
-        hopper_multiply_turned(o, w->p[step], hopper_chunk(at + step * 16 * 128, 0),
-                               kind.form == RF_GPU_F16, step > 0);
+    for (uint32_t step = 0; step < 4; step++) {
+        RF_UNROLL
+        for (uint32_t panel = 0; panel < kind.dim / 64; panel++)
+            hopper_multiply_turned(&sum->acc[4 * panel][0][0], p[step],
+                                   hopper_chunk(values + panel * GROUP_PANEL + step * 16 * 128, 0),
+                                   kind.form == RF_GPU_F16, is_more || step > 0);
+    }
     hopper_end();
 }
 
-/* Weighted values of a pair, panel by panel of each block, after which the next pair's scores are there, too;
- * is_added: else they are only multiplied, since other warps' are. */
-RF_DEVICE void group_add(group_work *work, const uint8_t *values, const bulk_weights w[2],
-                         const prompt_part part[2], int is_added, bulk_kind kind) {
-    const uint32_t n_panels = kind.dim / 64, n = 2 * n_panels;
+RF_DEVICE void group_hold_sums(prompt_sum *sum, bulk_kind kind) {
     RF_UNROLL
-    for (uint32_t i = 0; i < n + 2; i++) {
-        const uint32_t j = i - 2; /* what is added, before number i begins in its place */
-        if (i >= 2) {
-            if (i <= n)
-                hopper_wait_but(1);
-            else
-                hopper_wait_but(0);
-            hopper_hold_halves(work->o[j % 2], 64);
-            if (i > n) hopper_hold_halves(work->c, 64);
-            if (is_added) group_fold(work, work->o[j % 2], &part[j / n_panels], j % n_panels);
-        }
-        if (i < n)
-            group_weigh(work->o[i % 2], values + i / n_panels * 32 * 128, &w[i / n_panels],
-                        i % n_panels, kind);
-    }
+    for (uint32_t panel = 0; panel < kind.dim / 64; panel++)
+        hopper_hold_halves(&sum->acc[4 * panel][0][0], 2 * GROUP_PANEL_SUMS);
 }
 
-/* Pair number pair of the walk onto the segment. */
-RF_DEVICE void group_take(group_shared *sh, const rf_gpu_attend_args *a, const rf_rows_walk *walk,
-                          group_work *work, uint32_t pair, bulk_kind kind) {
-    const prompt_place place = prompt_place_now(), *at = &place;
-    const uint8_t *values = sh->values[pair % 2];
-    prompt_part part[2];
-    part[0].is_whole = part[1].is_whole = 1;
-    RF_UNROLL
-    for (uint32_t i = 0; i < 4; i++)
-        part[i / 2].bits[i % 2] = ~0u;
-    if (64 * pair < walk->lo || 64 * (pair + 1) > walk->hi) { /* else all items see all of it */
-        RF_UNROLL
-        for (uint32_t i = 0; i < 2; i++)
-            (void)prompt_bits(&part[i], sh->item[0], a, at, walk, 2 * pair + i);
-        part[0].is_whole = part[0].is_whole && part[1].is_whole;
-    }
-    RF_UNROLL
-    for (uint32_t i = 0; i < 2; i++) {
-        bulk_units(part[i].p, work->c + 16 * i, sh->item[0], at);
-        hopper_hold_halves(part[i].p[0], 32); /* before products take their place */
-    }
-    group_await();
-    group_multiply(work, sh->keys[(pair + 1) % 2], kind); /* behind the last whatever is there */
-    group_bring_next(sh, a, walk, work, pair + 1, kind);
-    group_soften(part, &work->segment, a, at);
-    bulk_weights w[2] = {bulk_weights_of(&part[0], at, kind.form),
-                         bulk_weights_of(&part[1], at, kind.form)};
-    const int is_apart = !part[0].is_whole && !bulk_are_finite(values, 64, at, kind);
-    group_add(work, values, w, part, !is_apart, kind);
-    RF_UNROLL
-    for (uint32_t i = 0; i < 2 && is_apart; i++)
-        bulk_apart(&work->own, values + i * 32 * 128, sh->bits[at->warp], &w[i], &part[i], at,
-                   kind);
+/* Begins the scores of a segment's keys in slot number i; behind the walk's end those of whatever lies there, which are
+ * hidden. */
+RF_DEVICE void group_scores(float s[SEGMENT_SCORES], group_shared *sh, const group_segment *g,
+                            uint32_t i, bulk_kind kind) {
+    group_await(&sh->of_keys.full[i], g);
+    group_multiply(s + GROUP_SCORES * i, sh, i, kind);
 }
 
-/* The sequence's pairs, for the items that are its; the first one's keys are on their way. */
-RF_DEVICE void group_all_of(group_shared *sh, const rf_gpu_attend_args *a, const rf_rows_walk *w,
-                            group_work *work, bulk_kind kind) {
-    const prompt_ml none = {-__builtin_inff(), 0.0f};
-    const prompt_place at = prompt_place_now();
-    uint32_t pair = w->first / 2;
-    if (w->first >= w->end) return;
-    group_await();
-    group_multiply(work, sh->keys[pair % 2], kind);
-    group_bring_next(sh, a, w, work, pair, kind);
+/* They are there, of both slots. */
+RF_DEVICE void group_await_scores(float s[SEGMENT_SCORES], group_shared *sh) {
+    hopper_wait_but(1);
+    group_give_back(&sh->of_keys.empty[0]);
     hopper_wait_but(0);
-    hopper_hold_halves(work->c, 64);
-    RF_NO_UNROLL
-    while (2 * pair < w->end) { /* a segment at a time */
-        const uint32_t next = pair - pair % GROUP_OF_SEGMENT + GROUP_OF_SEGMENT;
-        prompt_start(sh->item[0], &work->own.sum);
-        work->segment = none;
-        RF_NO_UNROLL
-        for (; pair < next && 2 * pair < w->end; pair++)
-            group_take(sh, a, w, work, pair, kind);
-        *prompt_own_segment(sh->item[0], &at) = work->segment;
-        prompt_total(sh->item[0], sh->total[at.warp][0][0], a, &work->own.sum, kind.dim / 16);
-    }
+    hopper_hold_halves(s, 2 * GROUP_SCORES);
+    hopper_hold_halves(s + GROUP_SCORES, 2 * GROUP_SCORES);
+    group_give_back(&sh->of_keys.empty[1]);
 }
 
-/* The next sequence's rows, and its first keys on their way. */
-RF_DEVICE rf_rows_walk group_begin(group_shared *sh, const rf_gpu_attend_args *a,
-                                   group_work *work, uint32_t first, uint32_t last, uint32_t *r,
-                                   bulk_kind kind) {
-    const rf_rows_walk w = prompt_walk_of(a, first, last, r);
-    const uint32_t pair = w.first / 2;
-    rf_sync(); /* the slots have been read */
-    if (w.first >= w.end) return w;
-    work->values = group_pair_at(a, &w, pair);
-    work->keys = group_pair_at(a, &w, pair + 1);
-    group_bring(sh->keys[pair % 2], a->k, &work->values, kind);
-    return w;
-}
-
-RF_DEVICE void group_run(group_shared *sh, const rf_gpu_attend_args *a, uint32_t dim,
-                         uint32_t form) {
-    const bulk_kind kind = {dim, form, GROUP_PANEL};
-    const prompt_items of = prompt_items_of(a, RF_HALVES_TILE_ITEMS);
-    const uint32_t first = of.first / of.per_kv;
-    const uint32_t last = (rf_min_u32(of.first + RF_HALVES_TILE_ITEMS, of.n) - 1) / of.per_kv;
-    uint32_t r = first;
-    group_work work;
-    rf_rows_walk w = group_begin(sh, a, &work, first, last, &r, kind);
+/* A segment's weighted values, of all slots or, if it is the walk's last, of those that are of it; keeps: slots are given back
+ * by others. */
+RF_DEVICE void group_values(prompt_sum *sum, group_shared *sh, uint32_t p[SEGMENT_STEPS][4],
+                            const group_segment *g, int keeps, int is_last, bulk_kind kind) {
     RF_UNROLL
-    for (uint32_t i = 0; i < 32; i++)
-        work.c[i] = work.o[0][i] = work.o[1][i] = 0.0f;
-    bulk_begin(sh->item[0], a, &of, &work.own, kind);
-    work.own.sum.is_begun = 0;
-    RF_NO_UNROLL
-    for (;;) { /* a sequence's rows at a time */
-        group_all_of(sh, a, &w, &work, kind);
-        if (r > last) break;
-        w = group_begin(sh, a, &work, first, last, &r, kind);
+    for (uint32_t panel = 0; panel < kind.dim / 64; panel++)
+        hopper_forget_64(&sum->acc[4 * panel][0][0]);
+    RF_UNROLL
+    for (uint32_t i = 0; i < GROUP_VALUES; i++) {
+        if (is_last && 2 * i >= g->n) break;
+        group_await(&sh->of_values.full[i], g);
+        group_weigh(sum, sh->values[i], p + 4 * i, i > 0, kind);
+        if (i == 0) continue;
+        hopper_wait_but(1);
+        if (!keeps) group_give_back(&sh->of_values.empty[i - 1]);
     }
-    bulk_end(sh->item[0], sh->total[rf_tid() / 32][0][0], a, &work.own.sum, kind);
+    hopper_wait_but(0);
+    group_hold_sums(sum, kind);
+    RF_UNROLL
+    for (uint32_t i = 0; i < GROUP_VALUES; i++)
+        if (!keeps && (is_last ? 2 * i + 2 >= g->n : i + 1 == GROUP_VALUES))
+            group_give_back(&sh->of_values.empty[i]);
 }
 
-#define GROUP_BODY(dim, form)                                                        \
-    {                                                                                \
-        rf_await_before();                                                           \
-        group_run((group_shared *)(void *)hopper_shared, &a, (uint32_t)(dim), form); \
+/* Has the segment values that are no numbers, in KV blocks of which items of the warp do not see everything? */
+RF_DEVICE int group_is_odd(group_shared *sh, uint32_t partial, const group_segment *g,
+                           bulk_kind kind) {
+    int is_odd = 0;
+    RF_NO_UNROLL
+    for (uint32_t i = 0; 2 * i < g->n; i++) {
+        if (rf_warp_ballot(partial >> 2 * i & 3) == 0) continue;
+        group_await(&sh->of_values.full[i], g);
+        is_odd |= !bulk_are_finite(sh->values[i], 64, kind);
     }
+    return rf_warp_ballot(is_odd) != 0;
+}
+
+/* The warp's weighted values again, of a segment that is odd. */
+RF_DEVICE void group_again(prompt_sum *sum, group_shared *sh, const prompt_ml ml[2],
+                           const rf_gpu_attend_args *a, const rf_rows_walk *w,
+                           uint32_t p[SEGMENT_STEPS][4], const group_segment *g, bulk_kind kind) {
+    RF_UNROLL
+    for (uint32_t i = 0; i < 8 * PROMPT_SIXTEENS; i++)
+        sum->acc[i / 8][i / 4 % 2][i % 4] = 0.0f;
+    RF_UNROLL
+    for (uint32_t b = 0; b < RF_GPU_SEGMENT_BLOCKS; b++) {
+        if (b < g->n)
+            bulk_apart(sum, sh->values[b / 2] + b % 2 * 32 * 128, p + 2 * b, sh->item[0], ml, a, w,
+                       g->at * RF_GPU_SEGMENT_BLOCKS + b, kind);
+        if (b % 2) group_give_back(&sh->of_values.empty[b / 2]);
+    }
+}
+
+/* A segment of the walk, of which scores are there, and but for the last the scores of the next one. */
+RF_DEVICE void group_take(float s[SEGMENT_SCORES], group_shared *sh, const rf_gpu_attend_args *a,
+                          const rf_rows_walk *w, prompt_ml total[2], const group_segment *g,
+                          int is_last, bulk_kind kind) {
+    uint32_t p[SEGMENT_STEPS][4];
+    prompt_ml ml[2];
+    prompt_sum sum;
+    const group_segment next = group_next(w, g);
+    const uint32_t partial = segment_soften(p, ml, s, sh->item[0], a, w, g->at, kind.form);
+    const int is_odd = rf_warp_ballot(partial != 0) != 0 && group_is_odd(sh, partial, g, kind);
+    group_values(&sum, sh, p, g, is_odd, is_last, kind);
+    if (is_odd) group_again(&sum, sh, ml, a, w, p, g, kind);
+    if (!is_last) group_scores(s, sh, &next, 0, kind);
+    segment_fold(sh->total[rf_tid() / 32][0][0], total, ml, &sum, kind.dim / 16);
+    if (!is_last) {
+        group_scores(s, sh, &next, 1, kind);
+        group_await_scores(s, sh);
+    }
+}
+
+/* A walk's segments from one on; returns which comes behind the last. */
+RF_DEVICE group_segment group_multiply_all(group_shared *sh, const rf_gpu_attend_args *a,
+                                           const rf_rows_walk *w, prompt_ml total[2],
+                                           group_segment g, bulk_kind kind) {
+    float s[SEGMENT_SCORES];
+    group_scores(s, sh, &g, 0, kind);
+    group_scores(s, sh, &g, 1, kind);
+    group_await_scores(s, sh);
+    RF_NO_UNROLL
+    for (group_segment next; next = group_next(w, &g), next.n; g = next)
+        group_take(s, sh, a, w, total, &g, 0, kind);
+    group_take(s, sh, a, w, total, &g, 1, kind);
+    return group_next(w, &g);
+}
+
+/* The same, as copies. */
+RF_DEVICE group_segment group_bring_all(group_coming *coming, group_shared *sh,
+                                        const rf_gpu_attend_args *a, const rf_rows_walk *w,
+                                        group_segment g, bulk_kind kind) {
+    RF_NO_UNROLL
+    for (; g.n; g = group_next(w, &g))
+        group_bring_segment(coming, sh, a, w, &g, kind);
+    return g;
+}
+
+/* The walks of all sequences that the block's rows are of; total: NULL of those who bring. */
+RF_DEVICE void group_walk(group_shared *sh, const rf_gpu_attend_args *a, const prompt_items *of,
+                          prompt_ml *total, bulk_kind kind) {
+    const uint32_t first = of->first / of->per_kv,
+                   last = (rf_min_u32(of->first + RF_HALVES_GROUP_ITEMS, of->n) - 1) / of->per_kv;
+    group_segment g = {0, 0, 0};
+    group_coming coming = {NULL};
+    RF_NO_UNROLL
+    for (uint32_t r = first; r <= last;) { /* a sequence's rows at a time */
+        const rf_rows_walk w = prompt_walk_of(a, first, last, &r);
+        g = group_segment_of(&w, w.first / RF_GPU_SEGMENT_BLOCKS, g.number);
+        if (w.first >= w.end) continue;
+        if (total)
+            g = group_multiply_all(sh, a, &w, total, g, kind);
+        else
+            g = group_bring_all(&coming, sh, a, &w, g, kind);
+    }
+    group_arrive(&coming, 0);
+}
+
+HOPPER_REGISTERS(GROUP_BRINGING, 40, 32 * GROUP_WARPS, 232)
+RF_DEVICE void group_run(const rf_gpu_attend_args *a, uint32_t dim, uint32_t form) {
+    const bulk_kind kind = {dim, form, GROUP_PANEL};
+    const prompt_items of = prompt_items_of(a, RF_HALVES_GROUP_ITEMS);
+    group_shared *sh = (group_shared *)(void *)hopper_shared;
+    const uint32_t tid = rf_tid();
+    rf_u4 *warp_total = sh->total[tid / 32 % GROUP_WARPS][0][0];
+    if (tid < GROUP_KEYS) {
+        ring_init(&sh->of_keys.full[tid], 4);
+        ring_init(&sh->of_keys.empty[tid], GROUP_WARPS);
+    }
+    if (tid < GROUP_VALUES) {
+        ring_init(&sh->of_values.full[tid], 4);
+        ring_init(&sh->of_values.empty[tid], GROUP_WARPS);
+    }
+    rf_await_before();
+    if (tid < 32 * GROUP_WARPS) {
+        uint32_t q[BULK_DIM / 16][4];
+        bulk_begin(sh->item[0], a, &of, q, kind);
+        group_put_queries(sh, q, kind);
+        hopper_publish();
+    }
+    rf_sync();
+    if (tid >= 32 * GROUP_WARPS) {
+        hopper_40_registers();
+        group_walk(sh, a, &of, NULL, kind);
+        return;
+    }
+    hopper_232_registers();
+    prompt_ml total[2];
+    segment_begin_total(warp_total, total, sh->item[0], kind.dim / 16);
+    group_walk(sh, a, &of, total, kind);
+    bulk_end(sh->item[0], warp_total, total, a, kind);
+}
+
 /* kinds.def has their order. */
-RF_KERNEL_EARLY(attend_halves_group, rf_gpu_attend_args, 2)
-GROUP_BODY(BULK_DIM, RF_GPU_F16)
-RF_KERNEL_KIND_EARLY(attend_halves_group, 1, rf_gpu_attend_args, 2)
-GROUP_BODY(BULK_DIM, RF_GPU_BF16)
-RF_KERNEL_KIND_EARLY(attend_halves_group, 2, rf_gpu_attend_args, 2)
-GROUP_BODY(BULK_DIM / 2, RF_GPU_F16)
-RF_KERNEL_KIND_EARLY(attend_halves_group, 3, rf_gpu_attend_args, 2)
-GROUP_BODY(BULK_DIM / 2, RF_GPU_BF16)
+RF_KERNEL_EARLY(attend_halves_group, rf_gpu_attend_args, 1) { group_run(&a, BULK_DIM, RF_GPU_F16); }
+RF_KERNEL_KIND_EARLY(attend_halves_group, 1, rf_gpu_attend_args, 1) {
+    group_run(&a, BULK_DIM, RF_GPU_BF16);
+}
+RF_KERNEL_KIND_EARLY(attend_halves_group, 2, rf_gpu_attend_args, 1) {
+    group_run(&a, BULK_DIM / 2, RF_GPU_F16);
+}
+RF_KERNEL_KIND_EARLY(attend_halves_group, 3, rf_gpu_attend_args, 1) {
+    group_run(&a, BULK_DIM / 2, RF_GPU_BF16);
+}
 #endif

@@ -39,6 +39,7 @@ typedef struct bulk_ahead {
  * MATRIX_OUT * (lane / 16) .. of each sixteen. */
 typedef struct bulk_work {
     prompt_item item[BULK_SETS];
+    prompt_ml segment[BULK_SETS];
     uint32_t q[BULK_SETS][WAVE_STEPS][WAVE_OWN];
     matrix_floats acc[BULK_SETS][WAVE_STEPS];
     int is_begun; /* something has been added to the total */
@@ -268,7 +269,7 @@ RF_DEVICE void bulk_add(const bulk_shared *sh, const rf_gpu_attend_args *a,
             x[i / MATRIX_OUT][i % MATRIX_OUT] = s[n][i / MATRIX_OUT][i % MATRIX_OUT];
         const wave_part part = wave_soften(x, a, work->item[n].unit, w.bits[n], is_whole, 0, kind);
         const prompt_ml ml = {part.m, part.l};
-        prompt_fold(&work->item[n].segment, ml, -0.0f, &w.c_total[n], &w.c_part[n]);
+        prompt_fold(&work->segment[n], ml, -0.0f, &w.c_total[n], &w.c_part[n]);
         RF_UNROLL
         for (uint32_t i = 0; i < 2 * MATRIX_HALF_WORDS; i++)
             w.p[n][i / MATRIX_HALF_WORDS][i % MATRIX_HALF_WORDS] =
@@ -286,7 +287,7 @@ RF_DEVICE void bulk_start(bulk_work *work, wave_kind kind) {
     const matrix_floats nothing = -0.0f;
     RF_UNROLL
     for (uint32_t n = 0; n < BULK_SETS; n++) {
-        work->item[n].segment = none;
+        work->segment[n] = none;
         RF_UNROLL
         for (uint32_t i = 0; i < kind.dim / 16; i++)
             work->acc[n][i] = nothing;
@@ -304,9 +305,9 @@ RF_DEVICE void bulk_total(bulk_work *work, const rf_gpu_attend_args *a, wave_kin
     for (uint32_t n = 0; n < BULK_SETS; n++) {
         prompt_item *item = &work->item[n];
         const int is_sink = !work->is_begun && item->total.l != 0.0f; /* weighted values are +0 */
-        const int is_idle = work->is_begun && item->segment.l == 0.0f;
+        const int is_idle = work->is_begun && work->segment[n].l == 0.0f;
         float *to = bulk_to(a, item), c_total, c_part;
-        prompt_fold(&item->total, item->segment, 0.0f, &c_total, &c_part);
+        prompt_fold(&item->total, work->segment[n], 0.0f, &c_total, &c_part);
         if (item->to == ~0u || is_idle) continue;
         if (is_sink) c_total = -c_total;
         RF_UNROLL

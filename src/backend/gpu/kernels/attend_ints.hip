@@ -294,7 +294,7 @@ RF_DEVICE void ints_soften(float s[4], ints_shared *sh, const rf_gpu_attend_args
                            const ints_work *w, uint32_t block) {
     const uint32_t lane = w->at.lane, first = ints_key(lane / 4 * 4), h = lane % 4;
     const uint32_t apart[4] = {ints_key(0), ints_key(1), ints_key(2), ints_key(3)};
-    const float m = rf_walk_soften(s, a, &w->at, block, w->now.bits, first, apart, w->unit, 0);
+    const float m = rf_walk_soften(s, a, &w->at, block, w->now.bits, first, apart, w->unit);
     const rf_f4 all = {{s[0], s[1], s[2], s[3]}};
     sh->p[w->at.warp][h * INTS_P_PITCH / 4 + lane / 4] = all;
     float l = s[0] + s[2], l_2 = s[1] + s[3]; /* keys 16 apart, */
@@ -448,7 +448,7 @@ RF_DEVICE void ints_begin(ints_shared *sh, const rf_gpu_attend_args *a, ints_wor
     w->own_pos = rf_own_pos(a, at);
     w->now = rf_walk_block_of(at, at->segment);
     w->then = rf_walk_block_of(at, at->segment + a->n_walks);
-    if (!rf_walk_is_old(a, at)) rf_await_before();
+    if (!rf_walk_is_old(a, at, at->warp)) rf_await_before();
     ints_fetch(sh->k[at->warp], a->k, a, at, &w->now, dim);
     ints_fetch(sh->v[at->warp], a->v, a, at, &w->now, dim);
     if (a->heads.n_parts > 0) ints_make_heads(sh, a, at, w->own_pos != RF_NO_OWN, dim);

@@ -38,6 +38,7 @@ typedef struct prompt_shared {
     uint32_t bits[PROMPT_WARPS][16];
     rf_f2 factors[PROMPT_WARPS][PROMPT_GROUPS][16];
     prompt_item item[PROMPT_WARPS][16];
+    prompt_ml segment[PROMPT_WARPS][16]; /* of each item */
 } prompt_shared;
 #if !defined(RF_NVIDIA)
 _Static_assert(sizeof(prompt_shared) == RF_INTS_TILE_SHARED, "as much as the host asks for");
@@ -343,7 +344,7 @@ RF_DEVICE void prompt_add(prompt_shared *sh, const rf_gpu_attend_args *a, const 
     const int is_inside = 32 * b >= w->lo && 32 * (b + 1) <= w->hi;
     if (!is_inside && !prompt_bits(&part, sh->item[0], a, at, w, b)) return;
     prompt_scores(part.p, sh, in, at, groups);
-    prompt_soften(&part, sh->item[0], a, at, 0);
+    prompt_soften(&part, sh->segment[0], a, at);
     if (part.is_whole) {
         prompt_weigh(sum, sh, in, &part, at, groups, 1);
     } else {
@@ -373,6 +374,16 @@ RF_DEVICE void prompt_end(const prompt_shared *sh, const rf_gpu_attend_args *a,
     }
 }
 
+/* The segment of the thread's items onto the total. */
+RF_DEVICE void prompt_end_segment(prompt_shared *sh, const rf_gpu_attend_args *a, prompt_sum *t,
+                                  uint32_t groups) {
+    const prompt_place at = prompt_place_now();
+    rf_warp_sync();
+    const prompt_ml segment[2] = {sh->segment[at.warp][at.lane / 4],
+                                  sh->segment[at.warp][at.lane / 4 + 8]};
+    prompt_total(sh->item[0], segment, a, t, 2 * groups);
+}
+
 /* The sequence's blocks, for the items that are its. */
 RF_DEVICE void prompt_all_of(prompt_shared *sh, const rf_gpu_attend_args *a,
                              const rf_rows_walk *w, prompt_sum *t, uint32_t groups) {
@@ -385,7 +396,7 @@ RF_DEVICE void prompt_all_of(prompt_shared *sh, const rf_gpu_attend_args *a,
     RF_NO_UNROLL
     for (uint32_t b = w->first; b < w->end;) { /* a segment at a time */
         const uint32_t next = b - b % RF_GPU_SEGMENT_BLOCKS + RF_GPU_SEGMENT_BLOCKS;
-        prompt_start(sh->item[0], t);
+        prompt_start(sh->segment[0], t);
         RF_NO_UNROLL
         for (; b < rf_min_u32(next, w->end); b++) {
             rf_copy_wait();
@@ -394,7 +405,7 @@ RF_DEVICE void prompt_all_of(prompt_shared *sh, const rf_gpu_attend_args *a,
             if (b + 1 < w->end) prompt_make(sh, b + 1, groups);
                 prompt_add(sh, a, w, t, b, groups);
         }
-        prompt_total(sh->item[0], 0, a, t, 2 * groups);
+        prompt_end_segment(sh, a, t, groups);
     }
 }
 

@@ -46,6 +46,7 @@ typedef struct q8_ahead {
  * one first, and of each sixteen columns the weighted values of number MATRIX_OUT * part on. */
 typedef struct q8_work {
     prompt_item item[Q8_SETS];
+    prompt_ml segment[Q8_SETS];
     rf_span span[Q8_SETS];
     uint32_t q[Q8_SETS][Q8_GROUPS][2][Q8_WORDS];
     float acc[Q8_SETS][2 * Q8_GROUPS][MATRIX_OUT];
@@ -231,7 +232,7 @@ RF_DEVICE void q8_soften(q8_part *part, q8_work *work, const rf_gpu_attend_args 
     }
     if (!is_whole) q8_hide(s, part->bits[set], 0.0f);
     const prompt_ml ml = {most, wave_tree(s)};
-    prompt_fold(&work->item[set].segment, ml, -0.0f, &part->c_total[set], &part->c_part[set]);
+    prompt_fold(&work->segment[set], ml, -0.0f, &part->c_total[set], &part->c_part[set]);
     if (wave_all(most != -__builtin_inff())) return;
     part->is_whole = 0;
     if (most == -__builtin_inff()) part->bits[set] = 0;
@@ -354,7 +355,7 @@ RF_DEVICE void q8_start(q8_work *work) {
     RF_UNROLL
     for (uint32_t set = 0; set < Q8_SETS; set++) {
         const prompt_ml none = {-__builtin_inff(), 0.0f};
-        work->item[set].segment = none;
+        work->segment[set] = none;
         RF_UNROLL
         for (uint32_t i = 0; i < 2 * Q8_GROUPS * MATRIX_OUT; i++)
             work->acc[set][i / MATRIX_OUT][i % MATRIX_OUT] = -0.0f;
@@ -386,9 +387,9 @@ RF_DEVICE void q8_total(q8_work *work, const rf_gpu_attend_args *a, uint32_t gro
     for (uint32_t set = 0; set < Q8_SETS; set++) {
         prompt_item *item = &work->item[set];
         const int is_sink = !work->is_begun && item->total.l != 0.0f; /* weighted values are +0 */
-        const int is_idle = work->is_begun && item->segment.l == 0.0f;
+        const int is_idle = work->is_begun && work->segment[set].l == 0.0f;
         float c_total, c_part;
-        prompt_fold(&item->total, item->segment, 0.0f, &c_total, &c_part);
+        prompt_fold(&item->total, work->segment[set], 0.0f, &c_total, &c_part);
         if (item->to == ~0u || is_idle) continue;
         if (is_sink) c_total = -c_total;
         float *to = a->dst + 4 * (uint64_t)item->to;
@@ -413,14 +414,14 @@ RF_DEVICE void q8_put_part(const q8_work *work, const rf_gpu_attend_args *a, uin
         const uint64_t part = (uint64_t)(item->to / (8 * groups)) * a->n_splits + s;
         float *to = a->parts + part * (32 * groups);
         if (item->to == ~0u || work->span[set].end == 0) continue;
-        rf_put_part(a, part, item->segment.m, item->segment.l);
+        rf_put_part(a, part, work->segment[set].m, work->segment[set].l);
         RF_UNROLL
         for (uint32_t n = 0; n < 2 * groups * (MATRIX_OUT / 4); n++) {
             const uint32_t i = n / (MATRIX_OUT / 4), four = n % (MATRIX_OUT / 4);
             rf_f4 x;
             RF_UNROLL
             for (uint32_t d = 0; d < 4; d++)
-                x.v[d] = item->segment.l == 0.0f ? 0.0f : work->acc[set][i][4 * four + d];
+                x.v[d] = work->segment[set].l == 0.0f ? 0.0f : work->acc[set][i][4 * four + d];
             *(rf_f4 *)(void *)q8_to(to, i, four) = x;
         }
     }

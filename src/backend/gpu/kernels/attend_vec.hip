@@ -315,7 +315,7 @@ RF_DEVICE void vec_attend(vec_shared *sh, const rf_gpu_attend_args *a, uint32_t 
     const uint32_t own_pos = rf_own_pos(a, at);
     if (rf_tid() == 0) sh->own_pos = own_pos;
     w.now = rf_walk_block_of(at, segment);
-    if (!rf_walk_is_old(a, at)) rf_await_before();
+    if (!rf_walk_is_old(a, at, at->warp)) rf_await_before();
     vec_fetch_first_keys(sh, a, &w, &w.now);
     vec_load_values(a, &w);
     if (a->heads.n_parts > 0) vec_make_heads(sh, a, at, n_heads, own_pos != RF_NO_OWN);

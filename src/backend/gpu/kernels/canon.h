@@ -25,16 +25,18 @@ RF_DEVICE float rf_exp32_down(float x) {
     return rf_exp_rest(y, n) * rf_float_of((rf_bits_of(shifted) << 23) + 0x3f800000u);
 }
 
-/* The same, on NVIDIA's as the unit for powers of two has it: for what is this device's own anyway. */
-RF_DEVICE float rf_exp_by_unit(float x) {
+#if !defined(RF_AMD)
+/* Two to the power of x as NVIDIA's unit for it has it: for what is a device's own anyway. */
+RF_DEVICE float rf_exp2_by_unit(float x) {
 #if defined(RF_NVIDIA)
     float r;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x * RF_EXPF_LOG2E));
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x));
     return r;
 #else
-    return rf_exp32_down(x);
+    return x < -126.0f ? 0.0f : rf_exp32_down(x * (1.0f / RF_EXPF_LOG2E));
 #endif
 }
+#endif
 
 /* x P(x^2) / Q(x^2), kept within -1 and 1. */
 #define RF_RATIONAL(name, P, Q, most)                    \

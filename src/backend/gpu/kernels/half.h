@@ -44,6 +44,40 @@ RF_DEVICE float half_down(uint32_t most) {
 }
 RF_DEVICE float half_up(float down) { return rf_float_of((254u << 23) - rf_bits_of(down)); }
 
+#if !defined(RF_AMD)
+#define HALF_LN_2 0.693147180559945309f
+/* What a query is multiplied with before it is rounded. */
+RF_DEVICE float half_query_scale(const rf_gpu_attend_args *a) { return a->scale * RF_EXPF_LOG2E; }
+/* A score to base two with a softcap and what a mask adds. */
+RF_DEVICE float half_capped(float score, float softcap, float mask) {
+    float s = score * HALF_LN_2;
+    if (softcap > 0) s = softcap * rf_tanh32(s / softcap);
+    return (s + mask) * RF_EXPF_LOG2E;
+}
+/* The larger one, or what is no number. */
+RF_DEVICE float half_larger(float a, float b) {
+#if defined(RF_NVIDIA)
+    float r;
+    asm("max.NaN.f32 %0, %1, %2;" : "=f"(r) : "f"(a), "f"(b));
+    return r;
+#else
+    return a > b || a != a ? a : b;
+#endif
+}
+/* How attention makes exponentials of scores, the largest of which is most, and which times unit are logarithms to base
+ * two: two to the power of score * unit + less.  A unit is a power of two, so that the largest one's is 0. */
+typedef struct half_soft {
+    float unit, less;
+} half_soft;
+RF_DEVICE half_soft half_soft_of(float most, float unit) {
+    const half_soft s = {unit, most == -__builtin_inff() ? 0.0f : -(most * unit)};
+    return s;
+}
+RF_DEVICE float half_exp(half_soft s, float score) {
+    return rf_exp2_by_unit(rf_fma(score, s.unit, s.less));
+}
+#endif
+
 /* Stages in shared memory: rows of `step` columns, a multiple of 64, whose pieces of sixteen bytes lie at
  * their number xor the row's (mod 8), so that eight rows' pieces lie in all banks. */
 RF_DEVICE uint32_t half_piece(uint32_t row, uint32_t piece, uint32_t step) {

@@ -49,6 +49,8 @@ RF_DEVICE void hopper_88_registers(void) { asm volatile("setmaxnreg.dec.sync.ali
 RF_DEVICE void hopper_208_registers(void) { asm volatile("setmaxnreg.inc.sync.aligned.u32 208;"); }
 RF_DEVICE void hopper_56_registers(void) { asm volatile("setmaxnreg.dec.sync.aligned.u32 56;"); }
 RF_DEVICE void hopper_224_registers(void) { asm volatile("setmaxnreg.inc.sync.aligned.u32 224;"); }
+RF_DEVICE void hopper_40_registers(void) { asm volatile("setmaxnreg.dec.sync.aligned.u32 40;"); }
+RF_DEVICE void hopper_232_registers(void) { asm volatile("setmaxnreg.inc.sync.aligned.u32 232;"); }
 RF_DEVICE void hopper_24_registers(void) { asm volatile("setmaxnreg.dec.sync.aligned.u32 24;"); }
 RF_DEVICE void hopper_240_registers(void) { asm volatile("setmaxnreg.inc.sync.aligned.u32 240;"); }
 
@@ -197,8 +199,6 @@ RF_DEVICE void hopper_multiply_halves(float *c, uint32_t n, hopper_side w, hoppe
                  : "memory")
 #define HOPPER_OWN_128(type) \
     HOPPER_OWN("m64n128k16", type, HOPPER_R64, "%64, %65, %66, %67", "%68, %69", "%70", "0")
-#define HOPPER_OWN_64(type) \
-    HOPPER_OWN("m64n64k16", type, HOPPER_R32, "%32, %33, %34, %35", "%36, %37", "%38", "0")
 #define HOPPER_TURNED_64(type) \
     HOPPER_OWN("m64n64k16", type, HOPPER_R32, "%32, %33, %34, %35", "%36, %37", "%38", "1")
 /* The same of f16 by 128 rows of the right side, with the left one in registers as mma.sync has it; these stay as they are
@@ -206,15 +206,7 @@ RF_DEVICE void hopper_multiply_halves(float *c, uint32_t n, hopper_side w, hoppe
 RF_DEVICE void hopper_multiply_own(float *c, const uint32_t w[4], hopper_side x, int is_more) {
     HOPPER_OWN_BEGIN(HOPPER_OWN_128("f16"), HOPPER_F64(c));
 }
-/* Likewise, of either format by 64 rows. */
-RF_DEVICE void hopper_multiply_own_64(float *c, const uint32_t w[4], hopper_side x, int is_f16,
-                                      int is_more) {
-    if (is_f16)
-        HOPPER_OWN_BEGIN(HOPPER_OWN_64("f16"), HOPPER_F32(c, 0));
-    else
-        HOPPER_OWN_BEGIN(HOPPER_OWN_64("bf16"), HOPPER_F32(c, 0));
-}
-/* Likewise, by 64 columns of sixteen rows of a panel, the first of which x names: the right side turned. */
+/* Likewise, of either format by 64 columns of sixteen rows of a panel, the first of which x names: the right side turned. */
 RF_DEVICE void hopper_multiply_turned(float *c, const uint32_t w[4], hopper_side x, int is_f16,
                                       int is_more) {
     if (is_f16)
@@ -231,6 +223,15 @@ RF_DEVICE void hopper_hold_halves(float *c, uint32_t n) {
     if (n == 128) HOPPER_HOLD(HOPPER_F64(c));
     if (n == 256) HOPPER_HOLD(HOPPER_F128(c));
 }
+/* c of 64 rows holds nothing that matters from here on: the compiler need not keep it until a product begins it anew. */
+#define HOPPER_NEW_8(c, i)                                                                      \
+    "=f"(c[i]), "=f"(c[i + 1]), "=f"(c[i + 2]), "=f"(c[i + 3]), "=f"(c[i + 4]), "=f"(c[i + 5]), \
+        "=f"(c[i + 6]), "=f"(c[i + 7])
+RF_DEVICE void hopper_forget_64(float *c) {
+    asm volatile(""
+                 : HOPPER_NEW_8(c, 0), HOPPER_NEW_8(c, 8), HOPPER_NEW_8(c, 16),
+                   HOPPER_NEW_8(c, 24));
+}
 
 RF_DEVICE void hopper_end(void) { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
 /* Until all products but those of the last n ends are done, n 0 or 1. */
@@ -246,6 +247,8 @@ RF_DEVICE void hopper_88_registers(void) {}
 RF_DEVICE void hopper_208_registers(void) {}
 RF_DEVICE void hopper_56_registers(void) {}
 RF_DEVICE void hopper_224_registers(void) {}
+RF_DEVICE void hopper_40_registers(void) {}
+RF_DEVICE void hopper_232_registers(void) {}
 RF_DEVICE void hopper_24_registers(void) {}
 RF_DEVICE void hopper_240_registers(void) {}
 RF_DEVICE uint32_t hopper_grid_x(void) { return rf_host_now.grid_x; }
@@ -259,6 +262,7 @@ RF_DEVICE void hopper_take_away(void *to, const void *from, uint32_t bytes) {
 }
 RF_DEVICE void hopper_hold(const int32_t c[64]) { (void)c; }
 RF_DEVICE void hopper_hold_halves(const float *c, uint32_t n) { (void)c, (void)n; }
+RF_DEVICE void hopper_forget_64(float *c) { memset(c, 0, 32 * sizeof *c); }
 RF_DEVICE void hopper_begin(void) {}
 RF_DEVICE void hopper_end(void) {}
 RF_DEVICE void hopper_wait_but(int n) { (void)n; }
@@ -322,10 +326,6 @@ RF_DEVICE void hopper_own(float *c, uint32_t n_x, const uint32_t w[4], hopper_si
 }
 RF_DEVICE void hopper_multiply_own(float *c, const uint32_t w[4], hopper_side x, int is_more) {
     hopper_own(c, 128, w, x, RF_GPU_F16, is_more, 0);
-}
-RF_DEVICE void hopper_multiply_own_64(float *c, const uint32_t w[4], hopper_side x, int is_f16,
-                                      int is_more) {
-    hopper_own(c, 64, w, x, is_f16 ? RF_GPU_F16 : RF_GPU_BF16, is_more, 0);
 }
 RF_DEVICE void hopper_multiply_turned(float *c, const uint32_t w[4], hopper_side x, int is_f16,
                                       int is_more) {

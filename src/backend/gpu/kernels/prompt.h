@@ -1,10 +1,10 @@
-/* prompt.h - what the attention kernels of many rows on NVIDIA's matrix units share (attend_ints_tile.hip,
- * attend_halves_tile.hip); a block of threads per KV head and neighbouring items: an item is a query head of a
+/* prompt.h - what the attention kernels of many rows on NVIDIA's matrix units share (attend_ints_tile.hip, and by
+ * segment.h those over sixteen bits); a block of threads per KV head and neighbouring items: an item is a query head of a
  * row, the heads of the KV head first.
  *
  * A warp has sixteen items and walks over KV blocks.  Thread 4g + t of it has scores of items g and g + 8
  * with keys t, t + 4, .. t + 28, since the order of keys in an instruction is free.  Weighted values of a
- * segment stay in registers; the total lies where the result will be, or in shared memory.
+ * segment stay in registers; the total lies where the result will be, or (segment.h) in shared memory.
  *
  * Items and how they are folded, which hang on no order of threads, are AMD's, too
  * (attend_halves_wave_tile.hip, attend_ints_wave.hip). */
@@ -17,12 +17,12 @@ typedef struct prompt_ml {
     float m, l;
 } prompt_ml;
 
-/* An item: its row, where its result is, in fours of floats, ~0: nowhere, and what its scores are
- * multiplied with. */
+/* An item: its row, where its result is, in fours of floats, ~0: nowhere, what its scores are
+ * multiplied with, and its total. */
 typedef struct prompt_item {
     uint32_t row, to;
     float unit;
-    prompt_ml segment, total;
+    prompt_ml total;
 } prompt_item;
 
 /* The items of one KV head, and the block's first one of them. */
@@ -192,8 +192,8 @@ typedef struct prompt_part {
 
 /* Which of its two items a thread folds maxima and sums of; its neighbour has the other. */
 RF_DEVICE uint32_t prompt_own(const prompt_place *at) { return at->t % 2; }
-RF_DEVICE prompt_ml *prompt_own_segment(prompt_item *items, const prompt_place *at) {
-    return &items[16 * at->warp + at->lane / 4 + 8 * prompt_own(at)].segment;
+RF_DEVICE prompt_ml *prompt_own_segment(prompt_ml *segments, const prompt_place *at) {
+    return &segments[16 * at->warp + at->lane / 4 + 8 * prompt_own(at)];
 }
 
 /* A block's maxima and sums of the thread's two items onto the segment's, of which it has its own item's. */
@@ -235,22 +235,22 @@ RF_DEVICE int prompt_bits(prompt_part *part, const prompt_item *items, const rf_
     return !(prompt_all(is_empty) && rf_warp_may_skip());
 }
 
-/* A block's scores become exponentials, canonical ones or the device's own, their maxima and sums go onto the
- * segment's; where not all items see all of it or have scores that are numbers, the part is not whole. */
-RF_DEVICE void prompt_soften(prompt_part *part, prompt_item *items, const rf_gpu_attend_args *a,
-                             const prompt_place *at, int by_unit) {
+/* A block's scores become exponentials, their maxima and sums go onto the segment's; where not all items see
+ * all of it or have scores that are numbers, the part is not whole. */
+RF_DEVICE void prompt_soften(prompt_part *part, prompt_ml *segments, const rf_gpu_attend_args *a,
+                             const prompt_place *at) {
     if (a->softcap > 0) prompt_softcap(part->p, a->softcap);
     if (!part->is_whole) prompt_hide(part->p, part->bits, at->t, -__builtin_inff());
     const float most[2] = {prompt_most(part->p[0]), prompt_most(part->p[1])};
     RF_UNROLL
     for (uint32_t i = 0; i < 16; i++) {
         float *p = &part->p[i / 8][i % 8];
-        *p = by_unit ? rf_exp_by_unit(*p - most[i / 8]) : rf_exp32_down(*p - most[i / 8]);
+        *p = rf_exp32_down(*p - most[i / 8]);
     }
     if (!part->is_whole) prompt_hide(part->p, part->bits, at->t, 0.0f);
     int is_odd = 0; /* no score is a number: l says so, and values are not added */
     const float sum[2] = {prompt_tree(part->p[0]), prompt_tree(part->p[1])};
-    prompt_fold_two(part, prompt_own_segment(items, at), most, sum, at);
+    prompt_fold_two(part, prompt_own_segment(segments, at), most, sum, at);
     RF_UNROLL
     for (uint32_t r = 0; r < 2; r++) {
         if (most[r] != -__builtin_inff()) continue;
@@ -289,11 +289,11 @@ RF_DEVICE rf_rows_walk prompt_walk_of(const rf_gpu_attend_args *a, uint32_t begi
 }
 
 /* Each thread of an item does. */
-RF_DEVICE void prompt_start(prompt_item *items, prompt_sum *t) {
+RF_DEVICE void prompt_start(prompt_ml *segments, prompt_sum *t) {
     RF_UNROLL
     for (uint32_t r = 0; r < 2; r++) {
         const prompt_ml none = {-__builtin_inff(), 0.0f};
-        items[16 * (rf_tid() / 32) + rf_tid() % 32 / 4 + 8 * r].segment = none;
+        segments[16 * (rf_tid() / 32) + rf_tid() % 32 / 4 + 8 * r] = none;
     }
     RF_UNROLL
     for (uint32_t i = 0; i < 8 * PROMPT_SIXTEENS; i++)
@@ -301,17 +301,16 @@ RF_DEVICE void prompt_start(prompt_item *items, prompt_sum *t) {
     rf_warp_sync();
 }
 
-/* Sixty-four columns of an item's segment onto the total, which is there or yet to be begun; sixteens are
- * stride apart. */
-RF_DEVICE void prompt_fold_columns(rf_u4 *to, uint32_t stride, float (*acc)[2][4], uint32_t r,
-                                   float c_total, float c_part, int is_begun, int is_shared) {
+/* Sixty-four columns of an item's segment onto the total, which is there or yet to be begun. */
+RF_DEVICE void prompt_fold_columns(rf_u4 *to, float (*acc)[2][4], uint32_t r, float c_total,
+                                   float c_part, int is_begun) {
     rf_u4 total[4];
     RF_UNROLL
     for (uint32_t i = 0; i < 4; i++) {
         RF_UNROLL
         for (uint32_t d = 0; d < 4; d++)
             total[i].v[d] = rf_bits_of(-0.0f);
-        if (is_begun) total[i] = is_shared ? to[stride * i] : rf_rows_load(to + stride * i);
+        if (is_begun) total[i] = rf_rows_load(to + 4 * i);
     }
     RF_UNROLL
     for (uint32_t i = 0; i < 4; i++) {
@@ -319,31 +318,29 @@ RF_DEVICE void prompt_fold_columns(rf_u4 *to, uint32_t stride, float (*acc)[2][4
         for (uint32_t d = 0; d < 4; d++)
             total[i].v[d] = rf_bits_of(
                 rf_fma(acc[i][d / 2][2 * r + d % 2], c_part, rf_float_of(total[i].v[d]) * c_total));
-        to[stride * i] = total[i];
+        to[4 * i] = total[i];
     }
 }
 
-/* The segment onto the total: in shared memory, of the warp [sixteens][2][32], or NULL: where the result
- * will be, four neighbouring columns of sixteen by each thread. */
-RF_DEVICE void prompt_total(prompt_item *items, rf_u4 *shared, const rf_gpu_attend_args *a,
-                            prompt_sum *t, uint32_t sixteens) {
+/* The segment of the thread's items onto the total, which lies where the result will be: four neighbouring columns of
+ * sixteen by each thread. */
+RF_DEVICE void prompt_total(prompt_item *items, const prompt_ml segment[2],
+                            const rf_gpu_attend_args *a, prompt_sum *t, uint32_t sixteens) {
     const prompt_place at = prompt_place_now();
-    const uint32_t stride = shared ? 64 : 4;
     rf_warp_sync();
     RF_UNROLL
     for (uint32_t r = 0; r < 2; r++) {
         prompt_item *item = items + 16 * at.warp + at.lane / 4 + 8 * r;
         const int is_sink = !t->is_begun && item->total.l != 0.0f; /* weighted values are +0 */
-        const int is_idle = t->is_begun && item->segment.l == 0.0f;
-        rf_u4 *to = shared ? shared + 32 * r + at.lane : (rf_u4 *)a->dst + item->to + at.t;
+        const int is_idle = t->is_begun && segment[r].l == 0.0f;
+        rf_u4 *to = (rf_u4 *)a->dst + item->to + at.t;
         float c_total, c_part;
-        prompt_fold(&item->total, item->segment, 0.0f, &c_total, &c_part);
+        prompt_fold(&item->total, segment[r], 0.0f, &c_total, &c_part);
         if (item->to == ~0u || is_idle) continue;
         if (is_sink) c_total = -c_total;
         RF_UNROLL
         for (uint32_t i = 0; i < sixteens; i += 4)
-            prompt_fold_columns(to + stride * i, stride, t->acc + i, r, c_total, c_part,
-                                t->is_begun, shared != 0);
+            prompt_fold_columns(to + 4 * i, t->acc + i, r, c_total, c_part, t->is_begun);
     }
     t->is_begun = 1;
 }

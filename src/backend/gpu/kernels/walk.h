@@ -69,11 +69,11 @@ RF_DEVICE uint64_t rf_walk_row(const rf_walk *w, const rf_gpu_attend_args *a,
     return (p->at * a->n_kv_heads + w->kv_head) * (uint64_t)32;
 }
 
-/* Is the first of the warp's blocks not written by the kernel in front?  With rows alone that has
- * written the row's last block only, and nothing where attention makes the heads. */
-RF_DEVICE int rf_walk_is_old(const rf_gpu_attend_args *a, const rf_walk *w) {
+/* Is KV block number b of the first segment, and what is before it, not written by the kernel in front?  With rows alone
+ * that has written the row's last block only, and nothing where attention makes the heads. */
+RF_DEVICE int rf_walk_is_old(const rf_gpu_attend_args *a, const rf_walk *w, uint32_t b) {
     const uint32_t n_old = a->rows_alone ? a->batch.pos[rf_bid_x()] / 32 : 0;
-    return a->heads.n_parts > 0 || w->segment * RF_GPU_SEGMENT_BLOCKS + w->warp < n_old;
+    return a->heads.n_parts > 0 || w->segment * RF_GPU_SEGMENT_BLOCKS + b < n_old;
 }
 
 /* Maximum and sum of a KV block for head number h; number: of the segment's blocks. */
@@ -92,11 +92,11 @@ RF_DEVICE float rf_walk_lane_xor(float x, uint32_t mask) {
 }
 
 /* A thread's scores of one head with four keys of a block, those from first on by which apart says, times
- * unit, become exponentials, 0 of keys that are not among the visible ones of bits, canonical ones or the
- * device's own; returns the block's maximum.  Threads apart by a multiple of four have the same head. */
+ * unit, become exponentials, 0 of keys that are not among the visible ones of bits; returns the block's
+ * maximum.  Threads apart by a multiple of four have the same head. */
 RF_DEVICE float rf_walk_soften(float s[4], const rf_gpu_attend_args *a, const rf_walk *w,
                                uint32_t block, uint32_t bits, uint32_t first,
-                               const uint32_t apart[4], float unit, int by_unit) {
+                               const uint32_t apart[4], float unit) {
     int is_seen[4];
     float m = -__builtin_inff();
     RF_UNROLL
@@ -124,7 +124,7 @@ RF_DEVICE float rf_walk_soften(float s[4], const rf_gpu_attend_args *a, const rf
     }
     RF_UNROLL
     for (uint32_t i = 0; i < 4; i++) {
-        const float p = by_unit ? rf_exp_by_unit(s[i] - m) : rf_exp32_down(s[i] - m);
+        const float p = rf_exp32_down(s[i] - m);
         s[i] = rf_float_of(rf_bits_of(p) & (0u - (uint32_t)is_seen[i]));
     }
     return m;
@@ -240,7 +240,7 @@ RF_DEVICE void rf_walk_put(const rf_gpu_attend_args *a, const rf_walk_sum *total
 
 #if !defined(RF_AMD) /* whose compiler keeps more in lanes for it */
 /* The most of n threads, 8, 16 or 32 to 256 side by side; all threads of the block call. */
-RF_DEVICE uint32_t rf_walk_most(rf_walk_blocks *b, uint32_t tid, uint32_t v, uint32_t n) {
+RF_DEVICE uint32_t rf_walk_most(uint32_t *of_warps, uint32_t tid, uint32_t v, uint32_t n) {
     for (uint32_t mask = 1; mask < n && n < 32; mask *= 2) {
         const uint32_t other = rf_lane_xor(v, mask);
         v = other > v ? other : v;
@@ -248,14 +248,14 @@ RF_DEVICE uint32_t rf_walk_most(rf_walk_blocks *b, uint32_t tid, uint32_t v, uin
     if (n < 32) return v;
     v = rf_warp_most(v);
     if (n == 32) return v;
-    if (tid % 32 == 0) b->bits[tid / 32] = v;
+    if (tid % 32 == 0) of_warps[tid / 32] = v;
     rf_sync();
-    return rf_warp_most(b->bits[tid / n * (n / 32) + tid % (n / 32)]);
+    return rf_warp_most(of_warps[tid / n * (n / 32) + tid % (n / 32)]);
 }
 
 /* A thread's n results, which begin with number at of all rows', in integers of groups of view, as canon.h has
- * them; all threads of the block call, which has whole groups. */
-RF_DEVICE void rf_walk_put_ints(const rf_gpu_quant *to, rf_walk_blocks *b,
+ * them; all threads of the block call, which has whole groups.  of_warps: a word of shared memory for each warp. */
+RF_DEVICE void rf_walk_put_ints(const rf_gpu_quant *to, uint32_t *of_warps,
                                 const float v[RF_WALK_COLUMNS], uint64_t at, int is_here,
                                 uint32_t tid, uint32_t n, uint32_t view) {
     const uint32_t part = view == 256 ? 16 : 32;
@@ -265,7 +265,7 @@ RF_DEVICE void rf_walk_put_ints(const rf_gpu_quant *to, rf_walk_blocks *b,
         const uint32_t size = rf_bits_of(v[k]) & 0x7fffffffu;
         most = size > most ? size : most;
     }
-    most = rf_walk_most(b, tid, most, view / n);
+    most = rf_walk_most(of_warps, tid, most, view / n);
     const rf_quant_scale scale = rf_quant_scale_of(rf_float_of(most), view);
     RF_UNROLL
     for (uint32_t k = 0; k < n; k++) {
@@ -287,10 +287,10 @@ RF_DEVICE void rf_walk_put_ints(const rf_gpu_quant *to, rf_walk_blocks *b,
     if (n * tid % view == 0) to->d[at / view] = scale.d;
 }
 
-/* What a walk over all segments has added up, and that in integers.  Of heads of dim columns, which the threads
- * have all, n each; what a thread has is reckoned again, so that there are registers before. */
-RF_DEVICE void rf_walk_put_both(const rf_gpu_attend_args *a, rf_walk_blocks *b,
-                                const rf_walk_sum *total, uint32_t dim, uint32_t n) {
+/* The results of a walk over all segments, [heads][dim] in shared memory, and these in integers: n by each thread, which is
+ * reckoned again, so that there are registers before. */
+RF_DEVICE void rf_walk_put_both(const rf_gpu_attend_args *a, uint32_t *of_warps,
+                                const float *results, uint32_t dim, uint32_t n) {
     const uint32_t tid = rf_tid_now(), per_kv = a->n_heads / a->n_kv_heads,
                    in_group = rf_bid_z() / a->n_walks * RF_WALK_HEADS,
                    item = rf_bid_x() * a->n_heads + rf_bid_y() * per_kv + in_group;
@@ -299,13 +299,13 @@ RF_DEVICE void rf_walk_put_both(const rf_gpu_attend_args *a, rf_walk_blocks *b,
     float v[RF_WALK_COLUMNS] = {0.0f, 0.0f, 0.0f, 0.0f};
     RF_UNROLL
     for (uint32_t k = 0; k < n; k++) {
-        v[k] = rf_walk_result(total, k);
+        v[k] = results[n * tid + k];
         if (is_here) a->dst[at + k] = v[k];
     }
     if (a->ints_view == 256)
-        rf_walk_put_ints(&a->ints, b, v, at, is_here, tid, n, 256);
+        rf_walk_put_ints(&a->ints, of_warps, v, at, is_here, tid, n, 256);
     else
-        rf_walk_put_ints(&a->ints, b, v, at, is_here, tid, n, 32);
+        rf_walk_put_ints(&a->ints, of_warps, v, at, is_here, tid, n, 32);
 }
 #endif
 
