@@ -315,7 +315,7 @@ RF_DEVICE void group_walk(group_shared *sh, const rf_gpu_attend_args *a, const p
     group_arrive(&coming, 0);
 }
 
-HOPPER_REGISTERS(GROUP_BRINGING, 40, 32 * GROUP_WARPS, 232)
+HOPPER_REGISTERS(GROUP_BRINGING, 24, 32 * GROUP_WARPS, 240)
 RF_DEVICE void group_run(const rf_gpu_attend_args *a, uint32_t dim, uint32_t form) {
     const bulk_kind kind = {dim, form, GROUP_PANEL};
     const prompt_items of = prompt_items_of(a, RF_HALVES_GROUP_ITEMS);
@@ -339,11 +339,11 @@ RF_DEVICE void group_run(const rf_gpu_attend_args *a, uint32_t dim, uint32_t for
     }
     rf_sync();
     if (tid >= 32 * GROUP_WARPS) {
-        hopper_40_registers();
+        hopper_24_registers();
         group_walk(sh, a, &of, NULL, kind);
         return;
     }
-    hopper_232_registers();
+    hopper_240_registers();
     prompt_ml total[2];
     segment_begin_total(warp_total, total, sh->item[0], kind.dim / 16);
     group_walk(sh, a, &of, total, kind);

@@ -49,8 +49,6 @@ RF_DEVICE void hopper_88_registers(void) { asm volatile("setmaxnreg.dec.sync.ali
 RF_DEVICE void hopper_208_registers(void) { asm volatile("setmaxnreg.inc.sync.aligned.u32 208;"); }
 RF_DEVICE void hopper_56_registers(void) { asm volatile("setmaxnreg.dec.sync.aligned.u32 56;"); }
 RF_DEVICE void hopper_224_registers(void) { asm volatile("setmaxnreg.inc.sync.aligned.u32 224;"); }
-RF_DEVICE void hopper_40_registers(void) { asm volatile("setmaxnreg.dec.sync.aligned.u32 40;"); }
-RF_DEVICE void hopper_232_registers(void) { asm volatile("setmaxnreg.inc.sync.aligned.u32 232;"); }
 RF_DEVICE void hopper_24_registers(void) { asm volatile("setmaxnreg.dec.sync.aligned.u32 24;"); }
 RF_DEVICE void hopper_240_registers(void) { asm volatile("setmaxnreg.inc.sync.aligned.u32 240;"); }
 
@@ -247,8 +245,6 @@ RF_DEVICE void hopper_88_registers(void) {}
 RF_DEVICE void hopper_208_registers(void) {}
 RF_DEVICE void hopper_56_registers(void) {}
 RF_DEVICE void hopper_224_registers(void) {}
-RF_DEVICE void hopper_40_registers(void) {}
-RF_DEVICE void hopper_232_registers(void) {}
 RF_DEVICE void hopper_24_registers(void) {}
 RF_DEVICE void hopper_240_registers(void) {}
 RF_DEVICE uint32_t hopper_grid_x(void) { return rf_host_now.grid_x; }
