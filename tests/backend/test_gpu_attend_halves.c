@@ -80,7 +80,8 @@ static double scores_of(const attend_case *a, const attend_data *d, uint32_t t, 
 }
 
 /* Is a head's result near?  An exponential is rounded to the cache's format, which of F16 has nothing
- * smaller than 2^-24 of a KV block's largest, on NVIDIA's GPUs of a segment's; scores are off by what a chain of sums in f32 is. */
+ * smaller than 2^-24 of a KV block's largest, on NVIDIA's GPUs of a segment's; scores are off by what a chain of
+ * sums in f32 is. */
 static void check_head(const attend_case *a, const attend_data *d, uint32_t t, uint32_t head,
                        const float *got) {
     const kv_case *c = &d->c;

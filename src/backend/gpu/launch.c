@@ -202,10 +202,9 @@ static uint32_t attend_halves_shared(const rf_gpu_queue *q, uint32_t bytes) {
 /* By half.h's rule, which holds for all rows of a cache: only what never changes counts. */
 static bool takes_attend_halves(const rf_gpu_queue *q, const rf_gpu_attend_args *a) {
     bool is_half = a->k_type == RF_DT_F16 || a->k_type == RF_DT_BF16;
-    bool fits = is_half && a->k_type == a->v_type && a->v && a->scale > 0 &&
-                a->head_dim == a->value_dim &&
+    bool fits = is_half && a->k_type == a->v_type && a->v && a->head_dim == a->value_dim &&
                 (a->head_dim == RF_ATTEND_HALVES_DIM || 2 * a->head_dim == RF_ATTEND_HALVES_DIM);
-    return fits && q->fast_floats &&
+    return fits && a->scale > 0 && q->fast_floats &&
            attend_halves_shared(q, RF_ATTEND_HALVES_SHARED) <= q->info.lds_bytes &&
            can_run(q, RF_GPU_attend_halves);
 }
@@ -249,20 +248,12 @@ static void put_attend_fold(rf_gpu_queue *q, const rf_gpu_attend_args *a) {
 
 /* Stretches of so many items: query heads of rows that share a KV head. */
 static uint64_t stretches_of(const rf_gpu_attend_args *a, uint32_t items) {
-    uint32_t per_kv = a->n_heads / a->n_kv_heads;
-    return ((uint64_t)a->n_rows * per_kv + items - 1) / items;
+    return ((uint64_t)a->n_rows * (a->n_heads / a->n_kv_heads) + items - 1) / items;
 }
 
 /* Has the device work from so many blocks? */
 static bool are_most(const rf_gpu_queue *q, uint64_t n_blocks) {
     return 4 * n_blocks >= 3 * (uint64_t)q->info.n_units;
-}
-
-/* By Hopper's groups of warps, whose blocks are twice as large? */
-static bool takes_group(const rf_gpu_queue *q, const rf_gpu_attend_args *a) {
-    uint64_t n_blocks = stretches_of(a, RF_HALVES_GROUP_ITEMS) * a->n_kv_heads;
-    return can_run(q, RF_GPU_attend_halves_group) &&
-           (are_most(q, n_blocks) || !can_run(q, RF_GPU_attend_halves_tile));
 }
 
 /* Many rows on matrix units, on AMD over Q8_0 few, too.  False: not by kernels of their own, or with blocks for
@@ -273,7 +264,8 @@ static bool attends_prompt(rf_gpu_queue *q, const rf_gpu_attend_args *a) {
                  a->head_dim == a->value_dim && (a->head_dim == 64 || a->head_dim == 128);
     bool is_half = takes_attend_halves(q, a);
     bool takes_few = is_q8 && is_amd(q);
-    bool by_group = is_half && takes_group(q, a);
+    bool by_group = is_half && can_run(q, RF_GPU_attend_halves_group) &&
+                    are_most(q, stretches_of(a, RF_HALVES_GROUP_ITEMS) * a->n_kv_heads);
     rf_gpu_kernel k = by_group  ? RF_GPU_attend_halves_group
                       : is_half ? RF_GPU_attend_halves_tile
                                 : RF_GPU_attend_ints_tile;
@@ -284,14 +276,12 @@ static bool attends_prompt(rf_gpu_queue *q, const rf_gpu_attend_args *a) {
                      : is_half ? RF_HALVES_TILE_ITEMS
                                : RF_INTS_TILE_ITEMS;
     uint64_t stretches = stretches_of(a, items), n_blocks = stretches * a->n_kv_heads;
-    uint32_t at_once = by_group ? 1 : ATTEND_AT_ONCE;
     if (!(is_q8 || is_half) || a->pattern == RF_ATTN_CUSTOM || !(takes_few || has_many_rows(a)) ||
         !can_run(q, k) || stretches > MAX_GRID_Y || bytes > q->info.lds_bytes)
         return false;
-    bool has_few = is_half || fits_attend_ints(q, a);
-    if (!are_most(q, n_blocks) && has_few) return false;
+    if (!are_most(q, n_blocks) && (is_half || fits_attend_ints(q, a))) return false;
     rf_gpu_attend_args args = *a;
-    args.is_paired = n_blocks <= at_once * (uint64_t)q->info.n_units;
+    args.is_paired = n_blocks <= (by_group ? 1u : ATTEND_AT_ONCE) * (uint64_t)q->info.n_units;
     args.n_splits = takes_few ? splits_of(q, a, n_blocks) : 1;
     put_shared(q, k, (rf_gpu_grid){a->n_kv_heads, (uint32_t)stretches, args.n_splits},
                is_amd(q) ? 0 : bytes, &args, sizeof args);

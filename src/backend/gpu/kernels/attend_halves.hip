@@ -248,8 +248,8 @@ RF_DEVICE void halves_scores(float s[4], const halves_shared *sh, const halves_w
 
 /* Exponentials -----------------------------------------------------------------------------------*/
 
-/* The scores of KV block number b of a segment, of what is not among the visible keys of bits -inf, and the largest of each head; with a softcap or
- * a mask times their unit. */
+/* The scores of KV block number b of a segment, of what is not among the visible keys of bits -inf, and the largest of each
+ * head; with a softcap or a mask times their unit. */
 RF_DEVICE void halves_hide(float s[4], halves_shared *sh, const rf_gpu_attend_args *a,
                            const halves_work *w, uint32_t segment, uint32_t b, uint32_t bits) {
     const uint32_t lane = w->at.lane, g = lane / 4, h = lane % 4;
@@ -291,7 +291,7 @@ RF_DEVICE float halves_soften(float s[HALVES_TURNS][4], halves_shared *sh,
     }
     const half_soft soft = half_soft_of(most, unit);
     RF_UNROLL
-    for (uint32_t turn = 0; turn < RF_GPU_SEGMENT_BLOCKS / kind.warps; turn++) {
+    for (uint32_t turn = 0; turn < halves_turns(kind); turn++) {
         const uint32_t b = turn * kind.warps + w->at.warp;
         float p[4];
         RF_UNROLL

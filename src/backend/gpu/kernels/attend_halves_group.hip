@@ -238,9 +238,7 @@ RF_DEVICE int group_is_odd(group_shared *sh, uint32_t partial, const group_segme
 RF_DEVICE void group_again(prompt_sum *sum, group_shared *sh, const prompt_ml ml[2],
                            const rf_gpu_attend_args *a, const rf_rows_walk *w,
                            uint32_t p[SEGMENT_STEPS][4], const group_segment *g, bulk_kind kind) {
-    RF_UNROLL
-    for (uint32_t i = 0; i < 8 * PROMPT_SIXTEENS; i++)
-        sum->acc[i / 8][i / 4 % 2][i % 4] = 0.0f;
+    segment_clear(sum);
     RF_UNROLL
     for (uint32_t b = 0; b < RF_GPU_SEGMENT_BLOCKS; b++) {
         if (b < g->n)

@@ -87,14 +87,14 @@ RF_DEVICE void bulk_fetch(bulk_shared *sh, const rf_gpu_attend_args *a, const rf
     }
 }
 
-/* Number n is there, and another on its way where the one before it was. */
+/* The first of those on their way is there, and another one on its way where the one before it was: as many as there are
+ * slots in front of what comes next. */
 RF_DEVICE const uint8_t *bulk_await(bulk_shared *sh, const rf_gpu_attend_args *a,
-                                    const rf_rows_walk *w, bulk_next *next, uint32_t *n,
-                                    bulk_kind kind) {
+                                    const rf_rows_walk *w, bulk_next *next, bulk_kind kind) {
     rf_copy_wait_but(BULK_SLOTS - 2);
     rf_sync();
     bulk_fetch(sh, a, w, next, kind);
-    return sh->slot[(*n)++ % BULK_SLOTS];
+    return sh->slot[next->n % BULK_SLOTS];
 }
 
 /* Scores -----------------------------------------------------------------------------------------*/
@@ -197,10 +197,9 @@ RF_DEVICE void bulk_apart(prompt_sum *sum, const uint8_t *values, uint32_t p[2][
 
 /* The walk ---------------------------------------------------------------------------------------*/
 
-/* A segment of the walk, whose keys are number n of the ring. */
+/* A segment of the walk. */
 RF_DEVICE void bulk_take(bulk_shared *sh, const rf_gpu_attend_args *a, const rf_rows_walk *w,
-                         bulk_work *work, bulk_next *next, uint32_t *n, uint32_t segment,
-                         bulk_kind kind) {
+                         bulk_work *work, bulk_next *next, uint32_t segment, bulk_kind kind) {
     const bulk_takes both = {{1, 1}, 0, ~0u};
     const uint32_t begin = segment * RF_GPU_SEGMENT_BLOCKS;
     uint32_t p[SEGMENT_STEPS][4];
@@ -210,7 +209,7 @@ RF_DEVICE void bulk_take(bulk_shared *sh, const rf_gpu_attend_args *a, const rf_
     RF_UNROLL
     for (uint32_t b = 0; b < RF_GPU_SEGMENT_BLOCKS; b++) {
         if (begin + b >= w->first && begin + b < w->end) {
-            const uint8_t *keys = bulk_await(sh, a, w, next, n, kind);
+            const uint8_t *keys = bulk_await(sh, a, w, next, kind);
             bulk_multiply(s + SEGMENT_OF_BLOCK * b, keys, work, kind);
             continue;
         }
@@ -219,13 +218,11 @@ RF_DEVICE void bulk_take(bulk_shared *sh, const rf_gpu_attend_args *a, const rf_
             s[SEGMENT_OF_BLOCK * b + i] = -__builtin_inff();
     }
     const uint32_t partial = segment_soften(p, ml, s, sh->item[0], a, w, segment, kind.form);
-    RF_UNROLL
-    for (uint32_t i = 0; i < 8 * PROMPT_SIXTEENS; i++)
-        sum.acc[i / 8][i / 4 % 2][i % 4] = 0.0f;
+    segment_clear(&sum);
     RF_UNROLL
     for (uint32_t b = 0; b < RF_GPU_SEGMENT_BLOCKS; b++) {
         if (begin + b < w->first || begin + b >= w->end) continue;
-        const uint8_t *values = bulk_await(sh, a, w, next, n, kind);
+        const uint8_t *values = bulk_await(sh, a, w, next, kind);
         if (prompt_all(!(partial >> b & 1)) || prompt_all(bulk_are_finite(values, 32, kind)))
             bulk_weigh(&sum, values, p + 2 * b, &both, kind);
         else
@@ -238,7 +235,6 @@ RF_DEVICE void bulk_take(bulk_shared *sh, const rf_gpu_attend_args *a, const rf_
 RF_DEVICE void bulk_all_of(bulk_shared *sh, const rf_gpu_attend_args *a, const rf_rows_walk *w,
                            bulk_work *work, bulk_kind kind) {
     bulk_next next;
-    uint32_t n = 0;
     rf_sync(); /* the slots have been read */
     next.n = 0;
     bulk_enter(&next, w, w->first);
@@ -248,7 +244,7 @@ RF_DEVICE void bulk_all_of(bulk_shared *sh, const rf_gpu_attend_args *a, const r
     RF_NO_UNROLL
     for (uint32_t segment = w->first / RF_GPU_SEGMENT_BLOCKS;
          segment * RF_GPU_SEGMENT_BLOCKS < w->end; segment++)
-        bulk_take(sh, a, w, work, &next, &n, segment, kind);
+        bulk_take(sh, a, w, work, &next, segment, kind);
 }
 
 /* The thread's two items with their queries. */

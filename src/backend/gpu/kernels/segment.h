@@ -113,7 +113,8 @@ RF_DEVICE float segment_most(const float s[SEGMENT_SCORES], uint32_t r) {
     return most[0];
 }
 
-/* Products of queries and keys become what multiplies values, sixteen keys a step; ml: of the thread's items.  Returns the KV blocks of which the thread's items do not see everything, a bit each. */
+/* Products of queries and keys become what multiplies values, sixteen keys a step; ml: of the thread's items.  Returns the
+ * KV blocks of which these do not see everything, a bit each. */
 RF_DEVICE uint32_t segment_soften(uint32_t p[SEGMENT_STEPS][4], prompt_ml ml[2],
                                   float s[SEGMENT_SCORES], prompt_item *items,
                                   const rf_gpu_attend_args *a, const rf_rows_walk *w,
@@ -146,6 +147,14 @@ RF_DEVICE uint32_t segment_soften(uint32_t p[SEGMENT_STEPS][4], prompt_ml ml[2],
         ml[r].l = segment_sum(sum[r]);
     return partial;
 }
+
+/* No weighted values yet. */
+RF_DEVICE void segment_clear(prompt_sum *sum) {
+    RF_UNROLL
+    for (uint32_t i = 0; i < 8 * PROMPT_SIXTEENS; i++)
+        sum->acc[i / 8][i / 4 % 2][i % 4] = 0.0f;
+}
+
 /* The total -------------------------------------------------------------------------------------*/
 
 /* Of the thread's items: maxima and sums in registers, weighted values in shared memory, of the warp
