@@ -32,6 +32,10 @@ SCALES = {
     "IQ4_XS": [0], "IQ3_S": [0], "IQ2_S": [0], "TQ2_0": [64],
 }
 
+# What a block's minimum is of its scale where it is added: so much that weights lie around zero.  All of one sign they would
+# make activations that no real model has.
+MINIMA = {"Q4_1": -7.5, "Q5_1": -15.5}
+
 
 def random_blocks(rng, qtype, rows, cols, scale):
     """[rows][bytes] of valid blocks whose weights have about the given size."""
@@ -41,7 +45,8 @@ def random_blocks(rng, qtype, rows, cols, scale):
     n = rows * cols // elems
     data = rng.integers(0, 256, size=(n, size), dtype=np.uint8)
     for at in SCALES[qtype.name]:
-        data[:, at:at + 2] = np.frombuffer(np.float16(scale).tobytes(), np.uint8)
+        minimum = MINIMA.get(qtype.name, 1) if at else 1
+        data[:, at:at + 2] = np.frombuffer(np.float16(scale * minimum).tobytes(), np.uint8)
     return data.reshape(rows, cols // elems * size)
 
 

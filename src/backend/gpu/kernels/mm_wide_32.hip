@@ -353,16 +353,17 @@ RF_DEVICE void groups_load(groups_raw *raw, const uint8_t *stage, const groups_r
         if (k->hi_bits) raw->hi[j] = groups_word(stage + r->hi[j] + c * 128);
 }
 
-/* Eight integers of four bits less off as groups_halves: upper ones as sixteen times as much, too. */
-RF_DEVICE void groups_nibbles(rf_u2 four[2], uint32_t word, uint32_t off) {
+/* Eight integers of four bits less off as groups_halves, upper ones as sixteen times as much, too.  fifth: of integers of
+ * five bits what is above these, at bits 4 and 20 and at 8 and 24 where the first and third of four are taken, and the others. */
+RF_DEVICE void groups_nibbles(rf_u2 four[2], uint32_t word, const uint32_t fifth[2], uint32_t off) {
     const uint16_t up = rf_f16_of(-64.0f - (float)off);
     RF_UNROLL
     for (uint32_t i = 0; i < 2; i++) {
-        const uint32_t w = word >> 8 * i;
-        four[0].v[i] =
-            digit_less(groups_bits(w, 0x000f000fu, 0x64006400u), (uint16_t)(0x6400 + off));
-        four[1].v[i] =
-            digit_times_and(groups_bits(w, 0x00f000f0u, 0x64006400u), GROUPS_SIXTEENTH, up);
+        const uint32_t w = word >> 8 * i,
+                       lower = groups_bits(w, 0x000f000fu, 0x64006400u) | (fifth[i] & 0x00100010u),
+                       upper = groups_bits(w, 0x00f000f0u, 0x64006400u) | (fifth[i] & 0x01000100u);
+        four[0].v[i] = digit_less(lower, (uint16_t)(0x6400 + off));
+        four[1].v[i] = digit_times_and(upper, GROUPS_SIXTEENTH, up);
     }
 }
 
@@ -371,19 +372,18 @@ RF_DEVICE void groups_convert(uint32_t w[2][4], const groups_raw *raw, const gro
                               const groups_kind *k, uint32_t c) {
     RF_UNROLL
     for (uint32_t j = 0; j < 2; j++) {
-        const uint32_t *lo = raw->lo + 2 * j, word = lo[c % 2];
+        const uint32_t *lo = raw->lo + 2 * j;
         rf_u2 four[2];
         if (k->lo_bits == 8) {
             four[0] = groups_signed(lo[0]);
             four[1] = groups_signed(lo[1]);
-        } else if (k->hi_bits) {
-            RF_UNROLL
-            for (uint32_t half = 0; half < 2; half++)
-                four[half] = groups_halves((word >> 4 * half & 0x0f0f0f0fu) |
-                                               (raw->hi[j] >> (4 * half + r->t) & 0x01010101u) << 4,
-                                           0x64006400u, (uint16_t)(0x6400 + r->off));
         } else {
-            groups_nibbles(four, word, r->off);
+            uint32_t fifth[2] = {0, 0};
+            if (k->hi_bits) {
+                fifth[0] = raw->hi[j] << (4 - r->t);
+                fifth[1] = raw->hi[j] >> (4 + r->t);
+            }
+            groups_nibbles(four, lo[c % 2], fifth, r->off);
         }
         RF_UNROLL
         for (uint32_t half = 0; half < 2; half++) {
