@@ -213,6 +213,7 @@ static inline const float *attend_rows_on_gpu(const attend_case *a, const attend
                                .softcap = a->softcap,
                                .max_kv_len = longest,
                                .n_seqs = 2,
+                               .n_kv_blocks = c->n_blocks,
                                .rows_alone = c->T == 2};
     args.batch.pos += first;
     args.batch.row_seq += first;
@@ -225,8 +226,10 @@ static inline const float *attend_rows_on_gpu(const attend_case *a, const attend
     if (a->units) {
         queue.info.n_units = a->units;
         args.parts_bytes = rf_gpu_parts_bytes(n, a->n_heads, (longest + 255) / 256, a->value_dim);
-        args.parts = take(args.parts_bytes);
     }
+    uint64_t as_halves = rf_gpu_kv_halves_bytes(&queue, &args);
+    if (as_halves > args.parts_bytes) args.parts_bytes = as_halves;
+    if (args.parts_bytes) args.parts = take(args.parts_bytes);
     if (a->ints_view && n_dst % a->ints_view == 0) {
         args.ints = take_ints(n_dst, a->ints_view);
         args.ints_view = a->ints_view;

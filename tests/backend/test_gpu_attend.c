@@ -108,6 +108,24 @@ static void test_heads(void **state) {
     }
 }
 
+/* Many rows of Q8_0, whose groups are several threads': rotated whole or in part, of neighbours or of halves. */
+static void test_heads_q8(void **state) {
+    (void)state;
+    static const rf_dtype types[][3] = {{RF_DT_F16, RF_DT_Q8_0, RF_DT_Q8_0},
+                                        {RF_DT_F16, RF_DT_Q8_0, RF_DT_BF16},
+                                        {RF_DT_F16, RF_DT_F16, RF_DT_Q8_0}};
+    for (uint32_t k = 0; k < 12; k++) {
+        bool neox = k & 1;
+        head_shape shape[3] = {{5, 128, 128, RF_GPU_NO_NORM, neox, true, false},
+                               {3, 64, 64, RF_GPU_NO_NORM, neox, true, true},
+                               {3, 64, 2, RF_GPU_NO_NORM, false, false, true}};
+        if (k & 2) shape[1] = (head_shape){3, 192, 128, RF_GPU_NO_NORM, neox, true, true};
+        queue.launched[RF_GPU_heads_rows] = false;
+        check_heads(shape, 3, types[k / 4], false, true);
+        assert_true(queue.launched[RF_GPU_heads_rows]);
+    }
+}
+
 /* Every row and KV head on the CPU. */
 static void attend_on_cpu(const attend_case *a, const kv_case *c, const float *q, const uint8_t *k,
                           const uint8_t *v, const float *sinks, const float *mask, float *dst) {
@@ -452,7 +470,8 @@ static void test_own_heads(void **state) {
 /* An argument is the name of the test to run, for emulated devices. */
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_heads),       cmocka_unit_test(test_attend),
+        cmocka_unit_test(test_heads),       cmocka_unit_test(test_heads_q8),
+        cmocka_unit_test(test_attend),
         cmocka_unit_test(test_attend_long), cmocka_unit_test(test_own_heads),
         cmocka_unit_test(test_attend_rows), cmocka_unit_test(test_attend_ints),
         cmocka_unit_test(test_attend_q8),   cmocka_unit_test(test_attend_q8_rows),

@@ -1,13 +1,22 @@
-/* test_gpu_attend_halves.c - attention over F16 and BF16 caches on matrix units (kernels/half.h): near an
- * independent result in f64, and the same bits for a row in any company, by the kernel for few rows and by
+/* test_gpu_attend_halves.c - attention over caches of F16, BF16 and, on NVIDIA's GPUs, Q8_0 on matrix units
+ * (kernels/half.h): near an independent result in f64, and the same bits for a row in any company, by the kernel for few rows and by
  * that for many. */
 #include "backend/attend_on_gpu.h"
 #include "backend/half_rule.h"
 
-static const rf_dtype types[] = {RF_DT_F16, RF_DT_BF16};
+static const rf_dtype types[] = {RF_DT_F16, RF_DT_BF16, RF_DT_Q8_0};
+
+static bool is_nvidia(void) { return queue.function[RF_GPU_attend_halves_small] != NULL; }
+/* Type number k, of those that the rule is for. */
+static rf_dtype type_of(uint32_t k) { return types[k % (is_nvidia() ? 3 : 2)]; }
 
 static double number_of(rf_dtype type, const uint8_t *row, uint32_t i) {
     uint16_t h;
+    if (type == RF_DT_Q8_0) {
+        const uint8_t *group = row + i / 32 * 34;
+        memcpy(&h, group, sizeof h);
+        return (double)rf_f16_to_f32(rf_f32_to_f16(rf_f16_to_f32(h) * (int8_t)group[2 + i % 32]));
+    }
     memcpy(&h, row + (size_t)2 * i, sizeof h);
     return (double)(type == RF_DT_F16 ? rf_f16_to_f32(h) : rf_bf16_to_f32(h));
 }
@@ -44,12 +53,11 @@ static const uint8_t *row_of(const attend_case *a, const kv_case *c, const uint8
 
 /* A query head as it is multiplied: on NVIDIA's GPUs it is rounded when a score of it is a logarithm to base two. */
 static void round_query(double *to, const float *q, const attend_case *a) {
-    bool is_nvidia = queue.function[RF_GPU_attend_halves_small] != NULL;
-    float x[RF_MAX_HEAD_DIM], by = is_nvidia ? 0.125f * RF_EXPF_LOG2E : 1;
+    float x[RF_MAX_HEAD_DIM], by = is_nvidia() ? 0.125f * RF_EXPF_LOG2E : 1;
     for (uint32_t i = 0; i < a->head_dim; i++)
         x[i] = q[i] * by;
-    round_row(to, x, a->head_dim, a->k_type);
-    for (uint32_t i = 0; i < a->head_dim && is_nvidia; i++)
+    round_row(to, x, a->head_dim, a->k_type == RF_DT_BF16 ? RF_DT_BF16 : RF_DT_F16);
+    for (uint32_t i = 0; i < a->head_dim && is_nvidia(); i++)
         to[i] /= 0.125 / log(2);
 }
 
@@ -104,8 +112,8 @@ static void check_head(const attend_case *a, const attend_data *d, uint32_t t, u
             size += exp(s[j] - most) / l * fabs(v);
             largest = fabs(v) > largest ? fabs(v) : largest;
         }
-        double allowed = size * (2 * off + (a->v_type == RF_DT_F16 ? 0x1p-11 : 0x1p-8) + 0x1p-16) +
-                         (a->v_type == RF_DT_F16 ? largest * 0x1p-20 : 0);
+        double allowed = size * (2 * off + (a->v_type != RF_DT_BF16 ? 0x1p-11 : 0x1p-8) + 0x1p-16) +
+                         (a->v_type != RF_DT_BF16 ? largest * 0x1p-20 : 0);
         bool is_near = isfinite(sum) ? fabs((double)got[i] - sum) <= allowed : !isfinite(got[i]);
         if (!is_near)
             fail_msg("row %u, head %u, column %u: %.9g, expected %.9g within %g", t, head, i,
@@ -201,8 +209,8 @@ static void test_few_rows(void **state) {
                          .value_dim = k / 2 % 2 ? 64 : 128,
                          .pattern = *pattern,
                          .softcap = k % 5 == 1 ? 5.0f : 0,
-                         .k_type = types[k % 2],
-                         .v_type = types[k % 2],
+                         .k_type = type_of(k),
+                         .v_type = type_of(k),
                          .sinks = k % 4 == 1,
                          .is_wild = k % 10 == 7,
                          .has_wild_keys = k % 20 == 7,
@@ -238,7 +246,7 @@ static void test_many_rows(void **state) {
     static const uint32_t lens[][2] = {{330, 19}, {44, 290}, {96, 64}, {37, 555}, {301, 11}};
     uint32_t n_units = queue.info.n_units;
     queue.info.n_units = 1; /* few blocks are enough */
-    for (uint32_t k = 0; k < 28; k++) {
+    for (uint32_t k = 0; k < 36; k++) {
         const rf_attn_pattern *pattern = &patterns[k % RF_COUNT(patterns)];
         attend_case a = {.n_heads = heads[k % 5][0],
                          .n_kv_heads = heads[k % 5][1],
@@ -249,8 +257,8 @@ static void test_many_rows(void **state) {
                          .sinks = k % 3 == 1,
                          .is_wild = k % 6 > 3,
                          .has_wild_keys = k % 12 == 4,
-                         .k_type = types[k % 2],
-                         .v_type = types[k % 2],
+                         .k_type = type_of(k),
+                         .v_type = type_of(k),
                          .len = {lens[k / 2 % 5][0], lens[k / 2 % 5][1]},
                          .rows = {k % 3 ? 37 : 9, 11},
                          .prefix = {lens[k / 2 % 5][0] - 5, 3}};
@@ -277,21 +285,21 @@ static void test_many_rows(void **state) {
 static void test_sizes(void **state) {
     (void)state;
     static const float factors[] = {1e30f, 1e-30f, 1e7f, 0.0f};
-    for (uint32_t k = 0; k < 2 * RF_COUNT(factors); k++) {
+    for (uint32_t k = 0; k < 3 * RF_COUNT(factors); k++) {
         attend_case a = {.n_heads = 4,
                          .n_kv_heads = 1,
                          .head_dim = 64,
                          .value_dim = 64,
-                         .k_type = types[k % 2],
-                         .v_type = types[k % 2],
+                         .k_type = type_of(k),
+                         .v_type = type_of(k),
                          .len = {40, 3},
                          .rows = {1, 1}};
         attend_data d;
         make_attend(&a, &d);
         for (uint32_t i = 0; i < 64; i++)
-            d.q[i] *= factors[k / 2];
+            d.q[i] *= factors[k / 3];
         float *got = run(&a, &d, 0, 2);
-        for (uint32_t h = factors[k / 2] > 1; h < 8; h++) /* the first one's scores are far apart */
+        for (uint32_t h = factors[k / 3] > 1; h < 8; h++) /* the first one's scores are far apart */
             check_head(&a, &d, h / 4, h % 4, got + (size_t)h * 64);
         for (uint32_t i = 0; i < 64; i++)
             assert_true(isfinite(got[i]));
@@ -318,7 +326,7 @@ static void test_own(void **state) {
                       .neox = k / 2 % 2,
                       .moves_q = k % 6 != 5,
                       .units = k < 36 ? (k % 4 > 1 ? 1000 : 0) : 3,
-                      .type = types[k / 2 % 2]};
+                      .type = type_of(k / 2)};
         queue.launched[RF_GPU_attend_halves] = queue.launched[RF_GPU_attend_halves_small] = false;
         check_own_heads(&o);
         assert_true(has_launched(RF_GPU_attend_halves, false));

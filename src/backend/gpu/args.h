@@ -198,6 +198,7 @@ typedef struct rf_gpu_attend_args {
     const float *q;     /* [T][n_heads][head_dim] */
     float *dst;         /* [T][n_heads][value_dim] */
     const float *sinks; /* [n_heads] or NULL */
+    uint32_t n_kv_blocks; /* of the pools */
     const void *k;      /* this layer's pool, [n_kv_blocks][n_kv_heads][32][head_dim] of k_type */
     const void *v; /* [n_kv_blocks][n_kv_heads][32][value_dim]; NULL: the keys' first columns */
     rf_gpu_batch batch;
@@ -210,8 +211,8 @@ typedef struct rf_gpu_attend_args {
     /* What makes q, where it has three parts, and puts keys and values first; n_parts 0: nothing. */
     rf_gpu_heads_args heads;
     uint32_t rows_alone; /* rf_batch_rows_alone of the batch */
-    /* Room for segments that are made side by side, or NULL: weighted values
-     * [n_rows][n_heads][n_splits][value_dim], then maximum and sum [n_rows][n_heads][n_splits][2]. */
+    /* Room, or NULL: for segments that are made side by side, weighted values [n_rows][n_heads][n_splits][value_dim],
+     * then maximum and sum [n_rows][n_heads][n_splits][2]; or for keys and values as F16 (kv_halves.hip). */
     float *parts;
     uint64_t parts_bytes;
     uint32_t step_blocks, n_splits; /* chosen by rf_gpu_op_attend; n_splits 1: not split */

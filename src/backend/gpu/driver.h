@@ -21,7 +21,7 @@ typedef enum rf_gpu_kernel { /* every kernel there is */
                              RF_GPU_KERNEL_COUNT
 } rf_gpu_kernel;
 const char *rf_gpu_kernel_name(rf_gpu_kernel k); /* as in a code object: "rf_NAME" */
-enum { RF_GPU_MORE_KINDS = 7 }; /* most functions of a kernel besides its first (kinds.def) */
+enum { RF_GPU_MORE_KINDS = 11 }; /* most functions of a kernel besides its first (kinds.def) */
 
 typedef struct rf_gpu_info {
     char name[128];
@@ -111,7 +111,7 @@ typedef struct rf_gpu_queue { /* a device, its one stream and its kernels */
     char target[32]; /* whose kernels they are: "gfx1100", "gfx11-generic", "sm_90a" */
     void *image;     /* of the module, NULL: it lies in the program; stays as long as the module */
     rf_gpu_function function[RF_GPU_KERNEL_COUNT]; /* NULL: the code for this device lacks it */
-    rf_gpu_function more[RF_GPU_KERNEL_COUNT][RF_GPU_MORE_KINDS]; /* kinds 1 to 7 */
+    rf_gpu_function more[RF_GPU_KERNEL_COUNT][RF_GPU_MORE_KINDS]; /* kinds 1 to 11 */
     bool overlaps;                      /* kernels start before those in front have ended */
     bool is_apart;                      /* but not the next one */
     uint32_t share;                     /* of the next one, as in rf_gpu_hints */

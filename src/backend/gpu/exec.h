@@ -193,6 +193,7 @@ struct rf_exec {
     uint8_t *memory; /* one block on the device, of the parts that follow */
     size_t value_bytes, device_bytes, host_bytes, kv_at, kv_bytes, input_at, input_cap, lists_at,
         lists_bytes;
+    bool fast_floats;             /* without a backend: one would be opened with them */
     size_t room_at, room_bytes;   /* scratch of attention and of products, in turn */
     size_t ready_at, ready_bytes; /* of heads that keep a matrix */
     size_t state_at, state_bytes; /* [n_states][plan->state_floats] f32 */

@@ -207,10 +207,10 @@ static rf_status gpu_compile(rf_exec **out, rf_backend *b, const rf_plan *p, con
 static rf_status gpu_measure(rf_need *out, const rf_plan *p, const rf_limits *l,
                              const rf_backend_opts *o, rf_error *e) {
     static const rf_gpu_store empty = {NULL};
-    (void)o;
     rf_exec *x;
     *out = (rf_need){0};
     RF_TRY(new_exec(&x, NULL, p, l, e));
+    x->fast_floats = o && o->fast_floats;
     rf_status s = rf_gpu_lower(x, e);
     if (s == RF_OK) s = rf_gpu_place_all(x, e);
     if (s == RF_OK)

@@ -59,12 +59,17 @@ static uint32_t min_u32(uint32_t a, uint32_t b) { return a < b ? a : b; }
 static bool is_amd(const rf_gpu_queue *q) { return strncmp(q->info.arch, "gfx", 3) == 0; }
 static bool is_nvidia(const rf_gpu_queue *q) { return strncmp(q->info.arch, "sm_", 3) == 0; }
 
+static bool is_few_halves(rf_gpu_kernel k) {
+    return k >= RF_GPU_attend_halves && k <= RF_GPU_attend_halves_small_quant;
+}
+
 static uint32_t attend_kind(const rf_gpu_queue *q, rf_gpu_kernel k, const rf_gpu_attend_args *a) {
     if (k == RF_GPU_attend_ints) return a->head_dim == RF_GPU_ATTEND_INTS_DIM ? 0 : 1;
+    uint32_t form = a->k_type == RF_DT_F16 ? 0 : a->k_type == RF_DT_BF16 ? 1 : 2,
+             n_forms = is_few_halves(k) ? 3 : 2;
     bool is_one = k == RF_GPU_attend_halves && !is_amd(q) &&
                   div_up(a->max_kv_len, RF_GPU_SEGMENT_BLOCKS * RF_KV_BLOCK) <= a->n_walks;
-    return (a->head_dim == RF_ATTEND_HALVES_DIM ? 0u : 2u) + (a->k_type == RF_DT_F16 ? 0u : 1u) +
-           (is_one ? 4u : 0u);
+    return (a->head_dim == RF_ATTEND_HALVES_DIM ? 0 : n_forms) + form + (is_one ? 2 * n_forms : 0);
 }
 
 static uint32_t half_kind(const rf_gpu_queue *q, rf_gpu_kernel k, const rf_gpu_matmul_args *a) {
@@ -78,8 +83,7 @@ static uint32_t wide_32_kind(const rf_gpu_weight *w) { return w->m ? 1 : w->d_f3
 /* Which of the kernel's functions (kinds.def) such arguments are for. */
 static uint32_t kind_of(const rf_gpu_queue *q, rf_gpu_kernel k, const void *args) {
     if (k == RF_GPU_attend_ints || k == RF_GPU_attend_halves_tile ||
-        k == RF_GPU_attend_halves_group ||
-        (k >= RF_GPU_attend_halves && k <= RF_GPU_attend_halves_small_quant))
+        k == RF_GPU_attend_halves_group || is_few_halves(k))
         return attend_kind(q, k, args);
     if (k >= RF_GPU_half_one && k <= RF_GPU_half_wide_256) return half_kind(q, k, args);
     const rf_gpu_matmul_args *a = args;
@@ -166,9 +170,11 @@ void rf_gpu_op_quant(rf_gpu_queue *q, const rf_gpu_quant_args *a) {
 static bool takes_heads_rows(const rf_gpu_queue *q, const rf_gpu_heads_args *a) {
     for (uint32_t i = 0; i < a->n_parts; i++) {
         const rf_gpu_heads *h = &a->part[i];
-        bool is_grouped = h->pool && (h->pool_type == RF_DT_Q8_0 || h->pool_type == RF_DT_Q4_0);
-        bool is_odd = h->head_dim % 8 != 0 || (h->cos_sin && h->n_dims % 8 != 0);
-        if (h->norm != RF_GPU_NO_NORM || is_odd || is_grouped) return false;
+        bool is_q8 = h->pool && h->pool_type == RF_DT_Q8_0;
+        uint32_t whole = is_q8 ? 64 : 8; /* of Q8_0 eight threads have whole groups */
+        bool is_odd = h->head_dim % whole != 0 || (h->cos_sin && h->n_dims % whole != 0);
+        bool is_q4 = h->pool && h->pool_type == RF_DT_Q4_0;
+        if (h->norm != RF_GPU_NO_NORM || is_odd || is_q4) return false;
     }
     return a->n_rows >= HEADS_MIN_ROWS && a->batch.pos && can_run(q, RF_GPU_heads_rows);
 }
@@ -199,12 +205,19 @@ static uint32_t attend_halves_shared(const rf_gpu_queue *q, uint32_t bytes) {
     return is_amd(q) ? 0 : bytes;
 }
 
-/* By half.h's rule, which holds for all rows of a cache: only what never changes counts. */
+/* Is this attention that half.h's rule is for, on NVIDIA's GPUs? */
+static bool fits_attend_halves(const rf_gpu_attend_args *a) {
+    bool is_half =
+        a->k_type == RF_DT_F16 || a->k_type == RF_DT_BF16 || a->k_type == RF_DT_Q8_0;
+    return is_half && a->k_type == a->v_type && a->v && a->head_dim == a->value_dim &&
+           (a->head_dim == RF_ATTEND_HALVES_DIM || 2 * a->head_dim == RF_ATTEND_HALVES_DIM) &&
+           a->scale > 0;
+}
+
+/* By that rule, which holds for all rows of a cache: only what never changes counts. */
 static bool takes_attend_halves(const rf_gpu_queue *q, const rf_gpu_attend_args *a) {
-    bool is_half = a->k_type == RF_DT_F16 || a->k_type == RF_DT_BF16;
-    bool fits = is_half && a->k_type == a->v_type && a->v && a->head_dim == a->value_dim &&
-                (a->head_dim == RF_ATTEND_HALVES_DIM || 2 * a->head_dim == RF_ATTEND_HALVES_DIM);
-    return fits && a->scale > 0 && q->fast_floats &&
+    bool is_ints = is_amd(q) && a->k_type == RF_DT_Q8_0;
+    return fits_attend_halves(a) && !is_ints && q->fast_floats &&
            attend_halves_shared(q, RF_ATTEND_HALVES_SHARED) <= q->info.lds_bytes &&
            can_run(q, RF_GPU_attend_halves);
 }
@@ -223,7 +236,7 @@ static bool fits_attend_ints(const rf_gpu_queue *q, const rf_gpu_attend_args *a)
     bool is_q8 = a->v && a->k_type == RF_DT_Q8_0 && a->v_type == RF_DT_Q8_0;
     bool is_wide = a->head_dim == RF_GPU_ATTEND_INTS_DIM;
     return is_q8 && a->head_dim == a->value_dim &&
-           (is_wide || 2 * a->head_dim == RF_GPU_ATTEND_INTS_DIM) &&
+           (is_wide || 2 * a->head_dim == RF_GPU_ATTEND_INTS_DIM) && !takes_attend_halves(q, a) &&
            RF_ATTEND_INTS_SHARED <= q->info.lds_bytes && can_run(q, RF_GPU_attend_ints);
 }
 
@@ -256,13 +269,31 @@ static bool are_most(const rf_gpu_queue *q, uint64_t n_blocks) {
     return 4 * n_blocks >= 3 * (uint64_t)q->info.n_units;
 }
 
+uint64_t rf_gpu_kv_halves_bytes(const rf_gpu_queue *q, const rf_gpu_attend_args *a) {
+    bool is_turned =
+        a->k_type == RF_DT_Q8_0 && (q ? takes_attend_halves(q, a) : fits_attend_halves(a));
+    return is_turned ? (uint64_t)a->n_kv_blocks * a->n_kv_heads * RF_KV_BLOCK * 4 * a->head_dim : 0;
+}
+
+/* Keys and values of Q8_0 as a pool of F16, which a then attends to; false: there is no room. */
+static bool turn_to_halves(rf_gpu_queue *q, rf_gpu_attend_args *a, uint64_t bytes) {
+    if (!a->parts || bytes > a->parts_bytes || !can_run(q, RF_GPU_kv_halves)) return false;
+    rf_gpu_grid grid = {div_up(a->max_kv_len, RF_KV_BLOCK), a->n_kv_heads, a->n_seqs};
+    if (grid.y > MAX_GRID_Y || grid.z > MAX_GRID_Y) return false;
+    put_shared(q, RF_GPU_kv_halves, grid, 0, a, sizeof *a);
+    a->k = a->parts;
+    a->v = (const uint8_t *)a->parts + bytes / 2;
+    a->k_type = a->v_type = RF_DT_F16;
+    return true;
+}
+
 /* Many rows on matrix units, on AMD over Q8_0 few, too.  False: not by kernels of their own, or with blocks for
  * less than three quarters of the device, where those for few rows, which take segments side by side, are
  * faster. */
 static bool attends_prompt(rf_gpu_queue *q, const rf_gpu_attend_args *a) {
-    bool is_q8 = a->k_type == RF_DT_Q8_0 && a->v_type == RF_DT_Q8_0 && a->v &&
-                 a->head_dim == a->value_dim && (a->head_dim == 64 || a->head_dim == 128);
     bool is_half = takes_attend_halves(q, a);
+    bool is_q8 = a->k_type == RF_DT_Q8_0 && a->v_type == RF_DT_Q8_0 && a->v && !is_half &&
+                 a->head_dim == a->value_dim && (a->head_dim == 64 || a->head_dim == 128);
     bool takes_few = is_q8 && is_amd(q);
     bool by_group = is_half && can_run(q, RF_GPU_attend_halves_group) &&
                     are_most(q, stretches_of(a, RF_HALVES_GROUP_ITEMS) * a->n_kv_heads);
@@ -281,6 +312,8 @@ static bool attends_prompt(rf_gpu_queue *q, const rf_gpu_attend_args *a) {
         return false;
     if (!are_most(q, n_blocks) && (is_half || fits_attend_ints(q, a))) return false;
     rf_gpu_attend_args args = *a;
+    uint64_t turned = rf_gpu_kv_halves_bytes(q, a);
+    if (turned > 0 && !turn_to_halves(q, &args, turned)) return false;
     args.is_paired = n_blocks <= (by_group ? 1u : ATTEND_AT_ONCE) * (uint64_t)q->info.n_units;
     args.n_splits = takes_few ? splits_of(q, a, n_blocks) : 1;
     put_shared(q, k, (rf_gpu_grid){a->n_kv_heads, (uint32_t)stretches, args.n_splits},
@@ -1425,7 +1458,8 @@ bool rf_gpu_has_substitute(const rf_gpu_queue *q, rf_gpu_kernel k) {
     if (k == RF_GPU_embed) return true;                                 /* the host */
     if (is_mix(k)) return !q->left_out[RF_GPU_mix];
     if (k == RF_GPU_normed_256_40_42 || k == RF_GPU_normed_256_41_42) return true; /* one by one */
-    return is_besides(k) || k == RF_GPU_lists || k == RF_GPU_attend_fold || layout_goes_on(q, k);
+    return is_besides(k) || k == RF_GPU_lists || k == RF_GPU_attend_fold || k == RF_GPU_kv_halves ||
+           layout_goes_on(q, k);
 }
 
 /* One row, experts whose choice a block can make, and nothing else that reads the route before. */

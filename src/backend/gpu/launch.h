@@ -46,6 +46,9 @@ bool rf_gpu_same_layout(const rf_gpu_weight *a, const rf_gpu_weight *b);
 /* Scratch of rf_gpu_attend_args.parts. */
 uint64_t rf_gpu_parts_bytes(uint32_t n_rows, uint32_t n_heads, uint32_t n_splits,
                             uint32_t value_dim);
+/* Bytes of rf_gpu_attend_args.parts with which attention of many rows takes keys and values of Q8_0 as F16; 0: it does not,
+ * on a device of NVIDIA's with fast floats if q is NULL. */
+uint64_t rf_gpu_kv_halves_bytes(const rf_gpu_queue *q, const rf_gpu_attend_args *a);
 /* Scratch of rf_gpu_matmul_args.ahead for up to so many rows, wherever it may be of use; only what the
  * parts' weights are like matters. */
 size_t rf_gpu_ahead_bytes(const rf_gpu_matmul_args *a, uint32_t max_rows);

@@ -414,6 +414,15 @@ static void need_parts(rf_exec *x, const rf_step *s) {
     if (n > 1 && rows * row > x->room_bytes) x->room_bytes = (size_t)(rows * row);
 }
 
+/* Room for a layer's keys and values as F16, where attention takes them so; without a device, as much as any takes. */
+static void need_halves(rf_exec *x, const rf_gpu_attend_args *a) {
+    rf_gpu_attend_args both = *a;
+    both.v = x; /* there will be some */
+    if (!x->backend && !x->fast_floats) return;
+    uint64_t bytes = rf_gpu_kv_halves_bytes(x->backend ? &x->backend->queue : NULL, &both);
+    if (bytes > x->room_bytes) x->room_bytes = (size_t)bytes;
+}
+
 static rf_status lower_attend(lowering *l, uint32_t i) {
     const rf_step *s = &l->p->steps[i];
     const attention *a = &l->attention[i];
@@ -431,6 +440,7 @@ static rf_status lower_attend(lowering *l, uint32_t i) {
         .n_global = s->pattern.n_global,
         .scale = s->scale,
         .softcap = s->softcap,
+        .n_kv_blocks = l->x->limits.n_kv_blocks,
     };
     l->x->has_mask = l->x->has_mask || s->pattern.kind == RF_ATTN_CUSTOM;
     need_parts(l->x, s);
@@ -445,7 +455,10 @@ static rf_status lower_attend(lowering *l, uint32_t i) {
     bind(t, &out->dst, s->dst);
     bind(t, &out->k, rf_gpu_kv_item(l->p, s->layer, false));
     bind(t, &out->parts, rf_gpu_room_item(l->p));
-    if (layer_has_values(l, s->layer)) bind(t, &out->v, rf_gpu_kv_item(l->p, s->layer, true));
+    if (layer_has_values(l, s->layer)) {
+        bind(t, &out->v, rf_gpu_kv_item(l->p, s->layer, true));
+        need_halves(l->x, out);
+    }
     l->made[s->dst] = true;
     return use_vector(l, t, &out->sinks, s->w);
 }

@@ -103,8 +103,10 @@ static const uint8_t tested_by[RF_GPU_KERNEL_COUNT] = {
 #undef X
 };
 
-/* Works for other kernels only, with their lists or parts. */
-static bool is_helper(int k) { return k == RF_GPU_lists || k == RF_GPU_attend_fold; }
+/* Works for other kernels only, with their lists, parts or keys and values. */
+static bool is_helper(int k) {
+    return k == RF_GPU_lists || k == RF_GPU_attend_fold || k == RF_GPU_kv_halves;
+}
 static bool is_half(int k) {
     return (k >= RF_GPU_half_rows && k <= RF_GPU_half_wide_256) ||
            (k >= RF_GPU_attend_halves && k <= RF_GPU_attend_halves_small_quant) ||
@@ -148,17 +150,19 @@ static void count_case(tester *t) {
     }
 }
 
-/* Blames some kernels of the batch.  Where makers that have done well so far worked with another one's
- * lists or parts, it is that one. */
+/* Blames some kernels of the batch.  Where makers worked with what a helper made it is that one if they have done well
+ * so far, and else they. */
 static void blame(tester *t, const rf_gpu_kernels *makers, const char *what) {
     char text[100];
-    bool is_helped = makers->launched[RF_GPU_lists] || makers->launched[RF_GPU_attend_fold];
+    bool is_helped = false, have_failed = false;
     for (int k = 0; k < RF_GPU_KERNEL_COUNT; k++) {
-        if (makers->launched[k] && t->out->kernels[k].n_failed && !is_helper(k)) is_helped = false;
+        if (!makers->launched[k]) continue;
+        is_helped = is_helped || is_helper(k);
+        have_failed = have_failed || (!is_helper(k) && t->out->kernels[k].n_failed);
     }
     for (int k = 0; k < RF_GPU_KERNEL_COUNT; k++) {
         rf_kernel_verdict *v = &t->out->kernels[k];
-        if (!makers->launched[k] || (is_helped && !is_helper(k))) continue;
+        if (!makers->launched[k] || (is_helped && is_helper(k) == have_failed)) continue;
         if (v->n_failed++ == 0)
             snprintf(v->text, sizeof v->text, "%s: %.90s", case_text(t->c, text, sizeof text),
                      what);
@@ -705,15 +709,16 @@ static rf_status run_kinds(tester *t, rf_error *e) {
     return kinds >> RF_GPU_TRIAL_HEADS & 1 ? run_attention(t, e) : RF_OK;
 }
 
-/* Products of 16-bit floats on matrix units, and attention over caches of them, of either width. */
+/* Products of 16-bit floats on matrix units, and attention over caches of them and of Q8_0, of either width. */
 static rf_status run_near_round(tester *t, rf_error *e) {
-    static const rf_dtype types[] = {RF_DT_F16, RF_DT_BF16};
+    static const rf_dtype types[] = {RF_DT_F16, RF_DT_BF16, RF_DT_Q8_0};
     uint32_t kinds = t->o->kinds ? t->o->kinds : ~0u;
     for (size_t i = 0; i < 5 * RF_COUNT(types); i++) {
         const rf_gpu_trial_kind kind[] = {RF_GPU_TRIAL_PRODUCTS, RF_GPU_TRIAL_PRODUCTS,
                                           RF_GPU_TRIAL_EXPERTS, RF_GPU_TRIAL_HEADS,
                                           RF_GPU_TRIAL_HEADS};
         bool attends = i % 5 >= 3;
+        if (types[i / 5] == RF_DT_Q8_0 && !attends) continue;
         rf_gpu_trial_case c = {.kind = kind[i % 5],
                                .type = types[i / 5],
                                .is_near = true,

@@ -12,10 +12,14 @@
  * four heads has two columns, so that thread 4g + t gets head t, of keys g and g + 8 or of two columns of
  * values, which are turned as they are read.
  *
+ * Q8_0 comes to a slot as it lies in the cache, and becomes f16 there (q8.h), a row by each thread.
+ *
  * Heads may be made here, too (own.h). */
 #include "backend/gpu/kernels/half.h"
+#include "backend/gpu/kernels/ints.h"
 #include "backend/gpu/kernels/keys.h"
 #include "backend/gpu/kernels/own.h"
+#include "backend/gpu/kernels/q8.h"
 #include "backend/gpu/tile.h"
 
 #if !defined(RF_AMD)
@@ -27,6 +31,7 @@ enum {
     HALVES_KEYS = 32 * RF_GPU_SEGMENT_BLOCKS,
     HALVES_P_PITCH = HALVES_KEYS + 8, /* halves of a head's exponentials */
     HALVES_TURNS = 2,                 /* KV blocks of a segment that a warp has, at most */
+    HALVES_Q8_WORDS = (int)RF_KEYS_STRETCH / 32 * (int)RF_KV_Q8_BYTES / 4, /* of a stretch of a row in Q8_0 */
 };
 
 /* A warp's own. */
@@ -54,9 +59,9 @@ _Static_assert(sizeof(halves_shared) - sizeof(halves_own) * HALVES_WARPS / 2 <=
                "there is room");
 #endif
 
-/* Columns of a head, their format and the warps of a block, which are constants. */
+/* Columns of a head, their format, F16 also where the cache has Q8_0, and the warps of a block, which are constants. */
 typedef struct halves_kind {
-    uint32_t dim, form, warps;
+    uint32_t dim, form, is_q8, warps;
 } halves_kind;
 
 /* Times sixteen columns that a warp has. */
@@ -94,15 +99,87 @@ RF_DEVICE int halves_has_columns(const halves_work *w, halves_kind kind) {
 
 /* Keys and values --------------------------------------------------------------------------------*/
 
+/* Pieces of sixteen bytes of a KV block in Q8_0; where they lie in a slot, behind each other. */
+RF_DEVICE uint32_t halves_q8_pieces(halves_kind kind) { return kind.dim * RF_KV_Q8_BYTES / 16; }
+RF_DEVICE rf_u4 *halves_q8_at(halves_shared *sh, const halves_work *w) {
+    return sh->own[w->at.warp].slot[HALVES_SLOTS - 1];
+}
+RF_DEVICE const rf_u4 *halves_q8_from(const rf_gpu_attend_args *a, const halves_work *w,
+                                      const void *pool, rf_walk_block p, halves_kind kind) {
+    return (const rf_u4 *)pool + rf_walk_row(&w->at, a, &p) / 32 * halves_q8_pieces(kind) +
+           w->at.lane;
+}
+/* Has the thread number i of them, of 32 threads' each? */
+RF_DEVICE int halves_q8_has(const halves_work *w, uint32_t i, halves_kind kind) {
+    return 32 * (i + 1) <= halves_q8_pieces(kind) || 32 * i + w->at.lane < halves_q8_pieces(kind);
+}
+
 /* A KV block's keys or values on their way to registers. */
 RF_DEVICE void halves_load(const rf_gpu_attend_args *a, halves_work *w, const void *pool,
                            rf_walk_block p, halves_kind kind) {
+    if (!p.bits) return;
+    if (kind.is_q8) {
+        const rf_u4 *from = halves_q8_from(a, w, pool, p, kind);
+        RF_UNROLL
+        for (uint32_t i = 0; i < rf_div_up(halves_q8_pieces(kind), 32); i++)
+            if (halves_q8_has(w, i, kind)) w->coming[i] = rf_load_16(from + 32 * i);
+        return;
+    }
     const rf_u4 *from =
         (const rf_u4 *)pool + rf_walk_row(&w->at, a, &p) * (kind.dim / 8) + w->at.lane;
-    if (!p.bits) return;
     RF_UNROLL
     for (uint32_t i = 0; i < kind.dim / 8; i++)
         w->coming[i] = rf_load_16(from + 32 * i);
+}
+
+/* A stretch of 64 columns of the thread's row of what has come in Q8_0 to the slot, by loads of two words where
+ * rows begin with a whole one. */
+RF_DEVICE void halves_q8_row(uint32_t row[HALVES_Q8_WORDS], halves_shared *sh, const halves_work *w,
+                             uint32_t stretch, halves_kind kind) {
+    const uint32_t n = kind.dim / RF_KEYS_STRETCH, odd = stretch % 2;
+    const uint32_t *from = (const uint32_t *)(const void *)halves_q8_at(sh, w) +
+                           (w->at.lane * n + stretch) * HALVES_Q8_WORDS;
+    RF_UNROLL
+    for (uint32_t i = 0; i < HALVES_Q8_WORDS; i++) {
+        if (n % 2 || (odd && i == 0) || (!odd && i + 1 == HALVES_Q8_WORDS)) {
+            row[i] = from[i];
+        } else if (i % 2 == odd) {
+            const rf_u2 two = *(const rf_u2 *)(const void *)(from + i);
+            row[i] = two.v[0];
+            row[i + 1] = two.v[1];
+        }
+    }
+}
+
+/* It as f16 into its place, zeros where is_seen is 0.  The second group begins in the middle of a word. */
+RF_DEVICE void halves_q8_put(rf_u4 *to, const uint32_t row[HALVES_Q8_WORDS], int is_seen) {
+    RF_UNROLL
+    for (uint32_t piece = 0; piece < RF_KEYS_STRETCH / 8; piece++) {
+        const uint32_t group = piece / 4, first = group * RF_KV_Q8_BYTES / 4,
+                       at = first + piece % 4 * 2,
+                       d = group ? row[first] >> 16 : row[first] & 0xffffu;
+        uint32_t words[2];
+        RF_UNROLL
+        for (uint32_t i = 0; i < 2; i++)
+            words[i] =
+                group ? row[at + i + 1] : rf_four_bytes(row[at + i], row[at + i + 1], 0x5432);
+        to[piece] = q8_eight(words, (uint16_t)(is_seen ? d : 0));
+    }
+}
+
+/* What has come in Q8_0 as f16, as halves_put does; it lies in the place of the last stretch. */
+RF_DEVICE void halves_widen(halves_shared *sh, const halves_work *w, uint32_t own, uint32_t bits,
+                            uint32_t seen, halves_kind kind) {
+    const uint32_t lane = w->at.lane, n = kind.dim / RF_KEYS_STRETCH;
+    rf_warp_sync();
+    RF_UNROLL
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t row[HALVES_Q8_WORDS];
+        if (bits) halves_q8_row(row, sh, w, i, kind);
+        if (i + 1 == HALVES_SLOTS) rf_warp_sync();
+        if (bits && lane != own)
+            halves_q8_put(sh->own[w->at.warp].slot[i] + lane * RF_KEYS_PITCH, row, seen >> lane & 1);
+    }
 }
 
 /* What has come of a KV block into the slot, fresh in the place of the row's own, and zeros where keys are not among those
@@ -113,8 +190,15 @@ RF_DEVICE void halves_put(halves_shared *sh, const halves_work *w, const rf_u4 *
                    own = sh->own_pos / 32 == block ? sh->own_pos % 32 : 32;
     rf_u4 *to = sh->own[w->at.warp].slot[piece / 8] + piece % 8;
     rf_warp_sync(); /* what was there is read */
+    if (kind.is_q8) {
+        RF_UNROLL
+        for (uint32_t i = 0; i < rf_div_up(halves_q8_pieces(kind), 32) && bits; i++)
+            if (halves_q8_has(w, i, kind))
+                halves_q8_at(sh, w)[32 * i + w->at.lane] = w->coming[i];
+        halves_widen(sh, w, own, bits, seen, kind);
+    }
     RF_UNROLL
-    for (uint32_t i = 0; i < kind.dim / 8 && bits; i++) {
+    for (uint32_t i = 0; i < kind.dim / 8 && bits && !kind.is_q8; i++) {
         const uint32_t row = (32 * i + w->at.lane) / per_row;
         rf_u4 v = w->coming[i];
         if (seen != ~0u) {
@@ -184,6 +268,31 @@ RF_DEVICE void halves_put_queries(halves_shared *sh, const rf_gpu_attend_args *a
     halves_put_query(sh, a, w, q, h, 1, kind);
 }
 
+/* The row's own key or value x, as it is multiplied, and puts_it: in the pool.  All threads of a block call. */
+RF_DEVICE void halves_put_own(halves_shared *sh, const rf_own_head *t, const float *x,
+                              uint32_t lane, int puts_it, halves_kind kind) {
+    const int is_row = t->is_here && !t->is_query;
+    uint16_t *fresh = (uint16_t *)(void *)sh->fresh[t->is_value];
+    RF_UNROLL
+    for (uint32_t i = 0; i < kind.dim / 32; i++) {
+        const uint32_t k = lane + 32 * i;
+        if (kind.is_q8) {
+            const float amax = rf_float_of(rf_lane_most(rf_size_of(x[k]))),
+                        id = amax > 0 ? 127.0f / amax : 0;
+            const uint16_t d = rf_f16_of(amax / 127.0f);
+            const int32_t q = rf_quantised(x[k], id);
+            uint8_t *group = t->pool + i * RF_KV_Q8_BYTES;
+            if (is_row) fresh[k] = rf_f16_of(rf_f16_at(d) * (float)q);
+            if (is_row && puts_it) group[2 + lane] = (uint8_t)q;
+            if (is_row && puts_it && lane == 0) *(uint16_t *)(void *)group = d;
+        } else if (is_row) {
+            const uint16_t half = (uint16_t)half_bits_of(x[k], kind.form);
+            fresh[k] = half;
+            if (puts_it) ((uint16_t *)(void *)t->pool)[k] = half;
+        }
+    }
+}
+
 /* Of queries, and where the walk comes by them the row's own key and value, as the argument's heads say,
  * that of a number; waits for the kernel in front.  The block of the first query heads puts key and value into the
  * pools, too. */
@@ -198,15 +307,8 @@ RF_DEVICE void halves_make_head(halves_shared *sh, const rf_gpu_attend_args *a,
     rf_own_make(x, &t);
     if (t.is_query || !may_skip)
         halves_put_query(sh, a, w, x, number % HALVES_HEADS, t.is_query, kind);
-    if (!t.is_here || t.is_query) return;
-    uint16_t *fresh = (uint16_t *)(void *)sh->fresh[t.is_value], *pool = (uint16_t *)(void *)t.pool;
-    RF_UNROLL
-    for (uint32_t i = 0; i < kind.dim / 32; i++) {
-        const uint32_t k = w->at.lane + 32 * i;
-        const uint16_t half = (uint16_t)half_bits_of(x[k], kind.form);
-        fresh[k] = half;
-        if (w->at.in_group == 0) pool[k] = half;
-    }
+    if (may_skip && (!t.is_here || t.is_query)) return;
+    halves_put_own(sh, &t, x, w->at.lane, w->at.in_group == 0, kind);
 }
 RF_DEVICE void halves_make_heads(halves_shared *sh, const rf_gpu_attend_args *a,
                                  const halves_work *w, int has_own, halves_kind kind) {
@@ -423,9 +525,13 @@ RF_DEVICE void halves_go_on(halves_shared *sh, const rf_gpu_attend_args *a, halv
 /* The first segment's first keys, which came to the slot by themselves. */
 RF_DEVICE void halves_renew(halves_shared *sh, const halves_work *w, uint32_t segment,
                             halves_kind kind) {
+    const int has_own = sh->own_pos / 32 == segment * RF_GPU_SEGMENT_BLOCKS + w->at.warp;
     rf_copy_wait();
     rf_warp_sync();
-    if (sh->own_pos / 32 == segment * RF_GPU_SEGMENT_BLOCKS + w->at.warp) {
+    if (kind.is_q8)
+        halves_widen(sh, w, has_own ? sh->own_pos % 32 : 32, halves_at(sh, w, w->at.warp).bits, ~0u,
+                     kind);
+    if (has_own) {
         RF_UNROLL
         for (uint32_t i = 0; i < kind.dim / RF_KEYS_STRETCH; i++)
             rf_keys_renew(sh->own[w->at.warp].slot[i], sh->fresh[0], &w->at, sh->own_pos % 32, i,
@@ -449,9 +555,17 @@ RF_DEVICE uint32_t halves_begin(halves_shared *sh, const rf_gpu_attend_args *a, 
     w->parity = 0;
     if (!rf_walk_is_old(a, &w->at, (halves_turns(kind) - 1) * kind.warps + own)) rf_await_before();
     const rf_walk_block p = halves_at(sh, w, own);
-    RF_UNROLL
-    for (uint32_t i = 0; i < kind.dim / RF_KEYS_STRETCH; i++)
-        rf_keys_fetch(sh->own[own].slot[i], a, &w->at, &p, i, kind.dim);
+    if (kind.is_q8) {
+        const rf_u4 *from = halves_q8_from(a, w, a->k, p, kind);
+        RF_UNROLL
+        for (uint32_t i = 0; i < rf_div_up(halves_q8_pieces(kind), 32) && p.bits; i++)
+            if (halves_q8_has(w, i, kind))
+                rf_copy_16(halves_q8_at(sh, w) + 32 * i + w->at.lane, from + 32 * i);
+    } else {
+        RF_UNROLL
+        for (uint32_t i = 0; i < kind.dim / RF_KEYS_STRETCH; i++)
+            rf_keys_fetch(sh->own[own].slot[i], a, &w->at, &p, i, kind.dim);
+    }
     halves_load_second(sh, a, w, kind);
     halves_expect(sh, w, first + 2 * a->n_walks * RF_GPU_SEGMENT_BLOCKS);
     return own_pos;
@@ -538,31 +652,31 @@ RF_DEVICE void halves_attend(const rf_gpu_attend_args *a, halves_kind kind, int 
                      HALVES_HEADS * kind.dim / (32 * kind.warps));
 }
 
-#define HALVES_BODY(dim, form, warps, makes_ints, takes_late)    \
-    {                                                            \
-        const halves_kind kind = {(uint32_t)(dim), form, warps}; \
-        halves_attend(&a, kind, makes_ints, takes_late);         \
+#define HALVES_BODY(dim, form, is_q8, warps, makes_ints, takes_late)    \
+    {                                                                   \
+        const halves_kind kind = {(uint32_t)(dim), form, is_q8, warps}; \
+        halves_attend(&a, kind, makes_ints, takes_late);                \
     }
-/* kinds.def has their order. */
-#define HALVES_KERNEL(name, n_blocks, warps, makes_ints)          \
-    RF_KERNEL_EARLY(name, rf_gpu_attend_args, n_blocks)           \
-    HALVES_BODY(HALVES_DIM, RF_GPU_F16, warps, makes_ints, 0)     \
-    RF_KERNEL_KIND_EARLY(name, 1, rf_gpu_attend_args, n_blocks)   \
-    HALVES_BODY(HALVES_DIM, RF_GPU_BF16, warps, makes_ints, 0)    \
-    RF_KERNEL_KIND_EARLY(name, 2, rf_gpu_attend_args, n_blocks)   \
-    HALVES_BODY(HALVES_DIM / 2, RF_GPU_F16, warps, makes_ints, 0) \
-    RF_KERNEL_KIND_EARLY(name, 3, rf_gpu_attend_args, n_blocks)   \
-    HALVES_BODY(HALVES_DIM / 2, RF_GPU_BF16, warps, makes_ints, 0)
+/* kinds.def has their order: of either width F16, BF16, Q8_0, from kind number first on; not the first of all. */
+#define HALVES_KIND(name, kind, n_blocks, ...)                     \
+    RF_KERNEL_KIND_EARLY(name, kind, rf_gpu_attend_args, n_blocks) \
+    HALVES_BODY(__VA_ARGS__)
+#define HALVES_KERNEL(name, n_blocks, warps, makes_ints)                                   \
+    RF_KERNEL_EARLY(name, rf_gpu_attend_args, n_blocks)                                    \
+    HALVES_BODY(HALVES_DIM, RF_GPU_F16, 0, warps, makes_ints, 0)                           \
+    HALVES_KIND(name, 1, n_blocks, HALVES_DIM, RF_GPU_BF16, 0, warps, makes_ints, 0)       \
+    HALVES_KIND(name, 2, n_blocks, HALVES_DIM, RF_GPU_F16, 1, warps, makes_ints, 0)        \
+    HALVES_KIND(name, 3, n_blocks, HALVES_DIM / 2, RF_GPU_F16, 0, warps, makes_ints, 0)    \
+    HALVES_KIND(name, 4, n_blocks, HALVES_DIM / 2, RF_GPU_BF16, 0, warps, makes_ints, 0)   \
+    HALVES_KIND(name, 5, n_blocks, HALVES_DIM / 2, RF_GPU_F16, 1, warps, makes_ints, 0)
 HALVES_KERNEL(attend_halves, 2, 8, 0)
 /* Walks of one segment. */
-RF_KERNEL_KIND_EARLY(attend_halves, 4, rf_gpu_attend_args, 2)
-HALVES_BODY(HALVES_DIM, RF_GPU_F16, 8, 0, 1)
-RF_KERNEL_KIND_EARLY(attend_halves, 5, rf_gpu_attend_args, 2)
-HALVES_BODY(HALVES_DIM, RF_GPU_BF16, 8, 0, 1)
-RF_KERNEL_KIND_EARLY(attend_halves, 6, rf_gpu_attend_args, 2)
-HALVES_BODY(HALVES_DIM / 2, RF_GPU_F16, 8, 0, 1)
-RF_KERNEL_KIND_EARLY(attend_halves, 7, rf_gpu_attend_args, 2)
-HALVES_BODY(HALVES_DIM / 2, RF_GPU_BF16, 8, 0, 1)
+HALVES_KIND(attend_halves, 6, 2, HALVES_DIM, RF_GPU_F16, 0, 8, 0, 1)
+HALVES_KIND(attend_halves, 7, 2, HALVES_DIM, RF_GPU_BF16, 0, 8, 0, 1)
+HALVES_KIND(attend_halves, 8, 2, HALVES_DIM, RF_GPU_F16, 1, 8, 0, 1)
+HALVES_KIND(attend_halves, 9, 2, HALVES_DIM / 2, RF_GPU_F16, 0, 8, 0, 1)
+HALVES_KIND(attend_halves, 10, 2, HALVES_DIM / 2, RF_GPU_BF16, 0, 8, 0, 1)
+HALVES_KIND(attend_halves, 11, 2, HALVES_DIM / 2, RF_GPU_F16, 1, 8, 0, 1)
 HALVES_KERNEL(attend_halves_small, 4, 4, 0)
 /* Where rf_gpu_attend_makes_ints: by itself, since what that takes costs the other registers. */
 HALVES_KERNEL(attend_halves_quant, 2, 8, 1)

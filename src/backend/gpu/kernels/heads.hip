@@ -175,15 +175,62 @@ RF_DEVICE void rotate_eight(float x[8], const rf_f4 cs[2], int is_apart) {
     }
 }
 
-RF_DEVICE void put_eight(const rf_gpu_heads *h, const head_eight *e, const float x[8], float *dst,
-                         uint8_t *row) {
+/* The larger one of what threads have of which the numbers differ in the bit, or are the same. */
+RF_DEVICE uint32_t most_with(uint32_t most, uint32_t bit) {
+    const uint32_t other = rf_lane_xor(most, bit);
+    return other > most ? other : most;
+}
+
+/* The largest sizes in the groups of 32 of either four: those of four threads' eights, or of eight threads' fours.  All
+ * threads of a block call. */
+RF_DEVICE void most_of_groups(uint32_t most[2], const float x[8], int is_apart) {
+    most[0] = most[1] = 0;
+    RF_UNROLL
+    for (uint32_t i = 0; i < 8; i++) {
+        const uint32_t size = rf_bits_of(x[i]) & 0x7fffffffu;
+        if (size > most[is_apart ? i / 4 : 0]) most[is_apart ? i / 4 : 0] = size;
+    }
+    RF_UNROLL
+    for (uint32_t i = 0; i < 2; i++) {
+        const uint32_t of_four = most_with(most_with(most[i], 1), 2), of_eight = most_with(of_four, 4);
+        most[i] = is_apart ? of_eight : of_four;
+    }
+    if (!is_apart) most[1] = most[0];
+}
+
+/* Four elements in Q8_0, of a group whose largest size is most. */
+RF_DEVICE void put_four_q8(uint8_t *row, uint32_t at, const float x[4], uint32_t most) {
+    const float amax = rf_float_of(most), id = amax > 0 ? 127.0f / amax : 0;
+    uint8_t *group = row + at / 32 * RF_KV_Q8_BYTES;
+    uint16_t *to = (uint16_t *)(void *)(group + 2 + at % 32);
+    RF_UNROLL
+    for (uint32_t i = 0; i < 2; i++)
+        to[i] = (uint16_t)((rf_quantised(x[2 * i], id) & 255) |
+                           (rf_quantised(x[2 * i + 1], id) & 255) << 8);
+    if (at % 32 == 0) *(uint16_t *)(void *)group = rf_f16_of(amax / 127.0f);
+}
+
+RF_DEVICE void put_eight(const rf_gpu_heads *h, const head_eight *e, const float x[8],
+                         const uint32_t most[2], float *dst, uint8_t *row) {
     RF_UNROLL
     for (uint32_t i = 0; i < 2; i++) {
         const float *v = x + 4 * i;
         const rf_f4 four = {{v[0], v[1], v[2], v[3]}};
         if (dst) *(rf_f4 *)(void *)(dst + e->at[i]) = four;
-        if (row) rf_kv_put_four(row, h->pool_type, e->at[i], v);
+        if (row && h->pool_type == RF_DT_Q8_0)
+            put_four_q8(row, e->at[i], v, most[i]);
+        else if (row)
+            rf_kv_put_four(row, h->pool_type, e->at[i], v);
     }
+}
+
+/* The same for all threads of a block. */
+RF_DEVICE int puts_q8(const rf_gpu_heads_args *a) {
+    int puts = 0;
+    RF_UNROLL
+    for (uint32_t p = 0; p < 3; p++)
+        puts |= p < a->n_parts && a->part[p].pool && a->part[p].pool_type == RF_DT_Q8_0;
+    return puts;
 }
 
 /* Grid x: rows; y: 256 eights of all parts' heads. */
@@ -199,7 +246,9 @@ RF_KERNEL_EARLY(heads_rows, rf_gpu_heads_args, 6) {
         k -= n;
         h = a.part[p];
     }
-    const uint32_t per_head = h.head_dim / 8, head = k / per_head;
+    const uint32_t per_head = h.head_dim / 8, n_heads = h.n_heads,
+                   head = rf_min_u32(k / per_head, n_heads - 1);
+    const int is_here = k < per_head * n_heads;
     const head_eight e = head_eight_of(&h, k % per_head);
     const uint64_t at = ((uint64_t)row * h.n_heads + head) * h.head_dim;
     rf_f4 x[2], cs[2] = {{{0.0f, 0.0f, 0.0f, 0.0f}}, {{0.0f, 0.0f, 0.0f, 0.0f}}};
@@ -212,7 +261,6 @@ RF_KERNEL_EARLY(heads_rows, rf_gpu_heads_args, 6) {
     if (h.pool)
         block = a.batch.table[(uint64_t)a.batch.row_seq[row] * a.batch.table_stride + pos / 32];
     rf_await_before();
-    if (head >= h.n_heads) return;
     RF_UNROLL
     for (uint32_t i = 0; i < 2; i++)
         x[i] = *(const rf_f4 *)(const void *)(h.x + at + e.at[i]);
@@ -226,6 +274,9 @@ RF_KERNEL_EARLY(heads_rows, rf_gpu_heads_args, 6) {
         rotate_eight(v, cs, 0);
     const uint64_t slot = (block * h.n_heads + head) * 32 + pos % 32;
     uint8_t *pool = (uint8_t *)h.pool;
+    uint32_t most[2] = {0, 0};
+    if (puts_q8(&a)) most_of_groups(most, v, e.is_apart);
+    if (!is_here) return;
     if (pool) pool += slot * rf_kv_row_bytes(h.pool_type, h.head_dim);
-    put_eight(&h, &e, v, h.dst ? h.dst + at : 0, pool);
+    put_eight(&h, &e, v, most, h.dst ? h.dst + at : 0, pool);
 }

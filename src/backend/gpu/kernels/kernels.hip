@@ -23,6 +23,7 @@
 #include "backend/gpu/kernels/half_wave.hip"
 #include "backend/gpu/kernels/half_wide.hip"
 #include "backend/gpu/kernels/heads.hip"
+#include "backend/gpu/kernels/kv_halves.hip"
 #include "backend/gpu/kernels/mm_batch.hip"
 #include "backend/gpu/kernels/mm_float.hip"
 #include "backend/gpu/kernels/mm_float_one.hip"
