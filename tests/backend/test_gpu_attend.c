@@ -470,11 +470,11 @@ static void test_own_heads(void **state) {
 /* An argument is the name of the test to run, for emulated devices. */
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_heads),       cmocka_unit_test(test_heads_q8),
-        cmocka_unit_test(test_attend),
-        cmocka_unit_test(test_attend_long), cmocka_unit_test(test_own_heads),
-        cmocka_unit_test(test_attend_rows), cmocka_unit_test(test_attend_ints),
-        cmocka_unit_test(test_attend_q8),   cmocka_unit_test(test_attend_q8_rows),
+        cmocka_unit_test(test_heads),          cmocka_unit_test(test_heads_q8),
+        cmocka_unit_test(test_attend),         cmocka_unit_test(test_attend_long),
+        cmocka_unit_test(test_own_heads),      cmocka_unit_test(test_attend_rows),
+        cmocka_unit_test(test_attend_ints),    cmocka_unit_test(test_attend_q8),
+        cmocka_unit_test(test_attend_q8_rows),
     };
     if (argc > 1) cmocka_set_test_filter(argv[1]);
     return cmocka_run_group_tests(tests, open_device, close_device);

@@ -149,12 +149,11 @@ static void test_wrong_kernel(void **state) {
                                           RF_GPU_attend_halves_tile, RF_GPU_attend_ints_tile,
                                           RF_GPU_norm_parts,         RF_GPU_quant_parts,
                                           RF_GPU_kv_halves};
-    static const uint32_t kinds[] = {1u << RF_GPU_TRIAL_PRODUCTS, 1u << RF_GPU_TRIAL_EXPERTS,
-                                     1u << RF_GPU_TRIAL_HEADS,    1u << RF_GPU_TRIAL_EXPERTS,
-                                     1u << RF_GPU_TRIAL_EXPERTS,  1u << RF_GPU_TRIAL_HEADS,
-                                     1u << RF_GPU_TRIAL_HEADS,    1u << RF_GPU_TRIAL_HEADS,
-                                     1u << RF_GPU_TRIAL_ROWS,     1u << RF_GPU_TRIAL_ROWS,
-                                     1u << RF_GPU_TRIAL_HEADS};
+    static const uint32_t kinds[] = {
+        1u << RF_GPU_TRIAL_PRODUCTS, 1u << RF_GPU_TRIAL_EXPERTS, 1u << RF_GPU_TRIAL_HEADS,
+        1u << RF_GPU_TRIAL_EXPERTS,  1u << RF_GPU_TRIAL_EXPERTS, 1u << RF_GPU_TRIAL_HEADS,
+        1u << RF_GPU_TRIAL_HEADS,    1u << RF_GPU_TRIAL_HEADS,   1u << RF_GPU_TRIAL_ROWS,
+        1u << RF_GPU_TRIAL_ROWS,     1u << RF_GPU_TRIAL_HEADS};
     for (size_t i = 0; i < RF_COUNT(wrong); i++) {
         const char *name = rf_gpu_kernel_name(wrong[i]);
         rf_selftest *t = run(name, kinds[i]);

@@ -195,11 +195,11 @@ typedef struct rf_gpu_heads_args {
 } rf_gpu_heads_args;
 
 typedef struct rf_gpu_attend_args {
-    const float *q;     /* [T][n_heads][head_dim] */
-    float *dst;         /* [T][n_heads][value_dim] */
-    const float *sinks; /* [n_heads] or NULL */
+    const float *q;       /* [T][n_heads][head_dim] */
+    float *dst;           /* [T][n_heads][value_dim] */
+    const float *sinks;   /* [n_heads] or NULL */
     uint32_t n_kv_blocks; /* of the pools */
-    const void *k;      /* this layer's pool, [n_kv_blocks][n_kv_heads][32][head_dim] of k_type */
+    const void *k;        /* this layer's pool, [n_kv_blocks][n_kv_heads][32][head_dim] of k_type */
     const void *v; /* [n_kv_blocks][n_kv_heads][32][value_dim]; NULL: the keys' first columns */
     rf_gpu_batch batch;
     uint32_t n_rows, n_heads, n_kv_heads, head_dim, value_dim;

@@ -31,7 +31,8 @@ enum {
     HALVES_KEYS = 32 * RF_GPU_SEGMENT_BLOCKS,
     HALVES_P_PITCH = HALVES_KEYS + 8, /* halves of a head's exponentials */
     HALVES_TURNS = 2,                 /* KV blocks of a segment that a warp has, at most */
-    HALVES_Q8_WORDS = (int)RF_KEYS_STRETCH / 32 * (int)RF_KV_Q8_BYTES / 4, /* of a stretch of a row in Q8_0 */
+    HALVES_Q8_WORDS =
+        (int)RF_KEYS_STRETCH / 32 * (int)RF_KV_Q8_BYTES / 4, /* of a stretch of a row in Q8_0 */
 };
 
 /* A warp's own. */
@@ -178,7 +179,8 @@ RF_DEVICE void halves_widen(halves_shared *sh, const halves_work *w, uint32_t ow
         if (bits) halves_q8_row(row, sh, w, i, kind);
         if (i + 1 == HALVES_SLOTS) rf_warp_sync();
         if (bits && lane != own)
-            halves_q8_put(sh->own[w->at.warp].slot[i] + lane * RF_KEYS_PITCH, row, seen >> lane & 1);
+            halves_q8_put(sh->own[w->at.warp].slot[i] + lane * RF_KEYS_PITCH, row,
+                          seen >> lane & 1);
     }
 }
 
@@ -193,8 +195,7 @@ RF_DEVICE void halves_put(halves_shared *sh, const halves_work *w, const rf_u4 *
     if (kind.is_q8) {
         RF_UNROLL
         for (uint32_t i = 0; i < rf_div_up(halves_q8_pieces(kind), 32) && bits; i++)
-            if (halves_q8_has(w, i, kind))
-                halves_q8_at(sh, w)[32 * i + w->at.lane] = w->coming[i];
+            if (halves_q8_has(w, i, kind)) halves_q8_at(sh, w)[32 * i + w->at.lane] = w->coming[i];
         halves_widen(sh, w, own, bits, seen, kind);
     }
     RF_UNROLL
@@ -661,13 +662,13 @@ RF_DEVICE void halves_attend(const rf_gpu_attend_args *a, halves_kind kind, int 
 #define HALVES_KIND(name, kind, n_blocks, ...)                     \
     RF_KERNEL_KIND_EARLY(name, kind, rf_gpu_attend_args, n_blocks) \
     HALVES_BODY(__VA_ARGS__)
-#define HALVES_KERNEL(name, n_blocks, warps, makes_ints)                                   \
-    RF_KERNEL_EARLY(name, rf_gpu_attend_args, n_blocks)                                    \
-    HALVES_BODY(HALVES_DIM, RF_GPU_F16, 0, warps, makes_ints, 0)                           \
-    HALVES_KIND(name, 1, n_blocks, HALVES_DIM, RF_GPU_BF16, 0, warps, makes_ints, 0)       \
-    HALVES_KIND(name, 2, n_blocks, HALVES_DIM, RF_GPU_F16, 1, warps, makes_ints, 0)        \
-    HALVES_KIND(name, 3, n_blocks, HALVES_DIM / 2, RF_GPU_F16, 0, warps, makes_ints, 0)    \
-    HALVES_KIND(name, 4, n_blocks, HALVES_DIM / 2, RF_GPU_BF16, 0, warps, makes_ints, 0)   \
+#define HALVES_KERNEL(name, n_blocks, warps, makes_ints)                                 \
+    RF_KERNEL_EARLY(name, rf_gpu_attend_args, n_blocks)                                  \
+    HALVES_BODY(HALVES_DIM, RF_GPU_F16, 0, warps, makes_ints, 0)                         \
+    HALVES_KIND(name, 1, n_blocks, HALVES_DIM, RF_GPU_BF16, 0, warps, makes_ints, 0)     \
+    HALVES_KIND(name, 2, n_blocks, HALVES_DIM, RF_GPU_F16, 1, warps, makes_ints, 0)      \
+    HALVES_KIND(name, 3, n_blocks, HALVES_DIM / 2, RF_GPU_F16, 0, warps, makes_ints, 0)  \
+    HALVES_KIND(name, 4, n_blocks, HALVES_DIM / 2, RF_GPU_BF16, 0, warps, makes_ints, 0) \
     HALVES_KIND(name, 5, n_blocks, HALVES_DIM / 2, RF_GPU_F16, 1, warps, makes_ints, 0)
 HALVES_KERNEL(attend_halves, 2, 8, 0)
 /* Walks of one segment. */

@@ -192,7 +192,8 @@ RF_DEVICE void most_of_groups(uint32_t most[2], const float x[8], int is_apart) 
     }
     RF_UNROLL
     for (uint32_t i = 0; i < 2; i++) {
-        const uint32_t of_four = most_with(most_with(most[i], 1), 2), of_eight = most_with(of_four, 4);
+        const uint32_t of_four = most_with(most_with(most[i], 1), 2),
+                       of_eight = most_with(of_four, 4);
         most[i] = is_apart ? of_eight : of_four;
     }
     if (!is_apart) most[1] = most[0];

@@ -11,7 +11,8 @@
 #if !defined(RF_AMD)
 enum {
     KV_HALVES_THREADS = RF_BLOCK_kv_halves,
-    KV_HALVES_PIECES = (int)RF_ATTEND_HALVES_DIM * (int)RF_KV_Q8_BYTES / 16, /* of keys or values, at most */
+    KV_HALVES_PIECES =
+        (int)RF_ATTEND_HALVES_DIM * (int)RF_KV_Q8_BYTES / 16, /* of keys or values, at most */
 };
 
 typedef struct kv_halves_shared {
@@ -39,12 +40,13 @@ RF_DEVICE uint32_t kv_halves_is_seen(kv_halves_shared *sh, const rf_gpu_attend_a
 RF_KERNEL_EARLY(kv_halves, rf_gpu_attend_args, 4) {
     RF_SHARED kv_halves_shared sh;
     const uint32_t tid = rf_tid(), seq = rf_bid_z(), b = rf_bid_x(), dim = a.head_dim;
-    const uint32_t pieces = dim * RF_KV_Q8_BYTES / 16, n = 4 * dim; /* of the block in Q8_0, in F16 */
+    const uint32_t pieces = dim * RF_KV_Q8_BYTES / 16,
+                   n = 4 * dim; /* of the block in Q8_0, in F16 */
     rf_await_before();
     if (!kv_halves_is_seen(&sh, &a, seq, b)) return;
-    const uint64_t block = (uint64_t)a.batch.table[(uint64_t)seq * a.batch.table_stride + b] *
-                               a.n_kv_heads +
-                           rf_bid_y();
+    const uint64_t block =
+        (uint64_t)a.batch.table[(uint64_t)seq * a.batch.table_stride + b] * a.n_kv_heads +
+        rf_bid_y();
     RF_UNROLL
     for (uint32_t which = 0; which < 2; which++) {
         const rf_u4 *from = (const rf_u4 *)(which ? a.v : a.k) + block * pieces;
@@ -57,8 +59,8 @@ RF_KERNEL_EARLY(kv_halves, rf_gpu_attend_args, 4) {
     RF_NO_UNROLL
     for (uint32_t i = tid; i < 2 * n; i += KV_HALVES_THREADS) {
         const uint32_t which = i / n, row = i % n / (dim / 8), piece = i % (dim / 8);
-        const uint8_t *group = (const uint8_t *)sh.raw[which] +
-                               (row * (dim / 32) + piece / 4) * RF_KV_Q8_BYTES;
+        const uint8_t *group =
+            (const uint8_t *)sh.raw[which] + (row * (dim / 32) + piece / 4) * RF_KV_Q8_BYTES;
         const uint32_t words[2] = {rf_two_halves(group + 2 + piece % 4 * 8),
                                    rf_two_halves(group + 2 + piece % 4 * 8 + 4)};
         to[which * (uint64_t)a.n_kv_blocks * a.n_kv_heads * n + i % n] =

@@ -6,7 +6,8 @@
 
 #if !defined(RF_AMD)
 enum {
-    Q8_SIGN = 0x6480, /* 1024 + 128 in f16: what integers with 128 more are above themselves in its last bits */
+    Q8_SIGN =
+        0x6480, /* 1024 + 128 in f16: what integers with 128 more are above themselves in its last bits */
 };
 
 /* Four integers times d, in their order. */
