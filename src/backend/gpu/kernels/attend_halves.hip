@@ -526,13 +526,9 @@ RF_DEVICE void halves_go_on(halves_shared *sh, const rf_gpu_attend_args *a, halv
 /* The first segment's first keys, which came to the slot by themselves. */
 RF_DEVICE void halves_renew(halves_shared *sh, const halves_work *w, uint32_t segment,
                             halves_kind kind) {
-    const int has_own = sh->own_pos / 32 == segment * RF_GPU_SEGMENT_BLOCKS + w->at.warp;
     rf_copy_wait();
     rf_warp_sync();
-    if (kind.is_q8)
-        halves_widen(sh, w, has_own ? sh->own_pos % 32 : 32, halves_at(sh, w, w->at.warp).bits, ~0u,
-                     kind);
-    if (has_own) {
+    if (sh->own_pos / 32 == segment * RF_GPU_SEGMENT_BLOCKS + w->at.warp) {
         RF_UNROLL
         for (uint32_t i = 0; i < kind.dim / RF_KEYS_STRETCH; i++)
             rf_keys_renew(sh->own[w->at.warp].slot[i], sh->fresh[0], &w->at, sh->own_pos % 32, i,
@@ -572,9 +568,14 @@ RF_DEVICE uint32_t halves_begin(halves_shared *sh, const rf_gpu_attend_args *a, 
     return own_pos;
 }
 
-/* Queries in sixteen bits, and the row's own key and value. */
+/* Queries in sixteen bits, and the row's own key and value; before these keys that came in Q8_0 are made f16, which does
+ * not wait for the kernel in front. */
 RF_DEVICE void halves_take_heads(halves_shared *sh, const rf_gpu_attend_args *a,
                                  const halves_work *w, uint32_t own_pos, halves_kind kind) {
+    if (kind.is_q8) {
+        rf_copy_wait();
+        halves_widen(sh, w, 32, halves_at(sh, w, w->at.warp).bits, ~0u, kind);
+    }
     if (a->heads.n_parts > 0) halves_make_heads(sh, a, w, own_pos != RF_NO_OWN, kind);
     rf_await_before();
     if (a->heads.n_parts != 3) halves_put_queries(sh, a, w, kind);
