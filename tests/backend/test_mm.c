@@ -570,11 +570,65 @@ static void test_scales(void **state) {
     rf_free(x);
 }
 
+/* So many activation rows that products of scales may come from tables, with scales that these have and with some that
+ * they have not: as the scalar kernels have them. */
+static void check_many_rows(const rf_tensor *w, const float *x, uint32_t n_rows, float *want,
+                            float *got) {
+    const size_t n = (size_t)n_rows * w->rows;
+    void *scratch = rf_alloc(rf_mm_scratch_bytes(n_rows, w->cols), 1);
+    assert_non_null(scratch);
+    for (int isa = RF_ISA_SCALAR; isa <= (int)rf_isa_best(); isa++) {
+        const rf_cpu_kernels *k = rf_cpu_kernels_get((rf_isa)isa);
+        act_memory m;
+        make_act(&m, k, RF_INT_32, x, n_rows, w->cols);
+        const rf_mm mm = {
+            .w = w, .act = &m.act, .dst = isa == RF_ISA_SCALAR ? want : got, .dst_stride = w->rows};
+        k->matmul(&mm, 0, w->rows, scratch);
+        for (size_t i = 0; i < n && isa != RF_ISA_SCALAR; i++)
+            if (memcmp(&got[i], &want[i], sizeof *got) != 0 && !(isnan(got[i]) && isnan(want[i])))
+                fail_msg("%s %s: number %zu is %a, not %a", rf_isa_name(k->isa),
+                         rf_dtype_get(w->type)->name, i, (double)got[i], (double)want[i]);
+        free_act(&m);
+    }
+    rf_free(scratch);
+}
+
+static void test_many_rows(void **state) {
+    (void)state;
+    enum { T = 130, ROWS = 70, COLS = 1152 };
+    static const rf_dtype types[] = {RF_DT_Q4_0, RF_DT_Q4_1,   RF_DT_Q5_0,  RF_DT_Q5_1,
+                                     RF_DT_Q8_0, RF_DT_IQ4_NL, RF_DT_MXFP4, RF_DT_Q2_0};
+    static const float last[] = {1.0f, 0.0f, 1e25f, 1e-25f, 1e-37f, INFINITY}; /* group's size */
+    const size_t n = (size_t)T * COLS;
+    float *x = rf_alloc(n, sizeof *x), *want = rf_alloc((size_t)T * ROWS, sizeof *want),
+          *got = rf_alloc((size_t)T * ROWS, sizeof *got);
+    assert_true(x && want && got);
+    uint64_t seed = 77;
+    for (size_t i = 0; i < n; i++)
+        x[i] = (0.1f + fabsf(rf_test_randf(&seed))) * (i % 3 ? 1 : -1);
+    for (size_t i = 0; i < RF_COUNT(types) * RF_COUNT(last); i++) {
+        rf_guarded guard;
+        rf_tensor w = make_weight(types[i / RF_COUNT(last)], ROWS, COLS, i, &guard);
+        for (size_t k = n - 32; k < n; k++)
+            x[k] = last[i % RF_COUNT(last)] * (k % 2 ? 1 : -1);
+        check_many_rows(&w, x, T, want, got);
+        if (i % RF_COUNT(last) == 0) { /* a scale of 0 */
+            memset(guard.p + 5 * w.row_bytes, 0, w.row_bytes);
+            check_many_rows(&w, x, T, want, got);
+        }
+        rf_guard_free(&guard);
+    }
+    rf_free(x);
+    rf_free(want);
+    rf_free(got);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_quant),   cmocka_unit_test(test_floats),
-        cmocka_unit_test(test_formats), cmocka_unit_test(test_scales),
-        cmocka_unit_test(test_nan),     cmocka_unit_test(test_long_floats),
+        cmocka_unit_test(test_many_rows),   cmocka_unit_test(test_quant),
+        cmocka_unit_test(test_floats),      cmocka_unit_test(test_formats),
+        cmocka_unit_test(test_scales),      cmocka_unit_test(test_nan),
+        cmocka_unit_test(test_long_floats),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -28,7 +28,8 @@ enum {
     RF_MM_FLOAT_BLOCK = 288,        /* and whose sums wait in memory where it has a part of k */
     RF_MM_FLOAT_BYTES = 640 << 10,  /* most bytes of a panel of floats */
     RF_MM_LAY_OUT_FROM = 33,        /* activation rows whose panels are always decoded */
-    RF_MM_PANEL_BYTES = 64 << 10,   /* most bytes of an integer panel */
+    RF_MM_PANEL_BYTES = 64 << 10,   /* most bytes of an integer panel, with its table, */
+    RF_MM_TIMES_AT = 32 << 10,      /* which begins there */
     RF_MM_STRETCH = 1024,           /* most columns in one */
     RF_MM_BEFORE = 2048,            /* bytes of weights that are asked for before they are due */
 };
@@ -167,8 +168,9 @@ typedef struct rf_mm_tile {
     bool first;   /* the sums start at 0 and not at dst */
     float *dst;   /* [T][dst_stride] */
     size_t dst_stride;
-    uint32_t n_rows;   /* of dst: 1 to n_vecs * lanes */
-    const float *bias; /* [n_rows], on the last stretch; or NULL */
+    uint32_t n_rows;      /* of dst: 1 to n_vecs * lanes */
+    const uint8_t *times; /* rf_mm_tiles.make_times's table, of the first group, or NULL */
+    const float *bias;    /* [n_rows], on the last stretch; or NULL */
     rf_mm_ahead *ahead;
 } rf_mm_tile;
 typedef void (*rf_mm_tile_fn)(const rf_mm_tile *t);
@@ -196,7 +198,14 @@ typedef struct rf_mm_tiles {
     rf_mm_scales scales;
     /* [activation rows - 1]: one vector of weight rows, two */
     rf_mm_tile_fn one[RF_MM_TILE_WIDTH], two[RF_MM_TILE_WIDTH];
+    /* Of a panel of two vectors in groups of 32 a table of the weights' scales times what those of activations are but for
+     * a power of two, for `times`, tiles of two vectors that multiply them by that alone; false: not all of these scales
+     * can be so.  NULL: none. */
+    bool (*make_times)(const rf_mm_pack *p, uint8_t *table);
+    rf_mm_tile_fn times[RF_MM_TILE_WIDTH];
 } rf_mm_tiles;
+/* May all of n activations' scales be multiplied so?  They may not where one is 0, far from 1 or no number. */
+bool rf_mm_are_short(const float *d, size_t n);
 /* Integer formats over panels; scratch as for matmul. */
 void rf_mm_panels_avx2(const rf_mm *mm, uint32_t begin, uint32_t end, void *scratch,
                        const rf_mm_tiles *tiles);

@@ -355,7 +355,7 @@ static void run_tiles(const rf_mm_tiles *tiles, uint32_t n_act, rf_mm_tile tile,
     const rf_mm_tile start = tile;
     const uint32_t step = n_vecs == tiles->vecs ? n_vecs : 1;
     for (uint32_t v = 0; v < n_vecs; v += step) {
-        const rf_mm_tile_fn *run = step == 1 ? tiles->one : tiles->two;
+        const rf_mm_tile_fn *run = step == 1 ? tiles->one : start.times ? tiles->times : tiles->two;
         uint32_t row = v * tiles->lanes, left = start.n_rows - row;
         tile = start;
         tile.panel += v * start.vec_bytes;
@@ -378,12 +378,14 @@ static void run_tiles(const rf_mm_tiles *tiles, uint32_t n_act, rf_mm_tile tile,
 
 /* Packs a stretch and multiplies it with all activation rows; meanwhile `fetch` bytes of the next
  * weights are fetched. */
-static void run_stretch(const rf_mm_tiles *tiles, rf_mm_pack *pack, const rf_mm_tile *tile,
-                        uint32_t n_act, size_t fetch) {
+static void run_stretch(const rf_mm_tiles *tiles, rf_mm_pack *pack, rf_mm_tile *tile,
+                        uint32_t n_act, size_t fetch, bool are_short) {
     const uint32_t n_parts = (n_act + tiles->width - 1) / tiles->width;
     const uint32_t n_rounds = pack->n_vecs == tiles->vecs ? 1 : pack->n_vecs;
     pack->ahead->step = fetch / 2 / (pack->n_vecs * pack->n_groups);
     tiles->pack(pack);
+    uint8_t *times = pack->panel + RF_MM_TIMES_AT;
+    if (are_short && pack->n_vecs == 2 && tiles->make_times(pack, times)) tile->times = times;
     pack->ahead->step = fetch / 2 / ((size_t)n_parts * n_rounds * pack->n_groups);
     run_tiles(tiles, n_act, *tile, pack->n_vecs);
 }
@@ -415,6 +417,17 @@ void rf_mm_starts_avx2(const int32_t *sum, size_t n, size_t each, uint8_t off, i
         starts_of(sum, n, 1, off, dst);
     else
         starts_of(sum, n, 16, off, dst);
+}
+
+/* From 2^-100 to 2^100. */
+bool rf_mm_are_short(const float *d, size_t n) {
+    uint32_t odd = 0;
+    for (size_t i = 0; i < n; i++) {
+        uint32_t bits;
+        memcpy(&bits, &d[i], sizeof bits);
+        odd |= (bits >> 23) - 27 >= 200;
+    }
+    return odd == 0;
 }
 
 /* What the tiles need to know of the activations' sums.  A scaled format needs either starts or, for its
@@ -451,6 +464,7 @@ void rf_mm_panels_avx2(const rf_mm *mm, uint32_t begin, uint32_t end, void *scra
     ahead.step = rf_mm_look_at_rows(mm, begin, end, per_panel, &ahead);
     rf_mm_look_ahead(&ahead);
     make_sums(tiles, a, n_pairs, off, info->has_min, sums);
+    const bool are_short = tiles->make_times && rf_mm_are_short(a->d, (size_t)a->n_rows * n_groups);
     for (uint32_t row = begin; row < end; row += per_panel) {
         uint32_t n_rows = end - row < per_panel ? end - row : per_panel;
         size_t fetch = rf_mm_look_at_rows(mm, row + n_rows, end, per_panel, &ahead);
@@ -487,7 +501,7 @@ void rf_mm_panels_avx2(const rf_mm *mm, uint32_t begin, uint32_t end, void *scra
                                .n_rows = n_rows,
                                .bias = mm->bias && g + n == n_groups ? mm->bias + row : NULL,
                                .ahead = &ahead};
-            run_stretch(tiles, &pack, &tile, a->n_rows, fetch / n_groups * n);
+            run_stretch(tiles, &pack, &tile, a->n_rows, fetch / n_groups * n, are_short);
         }
     }
 }

@@ -130,6 +130,14 @@ RF_INLINE vec_floats vec_load_floats(const uint8_t *p) { return _mm512_load_ps((
 RF_INLINE vec_floats vec_to_floats(vec v) { return _mm512_cvtepi32_ps(v); }
 RF_INLINE vec_floats vec_floats_add(vec_floats a, vec_floats b) { return _mm512_add_ps(a, b); }
 RF_INLINE vec_floats vec_floats_mul(vec_floats a, vec_floats b) { return _mm512_mul_ps(a, b); }
+RF_INLINE vec_floats vec_as_floats(vec v) { return _mm512_castsi512_ps(v); }
+RF_INLINE vec vec_of_floats(vec_floats v) { return _mm512_castps_si512(v); }
+/* Are the sizes of all normal numbers in 2^(least - 127) .. 2^(least + n - 127)? */
+RF_INLINE bool vec_are_between(vec_floats v, uint32_t least, uint32_t n) {
+    const vec exponent = _mm512_srli_epi32(_mm512_slli_epi32(_mm512_castps_si512(v), 1), 24);
+    const vec above = _mm512_sub_epi32(exponent, _mm512_set1_epi32((int)least));
+    return _mm512_cmplt_epu32_mask(above, _mm512_set1_epi32((int)n)) == 0xffff;
+}
 RF_INLINE vec_floats vec_fma(vec_floats a, vec_floats b, vec_floats c) {
     return _mm512_fmadd_ps(a, b, c);
 }

@@ -12,6 +12,7 @@ RF_INLINE vec_floats vec_load_floats(const uint8_t *p) {
 }
 RF_INLINE vec_floats vec_to_floats(vec v) { return _mm256_cvtepi32_ps(v); }
 RF_INLINE vec_floats vec_floats_add(vec_floats a, vec_floats b) { return _mm256_add_ps(a, b); }
+RF_INLINE vec_floats vec_as_floats(vec v) { return _mm256_castsi256_ps(v); }
 RF_INLINE vec_floats vec_floats_mul(vec_floats a, vec_floats b) { return _mm256_mul_ps(a, b); }
 RF_INLINE vec_floats vec_fma(vec_floats a, vec_floats b, vec_floats c) {
     return _mm256_fmadd_ps(a, b, c);

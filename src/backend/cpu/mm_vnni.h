@@ -102,7 +102,33 @@ RF_INLINE void add_products(bool flip, int nv, int nt, int n_quads, const rf_mm_
     }
 }
 
-RF_INLINE void tile_32(int nv, int nt, const rf_mm_tile *a) {
+/* A scale of activations has four significant bits: it is m / 8, m from 8 on, times a power of two.  A group's table has
+ * the weights' scales times each of the eight m / 8, [8][VECS] vectors, less 127 in the exponent: the bits of a power of
+ * two are added to those, by units that do not multiply. */
+enum {
+    TIMES = 8,
+    TIMES_OF_ONE = VECS * VEC_ROWS * 4, /* bytes */
+    TIMES_BYTES = TIMES * TIMES_OF_ONE,
+    TIMES_FROM = 128, /* activation rows from which making tables pays */
+};
+
+/* add_scaled by the group's table. */
+RF_INLINE void add_times(const rf_mm_tile *a, int nt, size_t g, const lane_ints *i,
+                         lane_floats *acc) {
+    RF_UNROLL
+    for (int t = 0; t < nt; t++) {
+        const uint32_t xd = rf_get_u32(&a->d[(size_t)t * a->group_stride + g]);
+        const uint8_t *times = a->times + g * TIMES_BYTES + (xd >> 20) % TIMES * TIMES_OF_ONE;
+        const vec power = vec_set(xd & 0x7f800000);
+        RF_UNROLL
+        for (int v = 0; v < VECS; v++) {
+            const vec d = vec_add(vec_load(times + (size_t)v * VEC_ROWS * 4), power);
+            acc->v[v][t] = vec_fma(vec_to_floats(i->v[v][t]), vec_as_floats(d), acc->v[v][t]);
+        }
+    }
+}
+
+RF_INLINE void tile_32(bool by_table, int nv, int nt, const rf_mm_tile *a) {
     lane_floats acc;
     rf_mm_ask_for_next(a, nv, nt, VEC_ROWS);
     load_acc(a, nv, nt, &acc);
@@ -118,7 +144,10 @@ RF_INLINE void tile_32(int nv, int nt, const rf_mm_tile *a) {
                 i.v[v][t] = start;
         }
         add_products(false, nv, nt, 8, a, record + RF_MM_AT_Q_32(VEC_ROWS), a->q + 32 * g, &i);
-        add_scaled(a, nv, nt, record, g, &i, &acc);
+        if (by_table)
+            add_times(a, nt, g, &i, &acc);
+        else
+            add_scaled(a, nv, nt, record, g, &i, &acc);
         if (!a->has_min) continue;
         RF_UNROLL
         for (int t = 0; t < nt; t++) {
@@ -245,7 +274,7 @@ RF_INLINE void tile_256(tile_mode mode, int nv, int nt, const rf_mm_tile *a) {
 
 /* One function per shape, so that mode, nv and nt are constants inside. */
 #define TILE_SHAPE(nv, nt)                                                                     \
-    static void tile_32_##nv##_##nt(const rf_mm_tile *a) { tile_32(nv, nt, a); }               \
+    static void tile_32_##nv##_##nt(const rf_mm_tile *a) { tile_32(false, nv, nt, a); }        \
     static void tile_4_32_##nv##_##nt(const rf_mm_tile *a) { tile_256(TILE_4_32, nv, nt, a); } \
     static void wide_4_##nv##_##nt(const rf_mm_tile *a) { tile_256(TILE_WIDE_4, nv, nt, a); }  \
     static void wide_8_##nv##_##nt(const rf_mm_tile *a) { tile_256(TILE_WIDE_8, nv, nt, a); }  \
@@ -260,6 +289,9 @@ SHAPES(TILE_SHAPE, 1)
 SHAPES(TILE_SHAPE, 2)
 SHAPES(FLIP_SHAPE, 1)
 SHAPES(FLIP_SHAPE, 2)
+#define TIMES_SHAPE(nv, nt) \
+    static void times_##nv##_##nt(const rf_mm_tile *a) { tile_32(true, nv, nt, a); }
+SHAPES(TIMES_SHAPE, 2)
 #define SHAPES_OF_TWO(name) \
     { name##_2_1, name##_2_2, name##_2_3, name##_2_4, name##_2_5, name##_2_6 }
 #else
@@ -275,6 +307,41 @@ SHAPES(FLIP_SHAPE, 2)
         .two = SHAPES_OF_TWO(name),                                                         \
     }
 static const rf_mm_tiles tiles_32 = TILES(tile_32, RF_MM_SCALES_ONCE);
+#if VNNI_VECS == 2
+/* Weights' scales are f16's, but for 0 and what is no number: so no product leaves the range of normal numbers. */
+static bool make_times(const rf_mm_pack *p, uint8_t *table) {
+    const size_t record = RF_MM_RECORD_32(VEC_ROWS);
+    for (size_t g = 0; g < p->n_groups; g++, table += TIMES_BYTES) {
+        RF_UNROLL
+        for (size_t v = 0; v < VECS; v++) {
+            const vec_floats wd = vec_load_floats(p->panel + (v * p->n_groups + g) * record);
+            if (!vec_are_between(wd, 127 - 24, 24 + 16)) return false;
+            RF_UNROLL
+            for (size_t m = 0; m < TIMES; m++) {
+                const vec_floats d = vec_floats_mul(wd, vec_floats_set(1.0f + (float)m / 8));
+                vec_store(table + (m * VECS + v) * VEC_ROWS * 4,
+                          vec_add(vec_of_floats(d), vec_set(0u - (127u << 23))));
+            }
+        }
+    }
+    return true;
+}
+_Static_assert(VECS *RF_MM_STRETCH / 64 * RF_MM_RECORD_32(VEC_ROWS) <= RF_MM_TIMES_AT, "panel");
+_Static_assert(RF_MM_TIMES_AT + RF_MM_STRETCH / 64 * TIMES_BYTES <= RF_MM_PANEL_BYTES, "table");
+
+static const rf_mm_tiles tiles_times = {
+    .lanes = VEC_ROWS,
+    .vecs = VECS,
+    .width = WIDTH,
+    .tall_from = 1,
+    .pack = VNNI_PACK,
+    .scales = RF_MM_SCALES_ONCE,
+    .one = {tile_32_1_1, tile_32_1_2, tile_32_1_3, tile_32_1_4, tile_32_1_5, tile_32_1_6},
+    .two = SHAPES_OF_TWO(tile_32),
+    .make_times = make_times,
+    .times = SHAPES_OF_TWO(times),
+};
+#endif
 static const rf_mm_tiles tiles_4_32 = TILES(tile_4_32, RF_MM_SCALES_ONCE);
 static const rf_mm_tiles tiles_wide_4 = TILES(wide_4, RF_MM_SCALES_ONCE);
 static const rf_mm_tiles tiles_wide_8 = TILES(wide_8, RF_MM_SCALES_ONCE);
@@ -289,6 +356,10 @@ static bool multiplies_32_bits_at_once(void) { return __builtin_cpu_is("amd"); }
 
 static const rf_mm_tiles *tiles_of(const rf_mm *mm) {
     const rf_mm_range range = rf_mm_range_of(mm->w->type);
+#if VNNI_VECS == 2
+    if (mm->act->view == RF_INT_32 && mm->act->n_rows >= TIMES_FROM && multiplies_32_bits_at_once())
+        return &tiles_times;
+#endif
     if (mm->act->view == RF_INT_32) return &tiles_32;
     const rf_mm_scaled scaled = rf_mm_scaled_of(mm->w->type);
     if (scaled.from > 0 && mm->act->n_rows >= scaled.from) return &tiles_scaled;
