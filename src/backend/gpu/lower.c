@@ -5,7 +5,7 @@
  * attention behind them, and quantising into the norm before it or its only reader; rows in integers
  * are made once for all their readers.  A step is fused only when nothing else reads what then no longer exists, so
  * any plan is right.  With keep_values every value of the plan is made.  A norm before a router and the route stay
- * tasks: products behind them may do their work, too, which launch.c decides for each batch. */
+ * tasks: products behind them may do their work, too, which launch_products.c decides for each batch. */
 #include <string.h>
 
 #include "backend/gpu/exec.h"
