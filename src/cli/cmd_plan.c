@@ -115,15 +115,14 @@ static rf_status measure_split(rf_cli *c, const rf_engine *en, uint64_t told, co
     return RF_OK;
 }
 
-/* GPUs as they are found, or one that is told; then the CPU. */
-static size_t list_places(rf_cli *c, uint64_t told, place *out) {
+/* GPUs as they are found, or one that is told; then the CPU.  why: where there are none, why. */
+static size_t list_places(rf_cli *c, uint64_t told, place *out, rf_text *why) {
     rf_gpu_device g;
-    rf_text why;
     size_t n = 0;
     const char *wanted = rf_session_backend(c);
     bool gpu = strcmp(wanted, "cpu") != 0, cpu = strcmp(wanted, "gpu") != 0;
     for (size_t i = 0; gpu && !told && i < MAX_DEVICES; i++) {
-        if (rf_gpu_find(i, &g, &why) != ROCMFORGE_OK) break;
+        if (rf_gpu_find(i, &g, why) != ROCMFORGE_OK) break;
         out[n] = (place){.backend = "gpu", .device = (uint32_t)i, .memory = g.mem_free};
         snprintf(out[n++].name, sizeof out->name, "gpu %zu: %.120s (%s)", i, g.name, g.arch);
     }
@@ -271,10 +270,13 @@ int rf_cmd_plan(rf_cli *c) {
         s = rf_session_error(rf_engine_open(&en, &o, &why), &why, &e);
     }
     if (s == RF_OK) {
-        size_t n = list_places(c, told, places);
+        size_t n = list_places(c, told, places, &why);
         for (size_t i = 0; i < n; i++)
             measure(c, en, &places[i]);
         s = measure_split(c, en, told, &places[0], &several, &e);
+        if (s == RF_OK && n == 0)
+            s = rf_fail(&e, RF_EUNSUPPORTED,
+                        "%.300s; --memory SIZE plans for a GPU that is not here", why.text);
         if (s == RF_OK) print_all(c, path, places, n, &several);
     }
     rf_engine_close(en);

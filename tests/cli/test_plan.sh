@@ -30,6 +30,7 @@ refused 2 "1 layers on GPUs are asked for, but backend 'cpu'" generate -m $model
 refused 2 "GPUs '0,x': expected a number, or up to 16 of them" generate -m $model --device 0,x --backend gpu x
 refused 5 "no usable GPU" generate -m $model --gpu-layers 1 x
 refused 5 "no usable GPU" generate -m $model --require-gpu x
+refused 5 "--memory SIZE plans for a GPU that is not here" plan $model --backend gpu
 refused 3 "$dir/absent" plan "$dir/absent"
 refused 2 "unexpected argument 'b'" plan a b
 
