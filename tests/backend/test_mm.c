@@ -595,7 +595,7 @@ static void check_many_rows(const rf_tensor *w, const float *x, uint32_t n_rows,
 
 static void test_many_rows(void **state) {
     (void)state;
-    enum { T = 130, ROWS = 70, COLS = 1152 };
+    enum { T = 130, ROWS = 40, COLS = 640 };
     static const rf_dtype types[] = {RF_DT_Q4_0, RF_DT_Q4_1,   RF_DT_Q5_0,  RF_DT_Q5_1,
                                      RF_DT_Q8_0, RF_DT_IQ4_NL, RF_DT_MXFP4, RF_DT_Q2_0};
     static const float last[] = {1.0f, 0.0f, 1e25f, 1e-25f, 1e-37f, INFINITY}; /* group's size */
