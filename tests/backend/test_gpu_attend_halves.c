@@ -1,6 +1,6 @@
 /* test_gpu_attend_halves.c - attention over caches of F16, BF16 and, on NVIDIA's GPUs, Q8_0 on matrix units
- * (kernels/half.h): near an independent result in f64, and the same bits for a row in any company, by the kernel for few rows and by
- * that for many. */
+ * (kernels/half.h): near an independent result in f64, and the same bits for a row in any company, by the
+ * kernel for few rows and by that for many. */
 #include "backend/attend_on_gpu.h"
 #include "backend/half_rule.h"
 

@@ -198,10 +198,10 @@ typedef struct rf_mm_tiles {
     rf_mm_scales scales;
     /* [activation rows - 1]: one vector of weight rows, two */
     rf_mm_tile_fn one[RF_MM_TILE_WIDTH], two[RF_MM_TILE_WIDTH];
-    /* Of a panel of two vectors in groups of 32 a table of the weights' scales times what those of activations are but for
-     * a power of two, for `times`, tiles of two vectors that multiply them by that alone; false: not all of these scales
-     * can be so.  NULL: none. */
-    bool (*make_times)(const rf_mm_pack *p, uint8_t *table);
+    /* Of a panel of `vecs` vectors in groups of 32 the table, behind it, of the weights' scales times what those of
+     * activations are but for a power of two, for `times`, tiles like `two` that multiply them by that alone; it gives
+     * NULL where not all of these scales can be so.  NULL: no such tiles. */
+    const uint8_t *(*make_times)(const rf_mm_pack *p);
     rf_mm_tile_fn times[RF_MM_TILE_WIDTH];
 } rf_mm_tiles;
 /* May all of n activations' scales be multiplied so?  They may not where one is 0, far from 1 or no number. */

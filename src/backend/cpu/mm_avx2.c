@@ -384,8 +384,7 @@ static void run_stretch(const rf_mm_tiles *tiles, rf_mm_pack *pack, rf_mm_tile *
     const uint32_t n_rounds = pack->n_vecs == tiles->vecs ? 1 : pack->n_vecs;
     pack->ahead->step = fetch / 2 / (pack->n_vecs * pack->n_groups);
     tiles->pack(pack);
-    uint8_t *times = pack->panel + RF_MM_TIMES_AT;
-    if (are_short && pack->n_vecs == 2 && tiles->make_times(pack, times)) tile->times = times;
+    if (are_short && pack->n_vecs == tiles->vecs) tile->times = tiles->make_times(pack);
     pack->ahead->step = fetch / 2 / ((size_t)n_parts * n_rounds * pack->n_groups);
     run_tiles(tiles, n_act, *tile, pack->n_vecs);
 }

@@ -299,23 +299,24 @@ SHAPES(TIMES_SHAPE, 2)
     { NULL }
 #endif
 
-#define TILES(name, how)                                                                    \
-    {                                                                                       \
-        .lanes = VEC_ROWS, .vecs = VECS, .width = WIDTH, .tall_from = 1, .pack = VNNI_PACK, \
-        .scales = (how), .keep_sign = (how) == RF_MM_SCALES_FLIPPED,                        \
-        .one = {name##_1_1, name##_1_2, name##_1_3, name##_1_4, name##_1_5, name##_1_6},    \
-        .two = SHAPES_OF_TWO(name),                                                         \
-    }
+#define TILES_OF(name, how)                                                             \
+    .lanes = VEC_ROWS, .vecs = VECS, .width = WIDTH, .tall_from = 1, .pack = VNNI_PACK, \
+    .scales = (how), .keep_sign = (how) == RF_MM_SCALES_FLIPPED,                        \
+    .one = {name##_1_1, name##_1_2, name##_1_3, name##_1_4, name##_1_5, name##_1_6},    \
+    .two = SHAPES_OF_TWO(name)
+#define TILES(name, how) \
+    { TILES_OF(name, how) }
 static const rf_mm_tiles tiles_32 = TILES(tile_32, RF_MM_SCALES_ONCE);
 #if VNNI_VECS == 2
 /* Weights' scales are f16's, but for 0 and what is no number: so no product leaves the range of normal numbers. */
-static bool make_times(const rf_mm_pack *p, uint8_t *table) {
+static const uint8_t *make_times(const rf_mm_pack *p) {
     const size_t record = RF_MM_RECORD_32(VEC_ROWS);
+    uint8_t *table = p->panel + RF_MM_TIMES_AT;
     for (size_t g = 0; g < p->n_groups; g++, table += TIMES_BYTES) {
         RF_UNROLL
         for (size_t v = 0; v < VECS; v++) {
             const vec_floats wd = vec_load_floats(p->panel + (v * p->n_groups + g) * record);
-            if (!vec_are_between(wd, 127 - 24, 24 + 16)) return false;
+            if (!vec_are_between(wd, 127 - 24, 24 + 16)) return NULL;
             RF_UNROLL
             for (size_t m = 0; m < TIMES; m++) {
                 const vec_floats d = vec_floats_mul(wd, vec_floats_set(1.0f + (float)m / 8));
@@ -324,20 +325,13 @@ static bool make_times(const rf_mm_pack *p, uint8_t *table) {
             }
         }
     }
-    return true;
+    return p->panel + RF_MM_TIMES_AT;
 }
 _Static_assert(VECS *RF_MM_STRETCH / 64 * RF_MM_RECORD_32(VEC_ROWS) <= RF_MM_TIMES_AT, "panel");
 _Static_assert(RF_MM_TIMES_AT + RF_MM_STRETCH / 64 * TIMES_BYTES <= RF_MM_PANEL_BYTES, "table");
 
 static const rf_mm_tiles tiles_times = {
-    .lanes = VEC_ROWS,
-    .vecs = VECS,
-    .width = WIDTH,
-    .tall_from = 1,
-    .pack = VNNI_PACK,
-    .scales = RF_MM_SCALES_ONCE,
-    .one = {tile_32_1_1, tile_32_1_2, tile_32_1_3, tile_32_1_4, tile_32_1_5, tile_32_1_6},
-    .two = SHAPES_OF_TWO(tile_32),
+    TILES_OF(tile_32, RF_MM_SCALES_ONCE),
     .make_times = make_times,
     .times = SHAPES_OF_TWO(times),
 };

@@ -57,7 +57,7 @@ static bool fits_attend_ints(const rf_gpu_queue *q, const rf_gpu_attend_args *a)
     bool is_q8 = a->v && a->k_type == RF_DT_Q8_0 && a->v_type == RF_DT_Q8_0;
     bool is_wide = a->head_dim == RF_GPU_ATTEND_INTS_DIM;
     return is_q8 && a->head_dim == a->value_dim &&
-           (is_wide || 2 * a->head_dim == RF_GPU_ATTEND_INTS_DIM) && !takes_attend_halves(q, a) &&
+           (is_wide || 2 * a->head_dim == RF_GPU_ATTEND_INTS_DIM) &&
            RF_ATTEND_INTS_SHARED <= q->info.lds_bytes && can_run(q, RF_GPU_attend_ints);
 }
 
@@ -189,13 +189,13 @@ static rf_gpu_kernel attend_vec_of(const rf_gpu_queue *q, const rf_gpu_attend_ar
 /* The kernel for few rows, or NO_KERNEL, and the shared memory that it is given. */
 static rf_gpu_kernel walking_kernel(const rf_gpu_queue *q, const rf_gpu_attend_args *a,
                                     uint32_t *shared_bytes) {
-    if (fits_attend_ints(q, a)) {
-        *shared_bytes = RF_ATTEND_INTS_SHARED;
-        return RF_GPU_attend_ints;
-    }
     if (takes_attend_halves(q, a)) {
         *shared_bytes = attend_halves_shared(q, RF_ATTEND_HALVES_SHARED);
         return RF_GPU_attend_halves;
+    }
+    if (fits_attend_ints(q, a)) {
+        *shared_bytes = RF_ATTEND_INTS_SHARED;
+        return RF_GPU_attend_ints;
     }
     *shared_bytes = is_nvidia(q) ? RF_ATTEND_VEC_SHARED : 0;
     return fits_attend_vec(a) ? attend_vec_of(q, a) : NO_KERNEL;

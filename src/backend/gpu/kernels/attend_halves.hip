@@ -278,14 +278,9 @@ RF_DEVICE void halves_put_own(halves_shared *sh, const rf_own_head *t, const flo
     for (uint32_t i = 0; i < kind.dim / 32; i++) {
         const uint32_t k = lane + 32 * i;
         if (kind.is_q8) {
-            const float amax = rf_float_of(rf_lane_most(rf_size_of(x[k]))),
-                        id = amax > 0 ? 127.0f / amax : 0;
-            const uint16_t d = rf_f16_of(amax / 127.0f);
-            const int32_t q = rf_quantised(x[k], id);
-            uint8_t *group = t->pool + i * RF_KV_Q8_BYTES;
-            if (is_row) fresh[k] = rf_f16_of(rf_f16_at(d) * (float)q);
-            if (is_row && puts_it) group[2 + lane] = (uint8_t)q;
-            if (is_row && puts_it && lane == 0) *(uint16_t *)(void *)group = d;
+            const rf_q8_own own = rf_q8_own_of(x[k]);
+            if (is_row) fresh[k] = rf_f16_of(rf_f16_at(own.d) * (float)own.q);
+            if (is_row && puts_it) rf_q8_put_own(t->pool + i * RF_KV_Q8_BYTES, lane, own);
         } else if (is_row) {
             const uint16_t half = (uint16_t)half_bits_of(x[k], kind.form);
             fresh[k] = half;

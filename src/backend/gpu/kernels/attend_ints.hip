@@ -172,13 +172,8 @@ RF_DEVICE void ints_put_row(uint8_t *row, const float *x, uint32_t lane, int is_
                             uint32_t dim) {
     RF_NO_UNROLL
     for (uint32_t g = 0; g < dim / 32; g++) {
-        const float v = x[lane + 32 * g];
-        const float amax = rf_float_of(rf_lane_most(rf_size_of(v)));
-        const float id = amax > 0 ? 127.0f / amax : 0;
-        uint8_t *group = row + g * RF_KV_Q8_BYTES;
-        if (!is_here) continue;
-        group[2 + lane] = (uint8_t)rf_quantised(v, id);
-        if (lane == 0) *(uint16_t *)(void *)group = rf_f16_of(amax / 127.0f);
+        const rf_q8_own own = rf_q8_own_of(x[lane + 32 * g]);
+        if (is_here) rf_q8_put_own(row + g * RF_KV_Q8_BYTES, lane, own);
     }
 }
 

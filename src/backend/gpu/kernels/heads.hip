@@ -1,6 +1,7 @@
 /* heads.hip - heads of queries, keys and values: norm, rotation and the way into the KV pool; one
  * block per row and head, or, of many rows whose heads have no norm, per row. */
 #include "backend/gpu/kernels/kv.h"
+#include "backend/gpu/kernels/norm.h"
 
 typedef struct heads_shared {
     float x[RF_MAX_HEAD_DIM];
@@ -175,40 +176,31 @@ RF_DEVICE void rotate_eight(float x[8], const rf_f4 cs[2], int is_apart) {
     }
 }
 
-/* The larger one of what threads have of which the numbers differ in the bit, or are the same. */
-RF_DEVICE uint32_t most_with(uint32_t most, uint32_t bit) {
-    const uint32_t other = rf_lane_xor(most, bit);
-    return other > most ? other : most;
-}
-
 /* The largest sizes in the groups of 32 of either four: those of four threads' eights, or of eight threads' fours.  All
  * threads of a block call. */
 RF_DEVICE void most_of_groups(uint32_t most[2], const float x[8], int is_apart) {
-    most[0] = most[1] = 0;
+    const uint32_t size[2] = {quant_size(x), quant_size(x + 4)},
+                   both = size[0] > size[1] ? size[0] : size[1];
     RF_UNROLL
-    for (uint32_t i = 0; i < 8; i++) {
-        const uint32_t size = rf_bits_of(x[i]) & 0x7fffffffu;
-        if (size > most[is_apart ? i / 4 : 0]) most[is_apart ? i / 4 : 0] = size;
-    }
+    for (uint32_t i = 0; i < 2; i++)
+        most[i] = is_apart ? size[i] : both;
+    quant_most(most, 2, 4);
     RF_UNROLL
     for (uint32_t i = 0; i < 2; i++) {
-        const uint32_t of_four = most_with(most_with(most[i], 1), 2),
-                       of_eight = most_with(of_four, 4);
-        most[i] = is_apart ? of_eight : of_four;
+        const uint32_t other = rf_lane_xor(most[i], 4);
+        if (is_apart && other > most[i]) most[i] = other;
     }
-    if (!is_apart) most[1] = most[0];
 }
 
 /* Four elements in Q8_0, of a group whose largest size is most. */
 RF_DEVICE void put_four_q8(uint8_t *row, uint32_t at, const float x[4], uint32_t most) {
-    const float amax = rf_float_of(most), id = amax > 0 ? 127.0f / amax : 0;
+    const rf_quant_scale s = rf_quant_scale_of(rf_float_of(most), 256);
+    const uint32_t q = quant_four(x, s.id);
     uint8_t *group = row + at / 32 * RF_KV_Q8_BYTES;
     uint16_t *to = (uint16_t *)(void *)(group + 2 + at % 32);
-    RF_UNROLL
-    for (uint32_t i = 0; i < 2; i++)
-        to[i] = (uint16_t)((rf_quantised(x[2 * i], id) & 255) |
-                           (rf_quantised(x[2 * i + 1], id) & 255) << 8);
-    if (at % 32 == 0) *(uint16_t *)(void *)group = rf_f16_of(amax / 127.0f);
+    to[0] = (uint16_t)q;
+    to[1] = (uint16_t)(q >> 16);
+    if (at % 32 == 0) *(uint16_t *)(void *)group = rf_f16_of(s.d);
 }
 
 RF_DEVICE void put_eight(const rf_gpu_heads *h, const head_eight *e, const float x[8],

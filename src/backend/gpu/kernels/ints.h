@@ -110,6 +110,21 @@ RF_DEVICE void rf_ints_words(uint32_t out[8], const uint8_t *group, uint32_t typ
     }
 }
 
+/* Of a group in Q8_0 that 32 threads have: a thread's integer, and the scale.  All threads of a block call. */
+typedef struct rf_q8_own {
+    int32_t q;
+    uint16_t d;
+} rf_q8_own;
+RF_DEVICE rf_q8_own rf_q8_own_of(float x) {
+    const rf_quant_scale s = rf_quant_scale_of(rf_float_of(rf_lane_most(rf_size_of(x))), 256);
+    const rf_q8_own own = {rf_quantised(x, s.id), rf_f16_of(s.d)};
+    return own;
+}
+RF_DEVICE void rf_q8_put_own(uint8_t *group, uint32_t lane, rf_q8_own own) {
+    group[2 + lane] = (uint8_t)own.q;
+    if (lane == 0) *(uint16_t *)(void *)group = own.d;
+}
+
 /* Integer i of a group. */
 RF_DEVICE int32_t rf_ints_at(const uint8_t *group, uint32_t type, uint32_t i) {
     if (type == RF_DT_Q8_0) return (int8_t)group[2 + i];
