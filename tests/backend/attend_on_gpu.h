@@ -187,6 +187,17 @@ static inline void check_ints(const rf_gpu_attend_args *a) {
     n_with_ints++;
 }
 
+/* Which of rows first .. first + n - 1 come before those of sequences that have many, as in run.c. */
+static inline void tell_few(const attend_case *a, rf_gpu_attend_args *args, uint32_t first,
+                            uint32_t n) {
+    uint32_t before = first < a->rows[0] ? a->rows[0] - first : 0;
+    if (before > n) before = n;
+    if (before >= RF_GPU_MANY_ROWS) return;
+    bool are_all = n - before < RF_GPU_MANY_ROWS;
+    args->few_rows = are_all ? n : before;
+    args->few_seqs = are_all ? 2 : 1;
+}
+
 /* Rows first .. first + n - 1 of the case by themselves; their results on the device. */
 static inline const float *attend_rows_on_gpu(const attend_case *a, const attend_data *d,
                                               uint32_t first, uint32_t n) {
@@ -217,6 +228,7 @@ static inline const float *attend_rows_on_gpu(const attend_case *a, const attend
                                .rows_alone = c->T == 2};
     args.batch.pos += first;
     args.batch.row_seq += first;
+    tell_few(a, &args, first, n);
     if (d->mask) {
         args.batch.mask =
             up(d->mask + (size_t)first * MASK_STRIDE, (size_t)n * MASK_STRIDE * sizeof(float));

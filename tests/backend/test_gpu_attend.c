@@ -376,6 +376,10 @@ static void test_attend_rows(void **state) {
         a.rows[p % 2] += 14;
         a.len[p % 2] += 14;
         check_attend_rows(&a);
+        a.rows[0] = 3; /* for another kernel */
+        a.rows[1] += 30;
+        a.len[1] += 30;
+        check_attend_rows(&a);
     }
     attend_case whole = {.n_heads = 8,
                          .n_kv_heads = 2,
@@ -427,6 +431,10 @@ static void test_attend_q8_rows(void **state) {
         check_int_rows(&a);
         a.len[k % 2] += 14;
         a.rows[k % 2] += 14;
+        check_int_rows(&a);
+        a.rows[0] = 3; /* for another kernel */
+        a.rows[1] += 30;
+        a.len[1] += 30;
         check_int_rows(&a);
     }
     attend_case wild = {.n_heads = 8, /* windows begin with each of the keys */

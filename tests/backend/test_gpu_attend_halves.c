@@ -281,6 +281,40 @@ static void test_many_rows(void **state) {
     queue.info.n_units = n_units;
 }
 
+/* A sequence with few rows before one with many: each by its own kernel, in one batch. */
+static void test_few_before_many(void **state) {
+    (void)state;
+    uint32_t n_units = queue.info.n_units;
+    queue.info.n_units = 1;
+    for (uint32_t k = 0; k < 24; k++) {
+        const uint32_t n_few = k % (RF_GPU_MANY_ROWS - 1) + 1;
+        attend_case a = {.n_heads = 8,
+                         .n_kv_heads = k % 3 ? 2 : 1,
+                         .head_dim = k / 2 % 2 ? 64 : 128,
+                         .value_dim = k / 2 % 2 ? 64 : 128,
+                         .pattern = patterns[k % RF_COUNT(patterns)],
+                         .sinks = k % 3 == 1,
+                         .k_type = type_of(k),
+                         .v_type = type_of(k),
+                         .len = {k % 2 ? 290 : 33, k % 5 ? 75 : 333},
+                         .rows = {n_few, k % 4 ? 40 : 56},
+                         .prefix = {20, 50},
+                         .ints_view = 256};
+        if (a.pattern.kind == RF_ATTN_CUSTOM) continue;
+        check_many(&a);
+        attend_data d;
+        make_attend(&a, &d);
+        memset(queue.launched, 0, sizeof queue.launched);
+        rf_free(run(&a, &d, 0, d.c.T));
+        assert_true(has_launched(RF_GPU_attend_halves, false));
+        assert_true(queue.launched[RF_GPU_attend_halves_group] ||
+                    queue.launched[RF_GPU_attend_halves_tile]);
+        free_attend(&d);
+        give_all();
+    }
+    queue.info.n_units = n_units;
+}
+
 /* Huge and tiny queries, and keys that leave F16's range for scores. */
 static void test_sizes(void **state) {
     (void)state;
@@ -367,8 +401,11 @@ static void test_others(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_few_rows), cmocka_unit_test(test_many_rows),
-        cmocka_unit_test(test_sizes),    cmocka_unit_test(test_own),
+        cmocka_unit_test(test_few_rows),
+        cmocka_unit_test(test_many_rows),
+        cmocka_unit_test(test_few_before_many),
+        cmocka_unit_test(test_sizes),
+        cmocka_unit_test(test_own),
         cmocka_unit_test(test_others),
     };
     return cmocka_run_group_tests(tests, open_fast, close_device);

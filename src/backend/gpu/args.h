@@ -31,6 +31,7 @@ enum {
     RF_GPU_CHOOSE_MOST = 128,     /* experts among which blocks choose themselves (choose.h) */
     RF_GPU_FEW_SPLIT_32 = 4,      /* blocks that few_32_... has for a tile of weight rows */
     RF_GPU_FEW_SPLIT_256 = 2,     /* and few_256_... */
+    RF_GPU_MANY_ROWS = 8,         /* of a sequence in a batch: attention has kernels for as many */
     RF_GPU_RECUR_KEPT = 128, /* rows of the matrix that delta_128 and scan_128 keep in registers */
 };
 
@@ -207,7 +208,8 @@ typedef struct rf_gpu_attend_args {
     uint32_t pattern, window, n_global; /* rf_attn_pattern */
     float scale, softcap;               /* softcap 0: none */
     uint32_t max_kv_len;                /* no kv_len of the batch is longer */
-    uint32_t n_seqs;                    /* of the batch */
+    uint32_t first_seq, n_seqs;         /* whose rows these are, of the batch */
+    uint32_t few_rows, few_seqs; /* rows of the first of them, which have few each, and how many */
     /* What makes q, where it has three parts, and puts keys and values first; n_parts 0: nothing. */
     rf_gpu_heads_args heads;
     uint32_t rows_alone; /* rf_batch_rows_alone of the batch */

@@ -140,10 +140,11 @@ typedef struct rf_gpu_rope {
 /* What a batch looks like to the kernels: with the same shape a recorded graph is right again. */
 typedef struct rf_gpu_shape {
     uint32_t n_tokens, n_seqs, n_outputs, table_stride, mask_stride, max_kv_len;
-    rf_by_best by_best;  /* what else than the rows of the result is told of each */
-    uint32_t draws;      /* 1: some rows have noise */
-    uint32_t rows_alone; /* 1: rf_batch_rows_alone */
-    uint32_t flight;     /* whose staging block the batch comes from */
+    rf_by_best by_best;          /* what else than the rows of the result is told of each */
+    uint32_t draws;              /* 1: some rows have noise */
+    uint32_t rows_alone;         /* 1: rf_batch_rows_alone */
+    uint32_t few_rows, few_seqs; /* of the first sequences, as rf_gpu_attend_args has them */
+    uint32_t flight;             /* whose staging block the batch comes from */
 } rf_gpu_shape;
 
 typedef struct rf_gpu_kernels {

@@ -10,7 +10,7 @@ enum {
     ATTEND_STEP_BLOCKS = 4,
     ATTEND_FEW = 512,      /* heads of rows */
     ATTEND_AT_ONCE = 2,    /* blocks of one of these kernels that a multiprocessor runs */
-    ATTEND_MIN_ROWS = 16,  /* of attend_rows and the like, and half of that for each sequence */
+    ATTEND_MIN_ROWS = 16,  /* of attend_rows and the like */
     ATTEND_OWN_ROWS = 256, /* whose heads attention makes itself; more have not been measured */
 };
 
@@ -45,7 +45,7 @@ static bool takes_attend_halves(const rf_gpu_queue *q, const rf_gpu_attend_args 
 
 /* Enough neighbouring rows of each sequence. */
 static bool has_many_rows(const rf_gpu_attend_args *a) {
-    return a->n_rows >= ATTEND_MIN_ROWS && 2 * a->n_rows / ATTEND_MIN_ROWS >= a->n_seqs;
+    return a->n_rows >= ATTEND_MIN_ROWS && a->n_rows / RF_GPU_MANY_ROWS >= a->n_seqs;
 }
 
 static bool takes_attend_rows(const rf_gpu_queue *q, const rf_gpu_attend_args *a) {
@@ -97,51 +97,61 @@ uint64_t rf_gpu_kv_halves_bytes(const rf_gpu_queue *q, const rf_gpu_attend_args 
     return is_turned ? (uint64_t)a->n_kv_blocks * a->n_kv_heads * RF_KV_BLOCK * 4 * a->head_dim : 0;
 }
 
-/* Keys and values of Q8_0 as a pool of F16, which a then attends to; false: there is no room. */
-static bool turn_to_halves(rf_gpu_queue *q, rf_gpu_attend_args *a, uint64_t bytes) {
-    if (!a->parts || bytes > a->parts_bytes || !can_run(q, RF_GPU_kv_halves)) return false;
+/* Is there room for so many bytes of keys and values of Q8_0 as F16? */
+static bool turns_to_halves(const rf_gpu_queue *q, const rf_gpu_attend_args *a, uint64_t bytes) {
+    return a->parts && bytes <= a->parts_bytes && can_run(q, RF_GPU_kv_halves) &&
+           a->n_kv_heads <= MAX_GRID_Y && a->n_seqs <= MAX_GRID_Y;
+}
+
+/* Makes a pool of them, which a then attends to. */
+static void turn_to_halves(rf_gpu_queue *q, rf_gpu_attend_args *a, uint64_t bytes) {
     rf_gpu_grid grid = {div_up(a->max_kv_len, RF_KV_BLOCK), a->n_kv_heads, a->n_seqs};
-    if (grid.y > MAX_GRID_Y || grid.z > MAX_GRID_Y) return false;
     rf_gpu_put_shared(q, RF_GPU_kv_halves, grid, 0, a, sizeof *a);
     a->k = a->parts;
     a->v = (const uint8_t *)a->parts + bytes / 2;
     a->k_type = a->v_type = RF_DT_F16;
-    return true;
 }
 
-/* Many rows on matrix units, on AMD over Q8_0 few, too.  False: not by kernels of their own, or with blocks for
- * less than three quarters of the device, where those for few rows, which take segments side by side, are
- * faster. */
-static bool attends_prompt(rf_gpu_queue *q, const rf_gpu_attend_args *a) {
+/* How attention of many rows is launched: blocks of so many items, of which so many run at once on a multiprocessor. */
+typedef struct attend_many {
+    rf_gpu_kernel kernel; /* NO_KERNEL: as that of few rows */
+    uint32_t items, shared_bytes, at_once;
+    uint64_t turned; /* bytes of keys and values as F16, 0: as they are */
+    bool splits;     /* segments side by side where the device would be idle */
+} attend_many;
+
+/* Many rows on matrix units, on AMD over Q8_0 few, too: not with blocks for less than three quarters of the
+ * device, where kernels for few rows, which take segments side by side, are faster. */
+static attend_many prompt_of(const rf_gpu_queue *q, const rf_gpu_attend_args *a) {
     bool is_half = takes_attend_halves(q, a);
     bool is_q8 = a->k_type == RF_DT_Q8_0 && a->v_type == RF_DT_Q8_0 && a->v && !is_half &&
                  a->head_dim == a->value_dim && (a->head_dim == 64 || a->head_dim == 128);
     bool takes_few = is_q8 && is_amd(q);
     bool by_group = is_half && can_run(q, RF_GPU_attend_halves_group) &&
                     are_most(q, stretches_of(a, RF_HALVES_GROUP_ITEMS) * a->n_kv_heads);
-    rf_gpu_kernel k = by_group  ? RF_GPU_attend_halves_group
-                      : is_half ? RF_GPU_attend_halves_tile
-                                : RF_GPU_attend_ints_tile;
-    uint32_t bytes = by_group  ? RF_HALVES_GROUP_SHARED
-                     : is_half ? attend_halves_shared(q, RF_HALVES_TILE_SHARED)
-                               : RF_INTS_TILE_SHARED;
-    uint32_t items = by_group  ? RF_HALVES_GROUP_ITEMS
-                     : is_half ? RF_HALVES_TILE_ITEMS
-                               : RF_INTS_TILE_ITEMS;
-    uint64_t stretches = stretches_of(a, items), n_blocks = stretches * a->n_kv_heads;
+    attend_many m = {RF_GPU_attend_ints_tile,
+                     RF_INTS_TILE_ITEMS,
+                     RF_INTS_TILE_SHARED,
+                     ATTEND_AT_ONCE,
+                     0,
+                     takes_few};
+    const attend_many none = {.kernel = NO_KERNEL};
+    if (is_half)
+        m = (attend_many){RF_GPU_attend_halves_tile,    RF_HALVES_TILE_ITEMS,
+                          RF_HALVES_TILE_SHARED,        ATTEND_AT_ONCE,
+                          rf_gpu_kv_halves_bytes(q, a), false};
+    if (by_group)
+        m = (attend_many){RF_GPU_attend_halves_group,   RF_HALVES_GROUP_ITEMS,
+                          RF_HALVES_GROUP_SHARED,       1,
+                          rf_gpu_kv_halves_bytes(q, a), false};
+    if (is_amd(q)) m.shared_bytes = 0;
+    uint64_t stretches = stretches_of(a, m.items);
     if (!(is_q8 || is_half) || a->pattern == RF_ATTN_CUSTOM || !(takes_few || has_many_rows(a)) ||
-        !can_run(q, k) || stretches > MAX_GRID_Y || bytes > q->info.lds_bytes)
-        return false;
-    if (!are_most(q, n_blocks) && (is_half || fits_attend_ints(q, a))) return false;
-    rf_gpu_attend_args args = *a;
-    uint64_t turned = rf_gpu_kv_halves_bytes(q, a);
-    if (turned > 0 && !turn_to_halves(q, &args, turned)) return false;
-    args.is_paired = n_blocks <= (by_group ? 1u : ATTEND_AT_ONCE) * (uint64_t)q->info.n_units;
-    args.n_splits = takes_few ? splits_of(q, a, n_blocks) : 1;
-    rf_gpu_put_shared(q, k, (rf_gpu_grid){a->n_kv_heads, (uint32_t)stretches, args.n_splits},
-                      is_amd(q) ? 0 : bytes, &args, sizeof args);
-    if (args.n_splits > 1) put_attend_fold(q, &args);
-    return true;
+        !can_run(q, m.kernel) || stretches > MAX_GRID_Y || m.shared_bytes > q->info.lds_bytes ||
+        (m.turned && !turns_to_halves(q, a, m.turned)))
+        return none;
+    bool may_be_few = is_half || fits_attend_ints(q, a);
+    return may_be_few && !are_most(q, stretches * a->n_kv_heads) ? none : m;
 }
 
 /* Of attend_tile for all of the device, of attend_rows for one and a half: with fewer, kernels for few rows
@@ -151,24 +161,36 @@ static bool has_blocks(const rf_gpu_queue *q, bool is_large, uint64_t n_blocks) 
     return 2 * n_blocks >= (is_nvidia(q) ? 3 : 1) * (uint64_t)q->info.n_units;
 }
 
-/* By attend_tile where its shared memory is there, else by attend_rows; false: by neither. */
-static bool attends_rows(rf_gpu_queue *q, const rf_gpu_attend_args *a) {
+/* By attend_tile where its shared memory is there, else by attend_rows, or by none of them but on matrix units. */
+static attend_many many_of(const rf_gpu_queue *q, const rf_gpu_attend_args *a) {
     for (int is_large = 1; is_large >= 0 && takes_attend_rows(q, a); is_large--) {
         rf_rows_tile t = rf_rows_tile_of();
-        uint32_t items = is_large ? RF_TILE_ITEMS : t.items;
-        rf_gpu_kernel k = is_large ? RF_GPU_attend_tile : RF_GPU_attend_rows;
-        uint32_t bytes = is_large ? RF_TILE_SHARED : rf_rows_shared_bytes(t);
-        uint64_t stretches = stretches_of(a, items), n_blocks = stretches * a->n_kv_heads;
-        if (!can_run(q, k) || bytes > q->info.lds_bytes || stretches > MAX_GRID_Y ||
-            !has_blocks(q, is_large, n_blocks))
+        attend_many m = {is_large ? RF_GPU_attend_tile : RF_GPU_attend_rows,
+                         is_large ? RF_TILE_ITEMS : t.items,
+                         is_large ? RF_TILE_SHARED : rf_rows_shared_bytes(t),
+                         ATTEND_AT_ONCE,
+                         0,
+                         false};
+        uint64_t stretches = stretches_of(a, m.items);
+        if (!can_run(q, m.kernel) || m.shared_bytes > q->info.lds_bytes || stretches > MAX_GRID_Y ||
+            !has_blocks(q, is_large, stretches * a->n_kv_heads))
             continue;
-        rf_gpu_grid grid = {a->n_kv_heads, (uint32_t)stretches, 1};
-        rf_gpu_attend_args args = *a;
-        args.is_paired = n_blocks <= ATTEND_AT_ONCE * (uint64_t)q->info.n_units;
-        rf_gpu_put_shared(q, k, grid, is_amd(q) ? 0 : bytes, &args, sizeof args);
-        return true;
+        if (is_amd(q)) m.shared_bytes = 0;
+        return m;
     }
-    return false;
+    return prompt_of(q, a);
+}
+
+static void put_many(rf_gpu_queue *q, const rf_gpu_attend_args *a, const attend_many *m) {
+    rf_gpu_attend_args args = *a;
+    uint64_t stretches = stretches_of(a, m->items), n_blocks = stretches * a->n_kv_heads;
+    if (m->turned) turn_to_halves(q, &args, m->turned);
+    args.is_paired = n_blocks <= m->at_once * (uint64_t)q->info.n_units;
+    args.n_splits = m->splits ? splits_of(q, a, n_blocks) : 1;
+    rf_gpu_put_shared(q, m->kernel,
+                      (rf_gpu_grid){a->n_kv_heads, (uint32_t)stretches, args.n_splits},
+                      m->shared_bytes, &args, sizeof args);
+    if (args.n_splits > 1) put_attend_fold(q, &args);
 }
 
 uint64_t rf_gpu_parts_bytes(uint32_t n_rows, uint32_t n_heads, uint32_t n_splits,
@@ -283,24 +305,35 @@ static bool makes_ints(const rf_gpu_queue *q, const rf_gpu_attend_args *a, const
     return fits && s->n_splits == 1;
 }
 
+/* Where rows of many sequences, few of each, come before rows of those that have many: the latter, for a kernel of their
+ * own, whose blocks would go through the former one sequence after the other. */
+static bool has_rest(const rf_gpu_queue *q, const rf_gpu_attend_args *a, rf_gpu_attend_args *rest) {
+    const uint32_t n = a->few_rows;
+    bool heads_too = a->heads.n_parts && makes_heads(q, a);
+    if (n == 0 || n >= a->n_rows || heads_too) return false;
+    *rest = *a;
+    rest->q += (size_t)n * a->n_heads * a->head_dim;
+    rest->dst += (size_t)n * a->n_heads * a->value_dim;
+    rest->batch.pos += n;
+    rest->batch.row_seq += n;
+    if (a->batch.mask) rest->batch.mask += (size_t)n * a->batch.mask_stride;
+    rest->n_rows -= n;
+    rest->first_seq += a->few_seqs;
+    rest->n_seqs -= a->few_seqs;
+    rest->few_rows = rest->few_seqs = 0;
+    rest->ints.q = NULL;
+    return many_of(q, rest).kernel != NO_KERNEL;
+}
+
 bool rf_gpu_attend_makes_ints(const rf_gpu_queue *q, const rf_gpu_attend_args *a) {
-    if (a->n_rows == 0) return false;
+    rf_gpu_attend_args rest;
+    if (a->n_rows == 0 || has_rest(q, a, &rest)) return false;
     attend_spread s = spread_of(q, a);
     return makes_ints(q, a, &s);
 }
 
-/* Values pass through shared memory in steps of as many KV blocks as it holds. */
-void rf_gpu_op_attend(rf_gpu_queue *q, const rf_gpu_attend_args *a) {
+static void put_few(rf_gpu_queue *q, const rf_gpu_attend_args *a) {
     rf_gpu_attend_args args = *a;
-    if (a->n_rows == 0) return;
-    if (a->heads.n_parts && !makes_heads(q, a)) {
-        rf_gpu_op_heads(q, &a->heads);
-        args.heads.n_parts = 0;
-    }
-    size_t v_row = a->v ? rf_kv_head_bytes((rf_dtype)a->v_type, a->value_dim)
-                        : rf_kv_head_bytes((rf_dtype)a->k_type, a->head_dim);
-    args.step_blocks = min_u32(ATTEND_VALUE_BYTES / (32 * (uint32_t)v_row), ATTEND_STEP_BLOCKS);
-    if (attends_rows(q, a) || attends_prompt(q, a)) return;
     attend_spread s = spread_of(q, a);
     rf_gpu_kernel k = makes_ints(q, a, &s) ? with_ints(s.kernel) : s.kernel;
     args.n_splits = s.n_splits;
@@ -310,4 +343,35 @@ void rf_gpu_op_attend(rf_gpu_queue *q, const rf_gpu_attend_args *a) {
         rf_gpu_share(q, SHARE_OF_FEW);
     rf_gpu_put_shared(q, k, grid, s.shared_bytes, &args, sizeof args);
     if (args.n_splits > 1) put_attend_fold(q, &args);
+}
+
+/* By the kernel for so many rows. */
+static void put_rows(rf_gpu_queue *q, const rf_gpu_attend_args *a) {
+    attend_many m = many_of(q, a);
+    if (m.kernel == NO_KERNEL)
+        put_few(q, a);
+    else
+        put_many(q, a, &m);
+}
+
+/* Values pass through shared memory in steps of as many KV blocks as it holds. */
+void rf_gpu_op_attend(rf_gpu_queue *q, const rf_gpu_attend_args *a) {
+    rf_gpu_attend_args args = *a, rest;
+    if (a->n_rows == 0) return;
+    if (a->heads.n_parts && !makes_heads(q, a)) {
+        rf_gpu_op_heads(q, &a->heads);
+        args.heads.n_parts = 0;
+    }
+    size_t v_row = a->v ? rf_kv_head_bytes((rf_dtype)a->v_type, a->value_dim)
+                        : rf_kv_head_bytes((rf_dtype)a->k_type, a->head_dim);
+    args.step_blocks = min_u32(ATTEND_VALUE_BYTES / (32 * (uint32_t)v_row), ATTEND_STEP_BLOCKS);
+    if (!has_rest(q, &args, &rest)) {
+        put_rows(q, &args);
+        return;
+    }
+    put_rows(q, &rest);
+    args.n_rows = args.few_rows;
+    args.n_seqs = args.few_seqs;
+    args.ints.q = NULL;
+    put_rows(q, &args);
 }

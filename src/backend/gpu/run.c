@@ -46,8 +46,16 @@ static bool has_noise(const rf_batch *b) {
     return false;
 }
 
+/* The batch's first sequences that have few rows each: answers come before prompts. */
+static uint32_t few_seqs_of(const rf_batch *b) {
+    uint32_t n = 0;
+    while (n < b->n_seqs && b->seq_start[n + 1] - b->seq_start[n] < RF_GPU_MANY_ROWS)
+        n++;
+    return n;
+}
+
 static rf_gpu_shape shape_of(const rf_exec *x, const rf_batch *b) {
-    uint32_t longest = 0;
+    uint32_t longest = 0, n_few = few_seqs_of(b);
     for (uint32_t s = 0; s < b->n_seqs; s++)
         longest = b->kv_len[s] > longest ? b->kv_len[s] : longest;
     uint32_t keys = round_length(longest, x->n_positions);
@@ -60,6 +68,8 @@ static rf_gpu_shape shape_of(const rf_exec *x, const rf_batch *b) {
                           .by_best = by_best_of(x, b),
                           .draws = has_noise(b),
                           .rows_alone = rf_batch_rows_alone(b, x->written, x->n_runs),
+                          .few_rows = b->seq_start[n_few],
+                          .few_seqs = n_few,
                           .flight = x->latest};
 }
 
@@ -182,6 +192,8 @@ static void fill_attend(const rf_exec *x, rf_gpu_attend_args *a, uint32_t n_rows
     if (a->pattern != RF_ATTN_CUSTOM) a->batch.mask = NULL;
     a->max_kv_len = x->shape.max_kv_len;
     a->n_seqs = x->shape.n_seqs;
+    a->few_rows = x->shape.few_rows;
+    a->few_seqs = x->shape.few_seqs;
     a->rows_alone = x->shape.rows_alone;
     a->parts_bytes = x->room_bytes;
     a->heads.n_rows = n_rows;

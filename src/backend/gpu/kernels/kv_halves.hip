@@ -39,7 +39,7 @@ RF_DEVICE uint32_t kv_halves_is_seen(kv_halves_shared *sh, const rf_gpu_attend_a
 
 RF_KERNEL_EARLY(kv_halves, rf_gpu_attend_args, 4) {
     RF_SHARED kv_halves_shared sh;
-    const uint32_t tid = rf_tid(), seq = rf_bid_z(), b = rf_bid_x(), dim = a.head_dim;
+    const uint32_t tid = rf_tid(), seq = a.first_seq + rf_bid_z(), b = rf_bid_x(), dim = a.head_dim;
     const uint32_t pieces = dim * RF_KV_Q8_BYTES / 16,
                    n = 4 * dim; /* of the block in Q8_0, in F16 */
     rf_await_before();
