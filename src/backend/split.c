@@ -41,7 +41,8 @@ static rf_status open_gpus(rf_backend *b, rf_error *e) {
     for (uint32_t i = 0; i < b->opts.n_devices; i++) {
         const rf_backend_opts o = {.n_threads = b->opts.n_threads,
                                    .device = b->opts.devices[i],
-                                   .fast_floats = b->opts.fast_floats};
+                                   .fast_floats = b->opts.fast_floats,
+                                   .spare_percent = b->opts.spare_percent};
         for (uint32_t k = 0; k < i; k++)
             if (b->opts.devices[k] == o.device)
                 return rf_fail(e, RF_EARG, "GPU %d is named twice, expected different ones",

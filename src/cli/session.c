@@ -30,6 +30,7 @@ rf_status rf_session_where(rf_cli *c, rf_engine_opts *o, rf_error *e) {
     o->devices = rf_cli_str(c, RF_F_DEVICE);
     o->gpu_layers = n > 0 ? (uint32_t)n : 0;
     o->fast_floats = rf_cli_bool(c, RF_F_FAST_FLOATS);
+    o->spare_percent = (uint32_t)rf_cli_int(c, RF_F_SPARE_MEMORY);
     if (n != 0 || strcmp(o->backend, "gpu") != 0) return RF_OK;
     return rf_fail(e, RF_EARG,
                    "--gpu-layers 0 leaves nothing to the GPU that --require-gpu or --backend gpu "

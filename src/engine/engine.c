@@ -10,6 +10,7 @@
 #include "engine/state.h"
 
 enum {
+    MOST_SPARE = 90, /* percent */
     DEFAULT_CTX = 8192,
     DEFAULT_SEQS = 8,
     MIN_KV_TOKENS = 4096,
@@ -103,6 +104,10 @@ static rf_status choose_backend_opts(rf_backend_opts *b, const rf_engine_opts *o
     *b = (rf_backend_opts){.n_threads = o->n_threads, .gpu_layers = o->gpu_layers};
     b->gpu_only = !is_auto(o) && o->gpu_layers == 0;
     b->fast_floats = o->fast_floats;
+    b->spare_percent = o->spare_percent;
+    if (o->spare_percent > MOST_SPARE)
+        return rf_fail(e, RF_EARG, "spare_percent %u, expected at most %d", o->spare_percent,
+                       MOST_SPARE);
     return choose_devices(b, o, e);
 }
 

@@ -10,12 +10,15 @@
 #include "lib/testlib.h"
 #include "model/model.h"
 
+enum { SESSION_BLOCKS = 16, SESSION_SEQS = 8, SESSION_ROWS = 96 };
+
 typedef struct session_opts { /* start from session_defaults() */
     const rf_backend_ops *ops;
     rf_isa isa; /* of the CPU backend */
     int n_threads;
     const rf_nodes *nodes; /* of the CPU backend; NULL: the machine's */
     bool keep_values;
+    uint32_t spare_percent; /* of the GPU backend */
     rf_limits limits;
     const rf_attn_pattern *patterns; /* NULL, or one per layer instead of the model's own */
     uint32_t n_patterns;
@@ -34,9 +37,9 @@ static inline session_opts session_defaults(void) {
     return (session_opts){.ops = &rf_cpu_ops,
                           .isa = rf_isa_best(),
                           .n_threads = 2,
-                          .limits = {.max_tokens = 64,
+                          .limits = {.max_tokens = SESSION_ROWS,
                                      .max_seqs = 8,
-                                     .max_outputs = 64,
+                                     .max_outputs = SESSION_ROWS,
                                      .n_kv_blocks = 32,
                                      .n_states = 16,
                                      .k_type = RF_DT_F32,
@@ -92,8 +95,6 @@ static inline void close_session(session *s) {
     s->ops->close(s->b);
     rf_plan_free(s->p);
 }
-
-enum { SESSION_BLOCKS = 16, SESSION_SEQS = 8, SESSION_ROWS = 64 };
 
 /* A sequence of tokens on its way through the model. */
 typedef struct sequence {

@@ -23,7 +23,7 @@ static session open_on(const rf_backend_ops *ops, const rf_model *m, const sessi
     session s = {.ops = ops, .limits = given->limits, .n_vocab = m->n_vocab};
     rf_error e = {0};
     rf_plan_opts opts = {.keep_values = given->keep_values, .embeddings = embeddings};
-    rf_backend_opts bo = {.n_threads = given->n_threads};
+    rf_backend_opts bo = {.n_threads = given->n_threads, .spare_percent = given->spare_percent};
     must(rf_plan_build(&s.p, m, &opts, &e), &e);
     for (uint32_t i = 0; i < s.p->n_steps && given->patterns; i++) {
         rf_step *step = &s.p->steps[i];
@@ -631,6 +631,57 @@ static void test_revive_walk(void **state) {
     rf_model_close(m);
 }
 
+/* Digits of weights that stay on a device with Hopper's kernels: in a part of its memory, the same results, also after a
+ * fault. */
+static void test_kept(void **state) {
+    (void)state;
+    if (getenv("RF_GPU_LIBRARY")) skip(); /* another device */
+    enum { N = 90 };
+    assert_int_equal(setenv("RF_HOST_ARCH", "host-hopper", 1), 0);
+    rf_model *m = open_model(zoo_write());
+    session_opts o = session_defaults();
+    o.limits.max_tokens = 256;
+    session fresh = open_on(&rf_gpu_ops, m, &o, false);
+    o.spare_percent = 50;
+    session kept = open_on(&rf_gpu_ops, m, &o, false);
+    assert_int_equal(fresh.x->kept_bytes, 0);
+    size_t n_bytes = kept.x->kept_bytes, n = (size_t)N * m->n_vocab;
+    assert_true(n_bytes > 0);
+    assert_int_equal(rf_gpu_ops.exec_bytes(kept.x), rf_gpu_ops.exec_bytes(fresh.x) + n_bytes);
+    int32_t token[N];
+    uint64_t seed = 5;
+    random_tokens(token, N, m->n_vocab, &seed);
+    float *want = logits_of(&fresh, token, N, N);
+    assert_false(fresh.b->queue.launched[RF_GPU_ahead_scales]);
+    for (int round = 0; round < 2; round++) {
+        memset(kept.b->queue.launched, 0, sizeof kept.b->queue.launched);
+        float *got = logits_of(&kept, token, N, N);
+        assert_true(kept.b->queue.launched[RF_GPU_ahead_scales]);
+        assert_same(got, want, n, round ? "digits that were made again" : "digits that were kept");
+        rf_free(got);
+        const float *logits = NULL;
+        sequence q = {.token = token, .n = 8, .table = {3}};
+        rf_error e = {0}, fault = {0};
+        fail_next(round);
+        assert_int_equal(run_some(&kept, &q, 4, &logits, &e), RF_EDEVICE);
+        must(kept.ops->revive(kept.b, &fault), &fault);
+        assert_int_equal(kept.x->kept_bytes, n_bytes);
+    }
+    kept.b->spare_percent = 0; /* what others took since */
+    rf_error fault = {0};
+    kept.b->queue.error = (rf_error){.status = RF_EDEVICE};
+    must(kept.ops->revive(kept.b, &fault), &fault);
+    assert_int_equal(kept.x->kept_bytes, 0);
+    float *got = logits_of(&kept, token, N, N);
+    assert_same(got, want, n, "digits that were given up");
+    rf_free(got);
+    rf_free(want);
+    close_session(&fresh);
+    close_session(&kept);
+    rf_model_close(m);
+    assert_int_equal(unsetenv("RF_HOST_ARCH"), 0);
+}
+
 int main(void) {
     const rf_gpu_driver *driver = rf_host_gpu();
     rf_error e = {0};
@@ -649,7 +700,7 @@ int main(void) {
         cmocka_unit_test(test_long_upload), cmocka_unit_test(test_limits),
         cmocka_unit_test(test_misuse),      cmocka_unit_test(test_failure_walk),
         cmocka_unit_test(test_faults),      cmocka_unit_test(test_lost),
-        cmocka_unit_test(test_revive_walk),
+        cmocka_unit_test(test_revive_walk), cmocka_unit_test(test_kept),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

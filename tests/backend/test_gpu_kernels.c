@@ -147,6 +147,7 @@ typedef struct product_case {
     uint32_t n_parts;
     bool glu;
     size_t ahead;  /* bytes of room for digits made ahead */
+    bool kept;     /* those of weights are there */
     bool normed;   /* the rows are yet to be normed */
     bool wild;     /* some stretches of x are very large, or very small */
     bool floats;   /* x is in floats for certain, else now and then */
@@ -268,6 +269,9 @@ static void check_product(const product_case *c) {
                                         .dst_stride = rows};
     }
     if (c->glu) cpu->glu(RF_ACT_SILU, want[0], want[0], want[1], (size_t)c->T * c->rows);
+    uint64_t n_kept = c->kept ? rf_gpu_kept_bytes(&queue, &args) : 0;
+    if (n_kept) args.kept = take(n_kept);
+    if (n_kept) rf_gpu_op_keep(&queue, &args);
     rf_gpu_op_matmul(&queue, &args);
     for (uint32_t p = 0; p < c->n_parts; p++) {
         snprintf(what, sizeof what, "%s [%u][%u] x %u, part %u", rf_dtype_get(c->type)->name,
@@ -502,6 +506,19 @@ static void test_wide_products(void **state) {
     queue.info.n_units = n_units;
 }
 
+/* Digits of weights that are there for some activation rows and for many, of two layouts side by side. */
+static void check_kept(rf_dtype type) {
+    product_case c = {.type = type, .rows = 150, .cols = 768, .T = 90, .n_parts = 3, .kept = true};
+    c.ahead = (size_t)2 << 20;
+    c.last = type == RF_DT_Q6_K ? RF_DT_Q4_K : RF_DT_Q6_K;
+    check_product(&c);
+    c = (product_case){
+        .type = type, .rows = 170, .cols = 512, .T = 258, .n_parts = 2, .kept = true};
+    c.ahead = (size_t)2 << 20;
+    c.glu = c.floats = true;
+    check_product(&c);
+}
+
 /* So many that the digits or integers of weights are made ahead: all at once, and in room for two tiles of them;
  * groups of 32 also in columns that are no whole stages, and with activations that f16 does not hold. */
 static void check_ahead(rf_dtype type) {
@@ -522,7 +539,10 @@ static void check_ahead(rf_dtype type) {
     c.glu = true;
     c.ahead = (size_t)8 << 20;
     check_product(&c);
-    if (is_256) return;
+    if (is_256) {
+        check_kept(type);
+        return;
+    }
     c = (product_case){
         .type = type, .rows = 128, .cols = cols_of(type, 29), .T = 256, .n_parts = 1};
     c.ahead = (size_t)8 << 20;
@@ -597,6 +617,8 @@ static void test_each_batch_kernel(void **state) {
                                      RF_DT_IQ3_S, RF_DT_IQ4_XS, RF_DT_Q4_0, RF_DT_Q5_0, RF_DT_Q8_0};
     static const uint32_t Ts[RF_BATCH_WIDTHS] = {6, 12, 24, 50};
     enum { EACH = 12 };
+    uint32_t n_units = queue.info.n_units;
+    queue.info.n_units = 1; /* a larger one leaves out middle blocks that do not fill it */
     assert_int_equal(LAST_BATCH - FIRST_BATCH + 1, EACH * RF_COUNT(types));
     for (uint32_t k = FIRST_BATCH; k <= LAST_BATCH; k++) {
         if (!queue.function[k]) continue;
@@ -615,6 +637,7 @@ static void test_each_batch_kernel(void **state) {
         assert_true(queue.launched[k]);
     }
     leave_out_batch(false);
+    queue.info.n_units = n_units;
 }
 
 /* Floats in rows of whole vectors, over more columns than are on their way together. */

@@ -30,9 +30,10 @@ enum {
 struct rf_backend {
     rf_gpu_queue queue;
     rf_gpu_store weights;
-    rf_pool *pool;        /* packs weights, decodes embeddings */
-    pthread_mutex_t lock; /* one call at a time uses the queue and the pool */
-    rf_exec *execs;       /* list */
+    rf_pool *pool;          /* packs weights, decodes embeddings */
+    pthread_mutex_t lock;   /* one call at a time uses the queue and the pool */
+    rf_exec *execs;         /* list */
+    uint32_t spare_percent; /* rf_backend_opts */
 };
 
 typedef enum rf_gpu_task_kind {
@@ -106,7 +107,9 @@ typedef struct rf_gpu_task {
     uint32_t behind;        /* which has here one more than its number; 0: none may */
     uint32_t attention;     /* MATMUL: likewise, which may bring its rows in integers */
     uint32_t items_per_row; /* NORM: heads */
-    rf_gpu_args args;       /* all but rows, batch and addresses of items */
+    bool keeps;             /* MATMUL: digits of its weights, from there on in the exec's, */
+    size_t kept_at;
+    rf_gpu_args args; /* all but rows, batch and addresses of items */
     rf_gpu_slot slot[RF_GPU_MAX_SLOTS];
     uint32_t n_slots;
     rf_gpu_use use[RF_GPU_MAX_USES];
@@ -198,11 +201,13 @@ struct rf_exec {
     size_t room_at, room_bytes;   /* scratch of attention and of products, in turn */
     size_t ready_at, ready_bytes; /* of heads that keep a matrix */
     size_t state_at, state_bytes; /* [n_states][plan->state_floats] f32 */
-    float *result;                /* [max_outputs][n_result] pinned */
-    size_t best_at, most_at;      /* [max_outputs] rf_best, [3][max_outputs][n_groups] f32 */
-    size_t chosen_at;             /* [max_outputs] u32: first of the latest run */
-    uint32_t n_groups;            /* of a row of the result; 0: its best is not told */
-    rf_best *best;                /* [max_outputs] pinned; NULL where n_groups is 0 */
+    uint8_t *kept;                /* digits of weights, by themselves on the device, or NULL */
+    size_t kept_bytes;
+    float *result;           /* [max_outputs][n_result] pinned */
+    size_t best_at, most_at; /* [max_outputs] rf_best, [3][max_outputs][n_groups] f32 */
+    size_t chosen_at;        /* [max_outputs] u32: first of the latest run */
+    uint32_t n_groups;       /* of a row of the result; 0: its best is not told */
+    rf_best *best;           /* [max_outputs] pinned; NULL where n_groups is 0 */
     rf_gpu_flight flight[RF_GPU_MAX_FLIGHTS];
     uint32_t n_flying, latest, seen; /* latest, seen: the flights queued and waited for last */
 
@@ -228,9 +233,13 @@ RF_CHECKED rf_status rf_gpu_take(rf_exec *x, rf_error *e);
 void rf_gpu_release(rf_exec *x); /* gives it back; the places stay */
 /* The loaded weights' addresses into the tasks' arguments. */
 void rf_gpu_link_weights(rf_exec *x);
+/* With the weights linked: makes digits of them that stay, as far as the backend spares memory. */
+RF_CHECKED rf_status rf_gpu_keep(rf_exec *x, rf_error *e);
 /* After a fault: opens the device anew, loads the weights and takes the memory of every exec again.
  * On failure the queue keeps the error.  *fault: what had failed. */
 RF_CHECKED rf_status rf_gpu_revive(rf_backend *b, rf_error *fault);
+/* The addresses of the items that a task names into its arguments, for the batch of x->shape. */
+void rf_gpu_fill_slots(const rf_exec *x, const rf_gpu_task *t, rf_gpu_args *a);
 /* Where a batch of this shape puts its arrays. */
 rf_gpu_input rf_gpu_input_of(const rf_exec *x, const rf_gpu_shape *s);
 /* Queues one forward pass over a checked batch, and the download of its result, as the latest flight. */

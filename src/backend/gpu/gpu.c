@@ -25,6 +25,7 @@ static rf_status open_device(rf_backend *b, const rf_backend_opts *o, rf_error *
     RF_TRY(rf_gpu_open(&b->queue, driver, o ? o->device : 0, e));
     RF_TRY(rf_gpu_code_load(&b->queue, e));
     b->queue.fast_floats = o && o->fast_floats;
+    b->spare_percent = o ? o->spare_percent : 0;
     return rf_pool_create(&b->pool, n_threads, e);
 }
 
@@ -152,7 +153,7 @@ static rf_status make_ready(rf_exec *x, rf_error *e) {
     RF_TRY(rf_gpu_take(x, e));
     RF_TRY(rf_gpu_weights_load(&x->weights, &b->weights, &b->queue, b->pool, e));
     rf_gpu_link_weights(x);
-    return RF_OK;
+    return rf_gpu_keep(x, e);
 }
 
 static rf_status new_exec(rf_exec **out, rf_backend *b, const rf_plan *p, const rf_limits *l,
@@ -225,7 +226,7 @@ static rf_status gpu_measure(rf_need *out, const rf_plan *p, const rf_limits *l,
 }
 
 static size_t gpu_exec_bytes(const rf_exec *x) {
-    return x->device_bytes + x->host_bytes + rf_arena_bytes(x->arena);
+    return x->device_bytes + x->kept_bytes + x->host_bytes + rf_arena_bytes(x->arena);
 }
 
 /* From here to leave this thread alone has the device's queue. */

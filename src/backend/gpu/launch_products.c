@@ -20,7 +20,9 @@ enum {
     BATCH_MAX_ROWS = 255,    /* and most; */
     BATCH_MAX_EXPERT = 64,   /* of an expert */
     WIDE_MIN_ROWS = 65,      /* of mm_wide.hip */
-    AHEAD_MIN_ROWS = 256,    /* of mm_ahead.hip */
+    AHEAD_MIN_ROWS = 256,    /* of mm_ahead.hip and mm_wide_32.hip, */
+    KEPT_MIN_ROWS = 80,      /* with digits that are there, */
+    GROUPS_MIN_ROWS = 65,    /* of groups of 32 where tiles fill the device */
     AHEAD_MOST_MB = 128,     /* digits of weights that there is room for */
     HALF_WIDE_MIN_ROWS = 65, /* of half_wide.hip */
     HALF_TILE_MIN_ROWS = 65, /* of half_tile.hip */
@@ -625,23 +627,41 @@ static bool ahead_fills(const rf_gpu_queue *q, uint64_t n_tiles, const rf_gpu_ma
     return 3 * n_tiles * div_up(a->n_rows, RF_WIDE_COLS) >= q->info.n_units;
 }
 
-/* As many weight rows at a time as there is room for. */
+/* Tiles of groups of 32 for fewer rows than usual: where formats have kernels for as few, with blocks for two thirds of the
+ * device in all of their turns. */
+static bool groups_fill(const rf_gpu_queue *q, uint64_t n_tiles, const rf_gpu_matmul_args *a) {
+    uint64_t n = n_tiles * div_up(a->n_rows, RF_WIDE_COLS), units = q->info.n_units,
+             turns = (n + units - 1) / units;
+    bool are_few = a->n_rows < AHEAD_MIN_ROWS && matrix_kernels_of(&a->part[0].w);
+    return !are_few || 3 * n >= 2 * turns * units;
+}
+
+/* Makes digits of n_w tiles from ahead_first on, and of n_x stretches of activation rows. */
+static void put_digits(rf_gpu_queue *q, const rf_gpu_matmul_args *a, const ahead_way *way,
+                       uint32_t n_w, uint32_t n_x) {
+    rf_gpu_matmul_args args = *a;
+    args.ahead_tiles = n_w;
+    rf_gpu_put_shared(q, int_kernels_of(&a->part[0].w)->ahead,
+                      (rf_gpu_grid){way->n_makers, n_w + n_x, 1}, way->making, &args, sizeof args);
+}
+
+/* With digits that are kept, or of as many weight rows at a time as there is room for. */
 static bool launch_ahead_256(rf_gpu_queue *q, rf_gpu_matmul_args *a, rf_gpu_kernel make) {
     ahead_way way = ahead_way_of(&a->part[0].w, a->n_rows);
     uint32_t n_tiles = ahead_tiles(a), n_stretches = div_up(a->n_rows, RF_WIDE_COLS);
+    uint64_t made = a->kept ? 0 : way.of_tile;
     if (!can_run(q, make) || !can_run(q, way.multiply)) return false;
-    if (a->ahead_bytes < way.of_rows + way.of_tile) return false;
-    uint64_t room = (a->ahead_bytes - way.of_rows) / way.of_tile;
+    if (a->ahead_bytes < way.of_rows + made) return false;
+    uint64_t room = made ? (a->ahead_bytes - way.of_rows) / made : n_tiles;
     uint32_t most = room < n_tiles ? (uint32_t)room : n_tiles,
              step = div_up(n_tiles, div_up(n_tiles, most));
     if (!ahead_fills(q, step, a)) return false;
     if (a->x) quantise_rows(q, a);
+    a->digits = a->kept ? a->kept : a->ahead + way.of_rows;
     for (a->ahead_first = 0; a->ahead_first < n_tiles; a->ahead_first += step) {
         a->ahead_tiles = min_u32(step, n_tiles - a->ahead_first);
-        uint32_t n_made = a->ahead_tiles + (a->ahead_first == 0 ? n_stretches : 0);
         uint32_t n_blocks = min_u32(a->ahead_tiles * n_stretches, q->info.n_units);
-        rf_gpu_put_shared(q, make, (rf_gpu_grid){way.n_makers, n_made, 1}, way.making, a,
-                          sizeof *a);
+        put_digits(q, a, &way, a->kept ? 0 : a->ahead_tiles, a->ahead_first == 0 ? n_stretches : 0);
         rf_gpu_put_shared(q, way.multiply, (rf_gpu_grid){n_blocks, 1, 1}, way.multiplying, a,
                           sizeof *a);
     }
@@ -654,7 +674,8 @@ static bool launch_wide_32(rf_gpu_queue *q, rf_gpu_matmul_args *a, rf_gpu_kernel
     rf_groups_parts parts = rf_groups_parts_of(w->lo_bits, w->hi_bits, w->m != NULL);
     if (!can_run(q, RF_GPU_wide_rows_32) || !can_run(q, multiply)) return false;
     a->ahead_tiles = ahead_tiles(a);
-    if (a->ahead_bytes < wide_32_bytes(w, a->n_rows) || !ahead_fills(q, a->ahead_tiles, a))
+    if (a->ahead_bytes < wide_32_bytes(w, a->n_rows) || !ahead_fills(q, a->ahead_tiles, a) ||
+        !groups_fill(q, a->ahead_tiles, a))
         return false;
     rf_gpu_put_shared(q, RF_GPU_wide_rows_32,
                       (rf_gpu_grid){div_up(w->cols, RF_GROUPS_COLS), n_stretches, 1}, parts.x_bytes,
@@ -668,11 +689,12 @@ static bool launch_wide_32(rf_gpu_queue *q, rf_gpu_matmul_args *a, rf_gpu_kernel
 /* False: blocks that unpack weights and activations themselves are better. */
 static bool launch_ahead(rf_gpu_queue *q, rf_gpu_matmul_args *a) {
     const rf_gpu_weight *w = &a->part[0].w;
-    if (w->form < RF_GPU_INT_32 || a->mode != RF_GPU_MM_PLAIN || !a->ahead ||
-        a->n_rows < AHEAD_MIN_ROWS)
+    bool is_32 = w->form == RF_GPU_INT_32;
+    uint32_t least = is_32 ? GROUPS_MIN_ROWS : a->kept ? KEPT_MIN_ROWS : AHEAD_MIN_ROWS;
+    if (w->form < RF_GPU_INT_32 || a->mode != RF_GPU_MM_PLAIN || !a->ahead || a->n_rows < least)
         return false;
     rf_gpu_kernel k = int_kernels_of(w)->ahead;
-    return w->form == RF_GPU_INT_256 ? launch_ahead_256(q, a, k) : launch_wide_32(q, a, k);
+    return is_32 ? launch_wide_32(q, a, k) : launch_ahead_256(q, a, k);
 }
 
 /* 16-bit floats on matrix units ----------------------------------------------------------------*/
@@ -726,57 +748,62 @@ static uint32_t half_rows_of(const rf_gpu_queue *q, const rf_gpu_matmul_args *a,
     return 16 * n;
 }
 
-/* Very many rows, by the width that has blocks for all of the device, or else the smaller one. */
-static bool launch_half_wide(rf_gpu_queue *q, rf_gpu_matmul_args *a) {
-    if (a->mode != RF_GPU_MM_PLAIN || a->n_rows < HALF_WIDE_MIN_ROWS) return false;
-    for (uint32_t n_x = RF_HALF_WIDE_X; n_x >= RF_HALF_WIDE_X / 2; n_x /= 2) {
-        rf_gpu_kernel k = n_x == RF_HALF_WIDE_X ? RF_GPU_half_wide_256 : RF_GPU_half_wide_128;
-        uint32_t rows = a->is_glu ? RF_HALF_WIDE_ROWS / 2 : RF_HALF_WIDE_ROWS;
-        uint64_t n_blocks = (uint64_t)tiles_of(a, rows) * div_up(a->n_rows, n_x);
-        bool is_last = n_x == RF_HALF_WIDE_X / 2;
-        if (!can_run(q, k) || rf_half_wide_shared(n_x) > q->info.lds_bytes) continue;
-        if (n_blocks < q->info.n_units && !is_last) continue;
-        if (2 * n_blocks < q->info.n_units) return false;
-        a->tile_rows = RF_HALF_WIDE_ROWS;
-        make_halves(q, a, n_x);
-        uint32_t x = n_blocks < q->info.n_units ? (uint32_t)n_blocks : q->info.n_units;
-        rf_gpu_put_shared(q, k, (rf_gpu_grid){x, 1, 1}, rf_half_wide_shared(n_x), a, sizeof *a);
-        return true;
-    }
-    return false;
+/* A kernel of half_ring.h: weight rows of its tiles, the most activation rows of a stretch, and for how many activation rows
+ * it is. */
+typedef struct half_ring_kernel {
+    rf_gpu_kernel k;
+    uint32_t rows, n_x, from, to;
+} half_ring_kernel;
+static const half_ring_kernel half_ring_kernels[] = {
+    {RF_GPU_half_few_32, 32, RF_HALF_FEW_X, 0, UINT32_MAX},
+    {RF_GPU_half_few_48, 48, RF_HALF_FEW_X, 0, UINT32_MAX},
+    {RF_GPU_half_few_112, 112, RF_HALF_FEW_X, 0, RF_HALF_FEW_X},
+    {RF_GPU_half_few_128, 128, RF_HALF_FEW_X, 0, RF_HALF_FEW_X},
+    {RF_GPU_half_wide_128, RF_HALF_WIDE_ROWS, 128, HALF_WIDE_MIN_ROWS, UINT32_MAX},
+    {RF_GPU_half_wide_256, RF_HALF_WIDE_ROWS, 256, HALF_WIDE_MIN_ROWS, UINT32_MAX},
+};
+
+static bool is_half_wide(const half_ring_kernel *h) { return h->from == HALF_WIDE_MIN_ROWS; }
+
+static uint32_t half_ring_shared(const half_ring_kernel *h) {
+    return is_half_wide(h) ? rf_half_wide_shared(h->n_x) : rf_half_few_shared(h->rows);
 }
 
-/* Stretches of up to 64 rows, by tiles of the height with which a multiprocessor that has most of them brings
- * least. */
-static bool launch_half_few(rf_gpu_queue *q, rf_gpu_matmul_args *a) {
-    static const struct {
-        rf_gpu_kernel k;
-        uint32_t rows;
-    } few[] = {{RF_GPU_half_few_32, 32},
-               {RF_GPU_half_few_48, 48},
-               {RF_GPU_half_few_112, 112},
-               {RF_GPU_half_few_128, 128}};
-    uint32_t n_x = min_u32(div_up(a->n_rows, 8) * 8, RF_HALF_FEW_X), most = UINT32_MAX, n_tiles = 0;
-    rf_gpu_kernel kernel = NO_KERNEL;
+/* Activation rows of a stretch: wide kernels have all of them whatever there is. */
+static uint32_t half_ring_x(const half_ring_kernel *h, uint32_t n_rows) {
+    if (is_half_wide(h)) return h->n_x;
+    return div_up(div_up(n_rows, div_up(n_rows, h->n_x)), 8) * 8;
+}
+
+static uint32_t half_ring_tiles(const half_ring_kernel *h, const rf_gpu_matmul_args *a) {
+    return tiles_of(a, a->is_glu ? h->rows / 2 : h->rows) *
+           div_up(a->n_rows, half_ring_x(h, a->n_rows));
+}
+
+/* By tiles with which a multiprocessor that has most of them brings least; false: there are no such kernels. */
+static bool launch_half_ring(rf_gpu_queue *q, rf_gpu_matmul_args *a) {
+    const half_ring_kernel *best = NULL;
+    uint32_t most = UINT32_MAX, at_once = q->info.n_units;
     if (a->mode != RF_GPU_MM_PLAIN) return false;
-    for (uint32_t i = 0; i < RF_COUNT(few); i++) {
-        uint32_t tiles = tiles_of(a, a->is_glu ? few[i].rows / 2 : few[i].rows);
-        uint32_t n = tiles * div_up(a->n_rows, n_x);
-        uint32_t brings = div_up(n, q->info.n_units) * (few[i].rows + n_x);
-        if (!can_run(q, few[i].k) || rf_half_few_shared(few[i].rows) > q->info.lds_bytes ||
-            brings >= most)
-            continue;
-        kernel = few[i].k;
+    for (size_t i = 0; i < RF_COUNT(half_ring_kernels); i++) {
+        const half_ring_kernel *h = &half_ring_kernels[i];
+        bool fits = can_run(q, h->k) && half_ring_shared(h) <= q->info.lds_bytes;
+        uint32_t brings =
+            div_up(half_ring_tiles(h, a), q->info.n_units) * (h->rows + half_ring_x(h, a->n_rows));
+        if (!fits || a->n_rows < h->from || a->n_rows > h->to || brings >= most) continue;
         most = brings;
-        n_tiles = n;
-        a->tile_rows = few[i].rows;
+        best = h;
     }
-    if (kernel == NO_KERNEL) return false;
-    a->n_stages = rf_half_few_stages(a->tile_rows, n_x);
+    if (!best) return false;
+    uint32_t n_x = half_ring_x(best, a->n_rows), n_tiles = half_ring_tiles(best, a);
+    a->tile_rows = best->rows;
+    if (!is_half_wide(best)) {
+        a->n_stages = rf_half_few_stages(best->rows, n_x);
+        if (!rf_half_few_is_low(best->rows)) at_once *= RF_HALF_BLOCKS;
+    }
     make_halves(q, a, n_x);
-    uint32_t n_blocks = q->info.n_units * (rf_half_few_is_low(a->tile_rows) ? 1 : RF_HALF_BLOCKS);
-    rf_gpu_put_shared(q, kernel, (rf_gpu_grid){min_u32(n_tiles, n_blocks), 1, 1},
-                      rf_half_few_shared(a->tile_rows), a, sizeof *a);
+    rf_gpu_put_shared(q, best->k, (rf_gpu_grid){min_u32(n_tiles, at_once), 1, 1},
+                      half_ring_shared(best), a, sizeof *a);
     return true;
 }
 
@@ -872,7 +899,7 @@ static void launch_group(rf_gpu_queue *q, rf_gpu_matmul_args *a) {
             launch_half_amd(q, a, usual, y);
         else if (is_one)
             launch_half_one(q, a, y);
-        else if (!launch_half_wide(q, a) && !launch_half_few(q, a))
+        else if (!launch_half_ring(q, a))
             launch_half(q, a, usual, y);
     } else if (!launch_ahead(q, a)) {
         launch_rows(q, a, usual, y);
@@ -977,6 +1004,51 @@ static bool launch_mix(rf_gpu_queue *q, const rf_gpu_matmul_args *a) {
     return true;
 }
 
+/* Parts from number i on that are launched together: neighbours of one layout, or all where they norm their row. */
+static void take_group(rf_gpu_matmul_args *to, const rf_gpu_matmul_args *a, uint32_t i) {
+    for (to->n_parts = 0; i + to->n_parts < a->n_parts; to->n_parts++) {
+        const rf_gpu_product *next = &a->part[i + to->n_parts];
+        bool goes_along = a->is_glu || to->norm.n;
+        if (!goes_along && !rf_gpu_same_layout(&a->part[i].w, &next->w)) break;
+        to->part[to->n_parts] = *next;
+    }
+}
+
+/* Digits of a group that is launched together: as many whichever kernel is left out. */
+static uint64_t kept_bytes(const rf_gpu_queue *q, const rf_gpu_matmul_args *a) {
+    const rf_gpu_weight *w = &a->part[0].w;
+    if (w->form != RF_GPU_INT_256 || a->mode != RF_GPU_MM_PLAIN || !a->ahead) return 0;
+    ahead_way way = ahead_way_of(w, 0);
+    bool are_there = q->function[way.multiply] && q->function[int_kernels_of(w)->ahead];
+    return are_there ? ahead_tiles(a) * way.of_tile : 0;
+}
+
+uint64_t rf_gpu_kept_bytes(const rf_gpu_queue *q, const rf_gpu_matmul_args *a) {
+    rf_gpu_matmul_args args = *a;
+    uint64_t bytes = 0;
+    args.norm.n = 0;
+    for (uint32_t i = 0; i < a->n_parts; i += args.n_parts) {
+        take_group(&args, a, i);
+        bytes += kept_bytes(q, &args);
+    }
+    return bytes;
+}
+
+void rf_gpu_op_keep(rf_gpu_queue *q, const rf_gpu_matmul_args *a) {
+    rf_gpu_matmul_args args = *a;
+    args.norm.n = 0;
+    for (uint32_t i = 0; i < a->n_parts; i += args.n_parts) {
+        take_group(&args, a, i);
+        uint64_t bytes = kept_bytes(q, &args);
+        ahead_way way = ahead_way_of(&args.part[0].w, 0);
+        args.digits = args.kept;
+        args.ahead_first = 0;
+        if (bytes && can_run(q, int_kernels_of(&args.part[0].w)->ahead))
+            put_digits(q, &args, &way, ahead_tiles(&args), 0);
+        args.kept += bytes;
+    }
+}
+
 void rf_gpu_op_matmul(rf_gpu_queue *q, const rf_gpu_matmul_args *a) {
     rf_gpu_matmul_args args = *a;
     if (a->n_rows == 0 || a->n_parts == 0) return;
@@ -993,15 +1065,10 @@ void rf_gpu_op_matmul(rf_gpu_queue *q, const rf_gpu_matmul_args *a) {
         rf_gpu_op_norm(q, &args.norm);
         args.norm.n = 0;
     }
-    /* Neighbours of one layout together, or all where they norm their row. */
     for (uint32_t i = 0; i < a->n_parts; i += args.n_parts) {
-        for (args.n_parts = 0; i + args.n_parts < a->n_parts; args.n_parts++) {
-            const rf_gpu_product *next = &a->part[i + args.n_parts];
-            bool goes_along = a->is_glu || args.norm.n;
-            if (!goes_along && !rf_gpu_same_layout(&a->part[i].w, &next->w)) break;
-            args.part[args.n_parts] = *next;
-        }
+        take_group(&args, a, i);
         launch_group(q, &args);
+        if (args.kept) args.kept += kept_bytes(q, &args);
     }
     if (!a->mixed) return;
     rf_gpu_mix_args mix = {a->mixed,  a->part[0].dst, a->route,         a->mixed_add,

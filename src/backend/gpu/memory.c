@@ -279,6 +279,8 @@ void rf_gpu_release(rf_exec *x) {
         x->recording[i] = (rf_gpu_recording){.graph = NULL};
     }
     rf_gpu_free(q, x->memory);
+    rf_gpu_free(q, x->kept);
+    x->kept = NULL;
     rf_gpu_host_free(q, x->result);
     rf_gpu_host_free(q, x->best);
     for (int i = 0; i < RF_GPU_MAX_FLIGHTS; i++) {

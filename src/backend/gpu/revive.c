@@ -38,6 +38,8 @@ static rf_status rebuild(rf_backend *b, rf_error *e) {
         RF_TRY(rf_gpu_take(x, e));
         rf_gpu_link_weights(x);
     }
+    for (rf_exec *x = b->execs; x; x = x->next) /* of what all of them leave */
+        RF_TRY(rf_gpu_keep(x, e));
     return RF_OK;
 }
 

@@ -170,7 +170,7 @@ static rf_gpu_batch batch_on_device(const rf_exec *x) {
     };
 }
 
-static void fill_slots(const rf_exec *x, const rf_gpu_task *t, rf_gpu_args *a) {
+void rf_gpu_fill_slots(const rf_exec *x, const rf_gpu_task *t, rf_gpu_args *a) {
     uint32_t n_vals = x->plan->n_vals;
     for (uint32_t i = 0; i < t->n_slots; i++) {
         const rf_gpu_slot *s = &t->slot[i];
@@ -221,9 +221,10 @@ static void run_copy(const rf_exec *x, rf_gpu_queue *q, const rf_gpu_task *t, rf
 
 static void fill_matmul(const rf_exec *x, const rf_gpu_task *t, uint32_t n_rows, rf_gpu_args *a) {
     *a = t->args;
-    fill_slots(x, t, a);
+    rf_gpu_fill_slots(x, t, a);
     a->matmul.n_rows = a->matmul.norm.n_items = a->choose.route.n_rows = n_rows;
     a->matmul.ahead_bytes = a->matmul.ahead ? x->room_bytes : 0;
+    a->matmul.kept = t->keeps ? x->kept + t->kept_at : NULL;
 }
 
 /* Has attention in front left its rows in integers? */
@@ -232,7 +233,7 @@ static bool has_ints(const rf_exec *x, const rf_gpu_queue *q, const rf_gpu_task 
     if (!t->attention) return false;
     const rf_gpu_task *before = &x->tasks[t->attention - 1];
     rf_gpu_args a = before->args;
-    fill_slots(x, before, &a);
+    rf_gpu_fill_slots(x, before, &a);
     fill_attend(x, &a.attend, n_rows);
     return rf_gpu_attend_makes_ints(q, &a.attend);
 }
@@ -264,7 +265,7 @@ static void run_task(const rf_exec *x, rf_gpu_queue *q, const rf_gpu_task *t) {
     uint32_t n_rows = t->per_output ? x->shape.n_outputs : x->shape.n_tokens;
     rf_gpu_args a = t->args;
     if (n_rows == 0 || is_done_behind(x, q, t, n_rows)) return;
-    fill_slots(x, t, &a);
+    rf_gpu_fill_slots(x, t, &a);
     switch (t->kind) {
     case RF_GPU_TASK_NORM:
         a.norm.n_items = n_rows * t->items_per_row;

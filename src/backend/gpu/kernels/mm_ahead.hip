@@ -16,14 +16,12 @@ RF_DEVICE uint32_t ahead_tile_rows(const rf_gpu_matmul_args *a) {
     return a->is_glu ? (uint32_t)RF_WIDE_ROWS / 2 : (uint32_t)RF_WIDE_ROWS;
 }
 
-/* Where what is made ahead lies: of activation rows [stretches][groups], of weights behind it
- * [tiles][groups]. */
+/* Where what is made ahead lies: of activation rows [stretches][groups], of weights [tiles][groups]. */
 RF_DEVICE uint8_t *ahead_x_at(const rf_gpu_matmul_args *a, wide_kind k, uint32_t stretch) {
     return a->ahead + (uint64_t)stretch * (a->part[0].w.cols / 256) * rf_ahead_x_bytes(k.digits);
 }
 RF_DEVICE uint8_t *ahead_w_at(const rf_gpu_matmul_args *a, wide_kind k, uint32_t tile) {
-    return ahead_x_at(a, k, rf_div_up(a->n_rows, RF_WIDE_COLS)) +
-           (uint64_t)tile * (a->part[0].w.cols / 256) * rf_ahead_w_bytes(k.digits);
+    return a->digits + (uint64_t)tile * (a->part[0].w.cols / 256) * rf_ahead_w_bytes(k.digits);
 }
 
 /* Making ----------------------------------------------------------------------------------------*/
