@@ -98,9 +98,10 @@ typedef struct rf_backend_ops {
     rf_status (*measure)(rf_need *out, const rf_plan *p, const rf_limits *l,
                          const rf_backend_opts *o, rf_error *e);
     void (*exec_free)(rf_exec *x);
-    size_t (*exec_bytes)(const rf_exec *x); /* memory taken: activations, KV, scratch */
-    bool runs_ahead;                        /* run returns while the device still computes */
-    bool (*may_follow)(const rf_exec *x);   /* batches that follow a run; NULL: never */
+    size_t (*exec_bytes)(const rf_exec *x);  /* memory taken: activations, KV, scratch */
+    size_t (*spare_bytes)(const rf_exec *x); /* of these, taken of memory to spare; NULL: none */
+    bool runs_ahead;                         /* run returns while the device still computes */
+    bool (*may_follow)(const rf_exec *x);    /* batches that follow a run; NULL: never */
     /* Checks the batch against plan and limits (ids, positions, blocks: RF_EARG names the row).  One that
      * does not follow ends the runs that nobody waited for. */
     rf_status (*run)(rf_exec *x, const rf_batch *batch, rf_error *e);

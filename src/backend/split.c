@@ -129,7 +129,7 @@ static rf_status choose_stages(rf_split *out, const rf_backend *b, const rf_plan
 
 static rf_status make_stage(rf_exec *x, rf_backend *b, uint32_t i, const rf_plan *p, rf_limits l,
                             rf_error *e) {
-    const rf_split_stage *s = &x->split.stage[i];
+    rf_split_stage *s = &x->split.stage[i];
     stage *to = &x->stage[i];
     rf_plan_opts po = p->opts;
     po.first_layer = s->first_layer;
@@ -138,7 +138,9 @@ static rf_status make_stage(rf_exec *x, rf_backend *b, uint32_t i, const rf_plan
     if (i + 1 < x->split.n) l.max_outputs = l.max_tokens;
     if (s->device == RF_CPU_STAGE && !b->cpu) RF_TRY(rf_cpu_ops.open(&b->cpu, &b->opts, e));
     RF_TRY(rf_plan_build(&to->plan, p->model, &po, e));
-    return to->ops->compile(&to->exec, backend_of(b, s->device), to->plan, &l, e);
+    RF_TRY(to->ops->compile(&to->exec, backend_of(b, s->device), to->plan, &l, e));
+    s->spare = to->ops->spare_bytes ? to->ops->spare_bytes(to->exec) : 0;
+    return RF_OK;
 }
 
 static rf_status make_stages(rf_exec *x, rf_backend *b, const rf_plan *p, const rf_limits *l,

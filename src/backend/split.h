@@ -17,6 +17,7 @@ typedef struct rf_split_stage {
     int device; /* number of the GPU, or RF_CPU_STAGE */
     uint32_t first_layer, n_layers;
     rf_need need;
+    uint64_t spare; /* bytes taken of memory to spare, beside these */
 } rf_split_stage;
 
 typedef struct rf_split {

@@ -105,10 +105,11 @@ static rf_status check(const rf_plan *p, rf_error *e) {
 static rf_status list_stages(const search *s, const uint32_t *count, uint32_t n_on_gpus,
                              rf_split *out) {
     uint32_t first = s->p->model->n_layers - n_on_gpus;
-    if (first) out->stage[out->n++] = (rf_split_stage){RF_CPU_STAGE, 0, first, {0}};
+    if (first) out->stage[out->n++] = (rf_split_stage){.device = RF_CPU_STAGE, .n_layers = first};
     for (uint32_t i = 0; i < s->o->n_devices; i++) {
         if (count[i])
-            out->stage[out->n++] = (rf_split_stage){s->o->devices[i], first, count[i], {0}};
+            out->stage[out->n++] = (rf_split_stage){
+                .device = s->o->devices[i], .first_layer = first, .n_layers = count[i]};
         first += count[i];
     }
     for (uint32_t i = 0; i < out->n; i++)

@@ -171,6 +171,9 @@ static rf_server_opts server_opts(rf_cli *c, const model_list *l, const rf_engin
         .drain_seconds = (uint32_t)rf_cli_int(c, RF_F_DRAIN_S),
         .ping_seconds = (uint32_t)rf_cli_int(c, RF_F_PING_S),
     };
+    /* Models that are loaded later may need it. */
+    if ((l->n > 1 || o.models_budget) && rf_cli_int(c, RF_F_SPARE_MEMORY) < 0)
+        o.engine.spare_percent = 0;
     o.n_cors = rf_cli_list(c, RF_F_CORS, &o.cors);
     o.n_hosts = rf_cli_list(c, RF_F_HOSTS, &o.hosts);
     return o;

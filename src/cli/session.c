@@ -9,7 +9,7 @@
 #include "base/os.h"
 #include "base/utf8.h"
 
-enum { MAX_PROMPT_BYTES = 256 << 20 };
+enum { MAX_PROMPT_BYTES = 256 << 20, USUAL_SPARE = 25 /* percent */ };
 
 rf_status rf_session_error(int status, const rf_text *why, rf_error *e) {
     if (status == ROCMFORGE_OK) return RF_OK;
@@ -30,7 +30,8 @@ rf_status rf_session_where(rf_cli *c, rf_engine_opts *o, rf_error *e) {
     o->devices = rf_cli_str(c, RF_F_DEVICE);
     o->gpu_layers = n > 0 ? (uint32_t)n : 0;
     o->fast_floats = rf_cli_bool(c, RF_F_FAST_FLOATS);
-    o->spare_percent = (uint32_t)rf_cli_int(c, RF_F_SPARE_MEMORY);
+    int64_t spare = rf_cli_int(c, RF_F_SPARE_MEMORY);
+    o->spare_percent = spare < 0 ? USUAL_SPARE : (uint32_t)spare;
     if (n != 0 || strcmp(o->backend, "gpu") != 0) return RF_OK;
     return rf_fail(e, RF_EARG,
                    "--gpu-layers 0 leaves nothing to the GPU that --require-gpu or --backend gpu "

@@ -258,6 +258,7 @@ static rf_status note_stages(rf_engine *en, const rf_backend_opts *bo, rf_error 
     *only = (rf_split_stage){.device = en->ops == &rf_gpu_ops ? bo->device : RF_CPU_STAGE,
                              .n_layers = en->model->n_layers};
     if (!en->exec || !en->ops->measure) return RF_OK;
+    only->spare = en->ops->spare_bytes ? en->ops->spare_bytes(en->exec) : 0;
     return en->ops->measure(&only->need, en->plan, &en->limits, bo, e);
 }
 
@@ -531,8 +532,8 @@ static void give_stages(const rf_split *from, rf_stage *out, size_t cap) {
                             .weights = n->weights,
                             .kv = n->kv,
                             .activations = n->values,
-                            .other = n->other,
-                            .total = n->weights + n->kv + n->values + n->other,
+                            .other = n->other + s->spare,
+                            .total = n->weights + n->kv + n->values + n->other + s->spare,
                             .host = n->host};
     }
 }

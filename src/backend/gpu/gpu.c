@@ -229,6 +229,8 @@ static size_t gpu_exec_bytes(const rf_exec *x) {
     return x->device_bytes + x->kept_bytes + x->host_bytes + rf_arena_bytes(x->arena);
 }
 
+static size_t gpu_spare_bytes(const rf_exec *x) { return x->kept_bytes; }
+
 /* From here to leave this thread alone has the device's queue. */
 static rf_gpu_queue *enter(const rf_exec *x) {
     pthread_mutex_lock(&x->backend->lock);
@@ -427,6 +429,7 @@ static rf_pool *gpu_idle_pool(const rf_backend *b) { return b->pool; }
 
 const rf_backend_ops rf_gpu_ops = {
     .name = "gpu",
+    .spare_bytes = gpu_spare_bytes,
     .runs_ahead = true,
     .open = gpu_open,
     .close = gpu_close,
