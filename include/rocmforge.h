@@ -87,8 +87,8 @@ typedef struct rf_engine_opts {
      * bit.  The program's commands ask for it unless they are told not to. */
     bool fast_floats;
     /* So many percent of the memory that a GPU has left when the model is loaded may be taken to read prompts
-     * faster: for weights in groups of 256, two bytes each, on Hopper.  At most 90.  0: none; the program's
-     * commands ask for 25 unless they are told otherwise. */
+     * faster: for weights in groups of 256, two bytes each, on Hopper.  At most 90.  0, or with a draft model: none;
+     * the program's commands ask for 25 unless they are told otherwise. */
     uint32_t spare_percent;
 } rf_engine_opts;
 
