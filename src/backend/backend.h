@@ -66,8 +66,8 @@ typedef struct rf_backend_opts {
     /* Matrices and KV caches of 16-bit floats may go to a GPU's matrix units, whose sums are its own: then a sequence's
      * results are the same in any batch, but not those of other devices. */
     bool fast_floats;
-    uint32_t
-        spare_percent; /* GPUs: of the memory that is free when all else is there, so much may make prompts faster */
+    /* GPUs: of the memory that is free when all else is there, so much may make prompts faster. */
+    uint32_t spare_percent;
 } rf_backend_opts;
 
 /* What an exec takes, in bytes. */

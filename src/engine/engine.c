@@ -104,11 +104,11 @@ static rf_status choose_backend_opts(rf_backend_opts *b, const rf_engine_opts *o
     *b = (rf_backend_opts){.n_threads = o->n_threads, .gpu_layers = o->gpu_layers};
     b->gpu_only = !is_auto(o) && o->gpu_layers == 0;
     b->fast_floats = o->fast_floats;
-    b->spare_percent =
-        o->draft_model_path ? 0 : o->spare_percent; /* the draft model is yet to come */
     if (o->spare_percent > MOST_SPARE)
         return rf_fail(e, RF_EARG, "spare_percent %u, expected at most %d", o->spare_percent,
                        MOST_SPARE);
+    /* A draft model is yet to come. */
+    b->spare_percent = o->draft_model_path ? 0 : o->spare_percent;
     return choose_devices(b, o, e);
 }
 

@@ -365,13 +365,11 @@ void rf_gpu_op_attend(rf_gpu_queue *q, const rf_gpu_attend_args *a) {
     size_t v_row = a->v ? rf_kv_head_bytes((rf_dtype)a->v_type, a->value_dim)
                         : rf_kv_head_bytes((rf_dtype)a->k_type, a->head_dim);
     args.step_blocks = min_u32(ATTEND_VALUE_BYTES / (32 * (uint32_t)v_row), ATTEND_STEP_BLOCKS);
-    if (!has_rest(q, &args, &rest)) {
-        put_rows(q, &args);
-        return;
+    if (has_rest(q, &args, &rest)) {
+        put_rows(q, &rest);
+        args.n_rows = args.few_rows;
+        args.n_seqs = args.few_seqs;
+        args.ints.q = NULL;
     }
-    put_rows(q, &rest);
-    args.n_rows = args.few_rows;
-    args.n_seqs = args.few_seqs;
-    args.ints.q = NULL;
     put_rows(q, &args);
 }

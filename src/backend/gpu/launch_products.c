@@ -748,22 +748,21 @@ static uint32_t half_rows_of(const rf_gpu_queue *q, const rf_gpu_matmul_args *a,
     return 16 * n;
 }
 
-/* A kernel of half_ring.h: weight rows of its tiles, the most activation rows of a stretch, and for how many activation rows
- * it is. */
+/* A kernel of half_ring.h: weight rows of its tiles, the most activation rows of a stretch, and the most that it is for. */
 typedef struct half_ring_kernel {
     rf_gpu_kernel k;
-    uint32_t rows, n_x, from, to;
+    uint32_t rows, n_x, most;
 } half_ring_kernel;
 static const half_ring_kernel half_ring_kernels[] = {
-    {RF_GPU_half_few_32, 32, RF_HALF_FEW_X, 0, UINT32_MAX},
-    {RF_GPU_half_few_48, 48, RF_HALF_FEW_X, 0, UINT32_MAX},
-    {RF_GPU_half_few_112, 112, RF_HALF_FEW_X, 0, RF_HALF_FEW_X},
-    {RF_GPU_half_few_128, 128, RF_HALF_FEW_X, 0, RF_HALF_FEW_X},
-    {RF_GPU_half_wide_128, RF_HALF_WIDE_ROWS, 128, HALF_WIDE_MIN_ROWS, UINT32_MAX},
-    {RF_GPU_half_wide_256, RF_HALF_WIDE_ROWS, 256, HALF_WIDE_MIN_ROWS, UINT32_MAX},
+    {RF_GPU_half_few_32, 32, RF_HALF_FEW_X, UINT32_MAX},
+    {RF_GPU_half_few_48, 48, RF_HALF_FEW_X, UINT32_MAX},
+    {RF_GPU_half_few_112, 112, RF_HALF_FEW_X, RF_HALF_FEW_X},
+    {RF_GPU_half_few_128, 128, RF_HALF_FEW_X, RF_HALF_FEW_X},
+    {RF_GPU_half_wide_128, RF_HALF_WIDE_ROWS, 128, UINT32_MAX},
+    {RF_GPU_half_wide_256, RF_HALF_WIDE_ROWS, 256, UINT32_MAX},
 };
 
-static bool is_half_wide(const half_ring_kernel *h) { return h->from == HALF_WIDE_MIN_ROWS; }
+static bool is_half_wide(const half_ring_kernel *h) { return h->n_x > RF_HALF_FEW_X; }
 
 static uint32_t half_ring_shared(const half_ring_kernel *h) {
     return is_half_wide(h) ? rf_half_wide_shared(h->n_x) : rf_half_few_shared(h->rows);
@@ -787,10 +786,11 @@ static bool launch_half_ring(rf_gpu_queue *q, rf_gpu_matmul_args *a) {
     if (a->mode != RF_GPU_MM_PLAIN) return false;
     for (size_t i = 0; i < RF_COUNT(half_ring_kernels); i++) {
         const half_ring_kernel *h = &half_ring_kernels[i];
+        bool is_for = a->n_rows <= h->most && (!is_half_wide(h) || a->n_rows >= HALF_WIDE_MIN_ROWS);
         bool fits = can_run(q, h->k) && half_ring_shared(h) <= q->info.lds_bytes;
         uint32_t brings =
             div_up(half_ring_tiles(h, a), q->info.n_units) * (h->rows + half_ring_x(h, a->n_rows));
-        if (!fits || a->n_rows < h->from || a->n_rows > h->to || brings >= most) continue;
+        if (!is_for || !fits || brings >= most) continue;
         most = brings;
         best = h;
     }
