@@ -24,7 +24,8 @@ class EngineOpts(c.Structure):
                 ("draft_model_path", c.c_char_p), ("draft_max", c.c_uint32),
                 ("draft_min", c.c_uint32), ("itl_target_ms", c.c_uint32),
                 ("measure_only", c.c_bool), ("devices", c.c_char_p), ("gpu_layers", c.c_uint32),
-                ("fast_floats", c.c_bool), ("spare_percent", c.c_uint32)]
+                ("fast_floats", c.c_bool), ("spare_percent", c.c_uint32),
+                ("huge_pages", c.c_bool)]
 
 
 class Sampling(c.Structure):

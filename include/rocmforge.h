@@ -90,6 +90,11 @@ typedef struct rf_engine_opts {
      * faster: for weights in groups of 256, two bytes each, on Hopper.  At most 90.  0, or with a draft model: none;
      * the program's commands ask for 25 unless they are told otherwise. */
     uint32_t spare_percent;
+    /* Weights that the CPU multiplies and whose file the system keeps in small pages are copied into huge ones, by a
+     * thread beside the first requests, if no more than half of the memory that is free goes there: they are then
+     * read faster, but are no longer shared with other programs that have the file open.  The program's commands ask
+     * for it unless they are told not to. */
+    bool huge_pages;
 } rf_engine_opts;
 
 /* ---- GPUs ---- */
@@ -141,6 +146,9 @@ typedef enum rf_embed_pooling {
 /* On success *out is the engine; on failure NULL, and why is filled (NULL: not wanted). */
 RF_API int rf_engine_open(rf_engine **out, const rf_engine_opts *opts, rf_text *why);
 RF_API void rf_engine_close(rf_engine *e); /* ends all requests without callbacks; NULL is fine */
+/* Waits for what opening left to be done beside requests (huge_pages): whoever measures wants it behind him.  By
+ * the thread that steps. */
+RF_API void rf_engine_settle(rf_engine *e);
 
 typedef struct rf_engine_info {
     const char *model_name, *architecture, *backend; /* "cpu avx2, 2 threads" */

@@ -68,6 +68,9 @@ typedef struct rf_backend_opts {
     bool fast_floats;
     /* GPUs: of the memory that is free when all else is there, so much may make prompts faster. */
     uint32_t spare_percent;
+    /* The CPU: weights that their file holds in small pages are copied into huge ones, where memory has room, while
+     * the first steps run. */
+    bool huge_pages;
 } rf_backend_opts;
 
 /* What an exec takes, in bytes. */
@@ -97,6 +100,7 @@ typedef struct rf_backend_ops {
      * NULL: not known. */
     rf_status (*measure)(rf_need *out, const rf_plan *p, const rf_limits *l,
                          const rf_backend_opts *o, rf_error *e);
+    void (*settle)(rf_exec *x); /* waits for what compile left to a thread; NULL: nothing */
     void (*exec_free)(rf_exec *x);
     size_t (*exec_bytes)(const rf_exec *x);  /* memory taken: activations, KV, scratch */
     size_t (*spare_bytes)(const rf_exec *x); /* of these, taken of memory to spare; NULL: none */

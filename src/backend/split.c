@@ -101,6 +101,11 @@ static void split_describe(const rf_backend *b, char *out, size_t cap) {
 
 /* Compiling --------------------------------------------------------------------------------------*/
 
+static void split_settle(rf_exec *x) {
+    for (uint32_t i = 0; i < x->split.n; i++)
+        if (x->stage[i].ops->settle) x->stage[i].ops->settle(x->stage[i].exec);
+}
+
 static void split_exec_free(rf_exec *x) {
     if (!x) return;
     for (uint32_t i = 0; i < x->split.n; i++) {
@@ -303,6 +308,7 @@ const rf_backend_ops rf_split_ops = {
     .idle_pool = split_idle_pool,
     .usual_batch = split_usual_batch,
     .compile = split_compile,
+    .settle = split_settle,
     .exec_free = split_exec_free,
     .exec_bytes = split_exec_bytes,
     .run = split_run,

@@ -22,6 +22,14 @@ void rf_want_huge_pages(const void *p, size_t size);
 /* Has a part of a map read that is not in memory yet, into the memory near to the calling thread, and nothing
  * beside it; in huge pages where the system has them. */
 void rf_want_near(const void *p, size_t size);
+/* Whether the system gives huge pages to those who ask. */
+bool rf_has_huge_pages(void);
+/* Copies what of [p, p + size) is mapped read-only from a file and lies in small pages into memory of the program's
+ * own, in huge pages, where it lies: other threads may read there meanwhile.  Gives the bytes moved; ends early where
+ * the system has no more memory or maps, or when stop(user), asked every 16 MiB, says so.  What was moved no
+ * longer changes with the file. */
+typedef bool (*rf_stop_fn)(const void *user);
+size_t rf_into_huge_pages(const void *p, size_t size, rf_stop_fn stop, const void *user);
 
 /* A whole small file (or "-": stdin) read into memory, at most max_bytes; free with rf_free. */
 RF_CHECKED rf_status rf_file_read(const char *path, size_t max_bytes, uint8_t **out,

@@ -134,6 +134,7 @@ static rf_status open_engine(rf_bench *b, int threads, rf_error *e) {
     RF_TRY(rf_session_where(b->c, &o, e));
     rf_session_speculation(b->c, &o);
     RF_TRY(rf_session_error(rf_engine_open(&b->en, &o, &why), &why, e));
+    rf_engine_settle(b->en);
     if (!b->backend[0]) rf_session_announce(b->c, b->en);
     b->open_threads = threads;
     rf_engine_get_info(b->en, &b->info);

@@ -32,6 +32,7 @@ rf_status rf_session_where(rf_cli *c, rf_engine_opts *o, rf_error *e) {
     o->fast_floats = rf_cli_bool(c, RF_F_FAST_FLOATS);
     int64_t spare = rf_cli_int(c, RF_F_SPARE_MEMORY);
     o->spare_percent = spare < 0 ? USUAL_SPARE : (uint32_t)spare;
+    o->huge_pages = rf_cli_bool(c, RF_F_HUGE_PAGES);
     if (n != 0 || strcmp(o->backend, "gpu") != 0) return RF_OK;
     return rf_fail(e, RF_EARG,
                    "--gpu-layers 0 leaves nothing to the GPU that --require-gpu or --backend gpu "

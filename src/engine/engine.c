@@ -104,6 +104,7 @@ static rf_status choose_backend_opts(rf_backend_opts *b, const rf_engine_opts *o
     *b = (rf_backend_opts){.n_threads = o->n_threads, .gpu_layers = o->gpu_layers};
     b->gpu_only = !is_auto(o) && o->gpu_layers == 0;
     b->fast_floats = o->fast_floats;
+    b->huge_pages = o->huge_pages;
     if (o->spare_percent > MOST_SPARE)
         return rf_fail(e, RF_EARG, "spare_percent %u, expected at most %d", o->spare_percent,
                        MOST_SPARE);
@@ -385,6 +386,10 @@ int rf_engine_open(rf_engine **out, const rf_engine_opts *o, rf_text *why) {
     else
         rf_engine_close(en);
     return give(s, &e, why);
+}
+
+void rf_engine_settle(rf_engine *en) {
+    if (en->exec && en->ops->settle) en->ops->settle(en->exec);
 }
 
 void rf_engine_close(rf_engine *en) {

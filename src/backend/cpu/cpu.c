@@ -28,6 +28,7 @@ static rf_status cpu_open(rf_backend **out, const rf_backend_opts *o, rf_error *
         return rf_fail(e, RF_ENOMEM, "cpu backend: no mutex to be had from the system");
     }
     b->kernels = rf_cpu_kernels_get(isa);
+    b->huge_pages = o && o->huge_pages;
     rf_status s = rf_pool_create_on(&b->pool, n_threads, o && o->nodes ? o->nodes : &found, e);
     if (s != RF_OK) {
         cpu_close(b);
@@ -47,6 +48,7 @@ static void cpu_describe(const rf_backend *b, char *out, size_t cap) {
 
 static void cpu_exec_free(rf_exec *x) {
     if (!x) return;
+    rf_cpu_end_moving(x, true);
     rf_cpu_release(x);
     rf_arena_free(x->arena); /* the exec itself lies in it */
 }
@@ -84,8 +86,12 @@ static rf_status make_exec(rf_exec **out, rf_backend *b, const rf_cpu_kernels *k
 static rf_status cpu_compile(rf_exec **out, rf_backend *b, const rf_plan *p, const rf_limits *l,
                              rf_error *e) {
     rf_cpu_place(b, p); /* before anything looks into the file */
-    return make_exec(out, b, b->kernels, rf_pool_size(b->pool), p, l, NULL, e);
+    RF_TRY(make_exec(out, b, b->kernels, rf_pool_size(b->pool), p, l, NULL, e));
+    rf_cpu_start_moving(*out);
+    return RF_OK;
 }
+
+static void cpu_settle(rf_exec *x) { rf_cpu_end_moving(x, false); }
 
 static rf_status cpu_measure(rf_need *out, const rf_plan *p, const rf_limits *l,
                              const rf_backend_opts *o, rf_error *e) {
@@ -216,6 +222,7 @@ const rf_backend_ops rf_cpu_ops = {
     .idle_pool = cpu_idle_pool,
     .compile = cpu_compile,
     .measure = cpu_measure,
+    .settle = cpu_settle,
     .exec_free = cpu_exec_free,
     .exec_bytes = cpu_exec_bytes,
     .run = cpu_run,

@@ -26,6 +26,7 @@ struct rf_backend {
     rf_pool *pool;
     const rf_cpu_kernels *kernels;
     pthread_mutex_t lock; /* the pool does one job at a time */
+    bool huge_pages;      /* rf_backend_opts */
 };
 
 typedef enum rf_cpu_task_kind {
@@ -149,6 +150,8 @@ typedef struct rf_cpu_kv {
     size_t k_at, v_at, k_block, v_block;
 } rf_cpu_kv;
 
+typedef struct rf_cpu_mover rf_cpu_mover;
+
 struct rf_exec {
     rf_backend *backend;
     const rf_cpu_kernels *kernels;
@@ -191,6 +194,7 @@ struct rf_exec {
     rf_cpu_counter *counter; /* [n_tasks + 1][2] */
     rf_cpu_counter *taken; /* [2][n_threads] pieces taken of each thread's share, tasks in turns */
     int n_threads;
+    rf_cpu_mover *mover; /* or NULL */
 
     const rf_batch *batch;        /* of the run in progress */
     bool rows_alone;              /* no row reads keys that another row of this run writes */
@@ -219,6 +223,10 @@ static inline uint32_t rf_cpu_node_row(const rf_spread *s, int i, uint32_t rows)
 
 /* Has the plan's matrices read from their file, each node's rows into its own memory. */
 void rf_cpu_place(rf_backend *b, const rf_plan *p);
+/* Begins to move them into huge pages beside the runs, where the backend's options ask for it and it pays; and waits
+ * until that is done, or ends it. */
+void rf_cpu_start_moving(rf_exec *x);
+void rf_cpu_end_moving(rf_exec *x, bool at_once);
 
 /* What one thread knows while it runs. */
 typedef struct rf_cpu_runner {
