@@ -18,9 +18,13 @@
 
 enum {
     SIDE = RF_ACT_BLOCK, /* rows of a block, of weights or of activations */
-    STRETCH = 1024,      /* columns of weights unpacked at a time */
-    MIN_ROWS_32 = 14,    /* activation rows from which blocks pay: groups of 32 */
-    MIN_ROWS_256 = 28,   /* groups of 256 */
+    STRETCH =
+        512, /* columns of weights unpacked at a time: they and the activations' fit the cache */
+    LONG_STRETCH =
+        1024, /* groups of 32 and more than FEW_BLOCKS of activations, which read them more often */
+    FEW_BLOCKS = 4,
+    MIN_ROWS_32 = 14,  /* activation rows from which blocks pay: groups of 32 */
+    MIN_ROWS_256 = 28, /* groups of 256 */
 };
 
 /* Records of a group: of activations ... */
@@ -47,7 +51,7 @@ typedef struct weights_256 {
 } __attribute__((aligned(64))) weights_256;
 _Static_assert(sizeof(act_32) == RF_ACT_RECORD_32, "kernels.h");
 _Static_assert(sizeof(act_256) == RF_ACT_RECORD_256, "kernels.h");
-_Static_assert(sizeof(weights_32) * (STRETCH / 32) <= RF_MM_PANEL_BYTES, "panel");
+_Static_assert(sizeof(weights_32) * (LONG_STRETCH / 32) <= RF_MM_PANEL_BYTES, "panel");
 _Static_assert(sizeof(weights_256) * (STRETCH / 256) <= RF_MM_PANEL_BYTES, "panel");
 
 /* Sixteen sums or results of each weight row. */
@@ -130,33 +134,73 @@ static void lay_out(const rf_mm_input *a, uint32_t first) {
 
 /* ---- weights ---- */
 
-/* The halves at p[row] + at. */
-RF_INLINE vec_floats halves_at(const uint8_t *const p[SIDE], size_t at) {
+/* A block of weight rows: row r's next bytes are p + off[r], so that one addition takes all rows on. */
+typedef struct weight_rows {
+    const uint8_t *p;
+    size_t off[SIDE];
+} weight_rows;
+
+/* The halves that each row has at `at`. */
+RF_INLINE vec_floats halves_at(const weight_rows *rows, size_t at) {
     uint16_t h[SIDE];
     RF_UNROLL
     for (size_t i = 0; i < SIDE; i++)
-        h[i] = rf_get_u16(p[i] + at);
+        h[i] = rf_get_u16(rows->p + rows->off[i] + at);
     return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)h));
 }
 
-/* d of blocks whose first byte is an exponent. */
-RF_INLINE void write_e8m0(const uint8_t *const p[SIDE], int shift, bool has_nan, float *d) {
-    uint8_t e[SIDE];
+/* The same as they are, by the ports for loads and stores: insertions into a vector all take the port that
+ * unpacking needs.  Volatile, as compilers would make them insertions again. */
+RF_INLINE void copy_halves(const weight_rows *rows, size_t at, float *dst) {
+    volatile uint16_t *to = (volatile uint16_t *)(void *)dst;
+    RF_UNROLL
     for (size_t i = 0; i < SIDE; i++)
-        e[i] = *p[i];
-    const __m512i all = _mm512_cvtepu8_epi32(rf_load_128(e));
+        to[i] = rf_get_u16(rows->p + rows->off[i] + at);
+}
+
+RF_INLINE void copy_bytes(const weight_rows *rows, float *dst) {
+    volatile uint8_t *to = (volatile uint8_t *)(void *)dst;
+    RF_UNROLL
+    for (size_t i = 0; i < SIDE; i++)
+        to[i] = rows->p[rows->off[i]];
+}
+
+RF_INLINE void widen_halves(float *d) {
+    _mm512_store_ps(d, _mm512_cvtph_ps(_mm256_load_si256((const __m256i *)(const void *)d)));
+}
+
+/* Exponents of eight bits. */
+RF_INLINE void widen_e8m0(int shift, bool has_nan, float *d) {
+    const __m512i all = _mm512_cvtepu8_epi32(rf_load_128(d));
     const __m256i half[2] = {_mm512_castsi512_si256(all), _mm512_extracti64x4_epi64(all, 1)};
     _mm256_store_ps(d, rf_e8m0(half[0], shift, has_nan));
     _mm256_store_ps(d + 8, rf_e8m0(half[1], shift, has_nan));
 }
 
-/* Group number `part` of the blocks at p. */
-RF_INLINE void unpack_32(rf_mm_format f, size_t part, uint8_t off, const uint8_t *const p[SIDE],
+RF_INLINE bool has_e8m0(rf_mm_format f) { return f == RF_MM_MXFP4 || f == RF_MM_MXFP6_E2M3; }
+RF_INLINE bool has_m(rf_mm_format f) { return f == RF_MM_Q4_1 || f == RF_MM_Q5_1; }
+
+/* What unpack_32 copied into d and m becomes floats: later, since a vector cannot be read while its parts are
+ * still being stored. */
+RF_INLINE void widen_scales(rf_mm_format f, weights_32 *w, size_t n) {
+    for (; n; n--, w++) {
+        if (f == RF_MM_MXFP4)
+            widen_e8m0(1, false, w->d);
+        else if (f == RF_MM_MXFP6_E2M3)
+            widen_e8m0(3, true, w->d);
+        else
+            widen_halves(w->d);
+        if (has_m(f)) widen_halves(w->m);
+    }
+}
+
+/* Group number `part` of the rows' blocks. */
+RF_INLINE void unpack_32(rf_mm_format f, size_t part, uint8_t off, const weight_rows *rows,
                          weights_32 *w) {
     RF_UNROLL
     for (size_t r = 0; r < SIDE; r += 2) {
         __m256i low, high;
-        rf_load_pair(f, part, p[r], p[r + 1], &low, &high);
+        rf_load_pair(f, part, rows->p + rows->off[r], rows->p + rows->off[r + 1], &low, &high);
         if (!rf_mm_is_signed(f)) {
             low = _mm256_sub_epi8(low, _mm256_set1_epi8((char)off));
             high = _mm256_sub_epi8(high, _mm256_set1_epi8((char)off));
@@ -164,13 +208,11 @@ RF_INLINE void unpack_32(rf_mm_format f, size_t part, uint8_t off, const uint8_t
         _mm256_store_si256((__m256i *)w->q[r], _mm256_permute2x128_si256(low, high, 0x20));
         _mm256_store_si256((__m256i *)w->q[r + 1], _mm256_permute2x128_si256(low, high, 0x31));
     }
-    if (f == RF_MM_MXFP4)
-        write_e8m0(p, 1, false, w->d);
-    else if (f == RF_MM_MXFP6_E2M3)
-        write_e8m0(p, 3, true, w->d);
+    if (has_e8m0(f))
+        copy_bytes(rows, w->d);
     else
-        _mm512_store_ps(w->d, halves_at(p, 0));
-    if (f == RF_MM_Q4_1 || f == RF_MM_Q5_1) _mm512_store_ps(w->m, halves_at(p, 2));
+        copy_halves(rows, 0, w->d);
+    if (has_m(f)) copy_halves(rows, 2, w->m);
 }
 
 /* Digits of the products of 64 weights with the scales, twice as large, of every sixteen. */
@@ -207,30 +249,31 @@ RF_INLINE void load_quarters(rf_mm_format f, const uint8_t *p, vec w[4]) {
     }
 }
 
-RF_INLINE void unpack_256(rf_mm_format f, const uint8_t *const p[SIDE], weights_256 *w) {
+RF_INLINE void unpack_256(rf_mm_format f, const weight_rows *rows, weights_256 *w) {
     const vec each = _mm512_set_epi16(3, 3, 3, 3, 3, 3, 3, 3, 2, 2, 2, 2, 2, 2, 2, 2, 1, 1, 1, 1, 1,
                                       1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0);
     for (size_t r = 0; r < SIDE; r++) {
-        const rf_scales_256 s = rf_load_scales(f, p[r]);
+        const uint8_t *p = rows->p + rows->off[r];
+        const rf_scales_256 s = rf_load_scales(f, p);
         const vec scale = _mm512_castsi256_si512(_mm256_add_epi16(s.scale, s.scale));
         vec q[4];
-        load_quarters(f, p[r], q);
+        load_quarters(f, p, q);
         RF_UNROLL
         for (int k = 0; k < 4; k++) {
             const vec at = _mm512_add_epi16(each, _mm512_set1_epi16((short)(4 * k)));
             write_digits(q[k], _mm512_permutexvar_epi16(at, scale), w->upper[k][r], w->lower[k][r]);
         }
         if (rf_mm_has_dmin(f)) _mm256_store_si256((__m256i *)w->mins[r], s.min);
-        if (rf_is_grid(f)) w->d[r] = rf_grid_d(f, p[r]);
+        if (rf_is_grid(f)) w->d[r] = rf_grid_d(f, p);
     }
     if (rf_is_grid(f)) return;
-    _mm512_store_ps(w->d, halves_at(p, rf_d_offset(f)));
-    if (rf_mm_has_dmin(f)) _mm512_store_ps(w->m, vec_negative(halves_at(p, rf_d_offset(f) + 2)));
+    _mm512_store_ps(w->d, halves_at(rows, rf_d_offset(f)));
+    if (rf_mm_has_dmin(f)) _mm512_store_ps(w->m, vec_negative(halves_at(rows, rf_d_offset(f) + 2)));
 }
 
 /* Weight rows to be unpacked, n groups from number `first` on, which begins a block. */
 typedef struct source {
-    const uint8_t *row[SIDE];
+    weight_rows rows;
     size_t first, n;
     uint8_t off;
     rf_mm_ahead *ahead;
@@ -238,18 +281,17 @@ typedef struct source {
 
 RF_INLINE void unpack_groups(rf_mm_format f, const source *s, void *panel) {
     const size_t bytes = rf_mm_block_bytes(f), n_parts = rf_mm_groups(f);
-    const uint8_t *p[SIDE];
-    for (size_t i = 0; i < SIDE; i++)
-        p[i] = s->row[i] + s->first / n_parts * bytes;
+    weight_rows rows = s->rows;
+    rows.p += s->first / n_parts * bytes;
     for (size_t g = 0; g < s->n; g++) {
         rf_mm_look_ahead(s->ahead);
         if (f >= RF_MM_Q4_K)
-            unpack_256(f, p, (weights_256 *)panel + g);
+            unpack_256(f, &rows, (weights_256 *)panel + g);
         else
-            unpack_32(f, g % n_parts, s->off, p, (weights_32 *)panel + g);
-        for (size_t i = 0; i < SIDE && (g + 1) % n_parts == 0; i++)
-            p[i] += bytes;
+            unpack_32(f, g % n_parts, s->off, &rows, (weights_32 *)panel + g);
+        if ((g + 1) % n_parts == 0) rows.p += bytes;
     }
+    if (f < RF_MM_Q4_K) widen_scales(f, panel, s->n);
 }
 
 #define UNPACK(f)                           \
@@ -506,17 +548,21 @@ static void matmul_blocks(const rf_mm *mm, uint32_t begin, uint32_t end, void *s
                  .n_blocks = (a->n_rows + SIDE - 1) / SIDE,
                  .result = (void *)((uint8_t *)scratch + RF_MM_PANEL_BYTES),
                  .ahead = &ahead};
+    const bool is_long = !is_256 && s.n_blocks > FEW_BLOCKS;
+    const size_t most = (is_long ? LONG_STRETCH : STRETCH) / group;
     configure(is_256 ? 64 : 32);
     for (uint32_t row = begin; row < end; row += SIDE) {
         const uint32_t n = end - row < SIDE ? end - row : SIDE;
-        source from = {.off = rf_mm_range_of(mm->w->type).off, .ahead = &ahead};
+        source from = {.rows.p = rf_mm_row(mm->w, row),
+                       .off = rf_mm_range_of(mm->w->type).off,
+                       .ahead = &ahead};
         for (uint32_t i = 0; i < SIDE; i++)
-            from.row[i] = rf_mm_row(mm->w, row + (i < n ? i : n - 1));
+            from.rows.off[i] = (i < n ? i : n - 1) * mm->w->row_bytes;
         ahead.step =
             rf_mm_look_at_rows(mm, row + n, end, SIDE, &ahead) / ((s.n_blocks + 1) * n_groups);
         memset(s.result, 0, s.n_blocks * sizeof *s.result);
         for (size_t g = 0; g < n_groups; g += s.n) {
-            s.n = n_groups - g < STRETCH / group ? n_groups - g : STRETCH / group;
+            s.n = n_groups - g < most ? n_groups - g : most;
             s.blocks = a->blocks + g * record;
             from.first = g;
             from.n = s.n;
