@@ -92,8 +92,8 @@ typedef struct rf_engine_opts {
     uint32_t spare_percent;
     /* Weights that the CPU multiplies and whose file the system keeps in small pages are copied into huge ones, by a
      * thread beside the first requests, if no more than half of the memory that is free goes there: they are then
-     * read faster, but are no longer shared with other programs that have the file open.  The program's commands ask
-     * for it unless they are told not to. */
+     * read faster, but are no longer shared with other programs that have the file open.  The KV cache grows in huge
+     * pages, too.  The program's commands ask for it unless they are told not to. */
     bool huge_pages;
 } rf_engine_opts;
 

@@ -69,7 +69,7 @@ typedef struct rf_backend_opts {
     /* GPUs: of the memory that is free when all else is there, so much may make prompts faster. */
     uint32_t spare_percent;
     /* The CPU: weights that their file holds in small pages are copied into huge ones, where memory has room, while
-     * the first steps run. */
+     * the first steps run, and the KV cache grows in huge ones from then on. */
     bool huge_pages;
 } rf_backend_opts;
 

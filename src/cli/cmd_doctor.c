@@ -56,6 +56,12 @@ static void check_memory(rf_doctor *r) {
     bool low = total && available < (UINT64_C(256) << 20);
     rf_doctor_find(r, "memory", !low, low ? "close other programs" : NULL,
                    "%.1f GB, %.1f GB of it free", (double)total / 1e9, (double)available / 1e9);
+    bool huge = rf_has_huge_pages();
+    rf_doctor_find(r, "huge pages", true,
+                   huge ? NULL
+                        : "'echo madvise > /sys/kernel/mm/transparent_hugepage/enabled' as root "
+                          "makes answers of the CPU up to a quarter faster",
+                   huge ? "for programs that ask" : "none for programs that ask");
 }
 
 /* The demo model is there, opens, and computes. */

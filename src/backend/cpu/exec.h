@@ -179,6 +179,7 @@ struct rf_exec {
 
     uint8_t *k,
         *v; /* KV: [layer][block][kv_head][32][head_dim or value_dim] of limits.k_type, v_type */
+    size_t k_bytes, v_bytes;
     rf_slots states;
     rf_need *need;       /* to be filled instead of taking memory; NULL: memory is taken */
     rf_cpu_kv *kv;       /* [n_layers] */

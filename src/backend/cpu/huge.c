@@ -1,8 +1,9 @@
-/* huge.c - the plan's matrices into huge pages, by a thread of its own while the first requests run.
+/* huge.c - the plan's matrices and the KV cache into huge pages, by a thread of its own while the first requests run.
  *
- * It is done where it pays and harms nobody: the system has huge pages and the file is not in them, memory holds
- * the weights twice (the file's pages stay until others want the room), and there is one node of memory (place.c
- * sees to several). */
+ * Matrices move where it pays and harms nobody: the file is not in huge pages, memory holds the weights twice (the
+ * file's pages stay until others want the room), and there is one node of memory (place.c sees to several).  Of the KV
+ * cache what is used from then on lies in huge pages: not from the start, as the first token would wait until a huge page of
+ * every layer's is cleared. */
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/resource.h>
@@ -22,11 +23,14 @@ typedef struct span {
     const uint8_t *begin, *end;
 } span;
 
+static size_t span_bytes(span s) { return (size_t)(s.end - s.begin); }
+
 struct rf_cpu_mover {
     pthread_t thread;
     atomic_bool stop;
-    span *spans; /* [n] */
+    span *spans; /* [n] of matrices */
     size_t n;
+    span kv[2];
 };
 
 static int by_begin(const void *a, const void *b) {
@@ -65,8 +69,9 @@ static void *move(void *user) {
     for (int ms = 0; ms < WAIT_MS && !stopped(&m->stop); ms += NAP_MS)
         nanosleep(&(struct timespec){.tv_nsec = NAP_MS * 1000000}, NULL);
     for (size_t i = 0; i < m->n && !stopped(&m->stop); i++)
-        n += rf_into_huge_pages(m->spans[i].begin, (size_t)(m->spans[i].end - m->spans[i].begin),
-                                stopped, &m->stop);
+        n += rf_into_huge_pages(m->spans[i].begin, span_bytes(m->spans[i]), stopped, &m->stop);
+    for (size_t i = 0; i < RF_COUNT(m->kv); i++)
+        rf_want_huge_pages(m->kv[i].begin, span_bytes(m->kv[i]));
     if (n) rf_log_write(RF_LOG_DEBUG, "cpu: %zu MiB of weights moved into huge pages", n >> 20);
     return NULL;
 }
@@ -76,16 +81,29 @@ static void mover_free(rf_cpu_mover *m) {
     rf_free(m);
 }
 
+/* What shall move.  More than half of the memory that is free is taken by nothing. */
+static bool fill(rf_cpu_mover *m, const rf_exec *x) {
+    const uint64_t weights = rf_plan_weight_bytes(x->plan), kv = x->k_bytes + x->v_bytes;
+    uint64_t room = rf_mem_available() / 2;
+    if (rf_pool_spread(x->backend->pool)->n == 1 && weights <= room) {
+        if (!find_spans(m, x->plan)) return false;
+        room -= weights;
+    }
+    if (kv <= room) {
+        m->kv[0] = (span){x->k, x->k + x->k_bytes};
+        m->kv[1] = (span){x->v, x->v + x->v_bytes};
+    }
+    return true;
+}
+
 void rf_cpu_start_moving(rf_exec *x) {
-    const rf_backend *b = x->backend;
-    if (!b->huge_pages || rf_pool_spread(b->pool)->n > 1 || !rf_has_huge_pages()) return;
-    if (rf_plan_weight_bytes(x->plan) > rf_mem_available() / 2) return;
+    if (!x->backend->huge_pages || !rf_has_huge_pages()) return;
     rf_cpu_mover *m = rf_alloc(1, sizeof *m);
-    if (m && find_spans(m, x->plan) && !rf_alloc_should_fail() &&
+    if (m && fill(m, x) && !rf_alloc_should_fail() &&
         pthread_create(&m->thread, NULL, move, m) == 0)
         x->mover = m;
     else
-        mover_free(m); /* the weights stay where they are */
+        mover_free(m); /* all stays where it is */
 }
 
 void rf_cpu_end_moving(rf_exec *x, bool at_once) {

@@ -311,6 +311,8 @@ static rf_status allocate(rf_exec *x, const place *places, const size_t region[2
     x->counter = counter;
     x->k = k;
     x->v = v;
+    x->k_bytes = kv_bytes[0];
+    x->v_bytes = kv_bytes[1];
     x->act_memory = acts;
     x->thread_memory = threads;
     if (s != RF_OK) return s;

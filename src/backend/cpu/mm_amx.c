@@ -18,10 +18,10 @@
 
 enum {
     SIDE = RF_ACT_BLOCK, /* rows of a block, of weights or of activations */
-    STRETCH =
-        512, /* columns of weights unpacked at a time: they and the activations' fit the cache */
-    LONG_STRETCH =
-        1024, /* groups of 32 and more than FEW_BLOCKS of activations, which read them more often */
+    /* Columns of weights unpacked at a time: those and the activations' are in the first-level cache.
+     * With more than FEW_BLOCKS of activations, groups of 32 are read so often that longer ones pay. */
+    STRETCH = 512,
+    LONG_STRETCH = 1024,
     FEW_BLOCKS = 4,
     MIN_ROWS_32 = 14,  /* activation rows from which blocks pay: groups of 32 */
     MIN_ROWS_256 = 28, /* groups of 256 */
