@@ -23,8 +23,8 @@ enum {
     STRETCH = 512,
     LONG_STRETCH = 1024,
     FEW_BLOCKS = 4,
-    MIN_ROWS_32 = 14,  /* activation rows from which blocks pay: groups of 32 */
-    MIN_ROWS_256 = 28, /* groups of 256 */
+    MIN_ROWS = 14,      /* activation rows from which blocks pay */
+    MIN_ROWS_Q5_K = 28, /* whose digits take longest */
 };
 
 /* Records of a group: of activations ... */
@@ -249,20 +249,98 @@ RF_INLINE void load_quarters(rf_mm_format f, const uint8_t *p, vec w[4]) {
     }
 }
 
-RF_INLINE void unpack_256(rf_mm_format f, const weight_rows *rows, weights_256 *w) {
+/* Weights of sixteen values have their digits looked up by the scale: [upper, lower][value]. */
+typedef struct digits {
+    int8_t of[2][16];
+} digits;
+#define UPPER(v, s) (int8_t)((v) * (s) >> 7)
+#define LOWER(v, s) (int8_t)((v) * (s)&127)
+#define OF_Q4_K(D, s)                                                                         \
+    D(0, s), D(1, s), D(2, s), D(3, s), D(4, s), D(5, s), D(6, s), D(7, s), D(8, s), D(9, s), \
+        D(10, s), D(11, s), D(12, s), D(13, s), D(14, s), D(15, s)
+#define OF_IQ4_XS(D, s)                                                                       \
+    D(-127, s), D(-104, s), D(-83, s), D(-65, s), D(-49, s), D(-35, s), D(-22, s), D(-10, s), \
+        D(1, s), D(13, s), D(25, s), D(38, s), D(53, s), D(69, s), D(89, s), D(113, s)
+#define DIGITS(of, s)                        \
+    {                                        \
+        {                                    \
+            {of(UPPER, s)}, { of(LOWER, s) } \
+        }                                    \
+    }
+#define EIGHT(of, s)                                                              \
+    DIGITS(of, s), DIGITS(of, (s) + 1), DIGITS(of, (s) + 2), DIGITS(of, (s) + 3), \
+        DIGITS(of, (s) + 4), DIGITS(of, (s) + 5), DIGITS(of, (s) + 6), DIGITS(of, (s) + 7)
+#define TABLE(of, first)                                                               \
+    {                                                                                  \
+        EIGHT(of, first), EIGHT(of, (first) + 8), EIGHT(of, (first) + 16),             \
+            EIGHT(of, (first) + 24), EIGHT(of, (first) + 32), EIGHT(of, (first) + 40), \
+            EIGHT(of, (first) + 48), EIGHT(of, (first) + 56)                           \
+    }
+enum { LEAST_IQ4_XS = -32 }; /* scale */
+static const digits digits_q4_k[64] = TABLE(OF_Q4_K, 0);
+static const digits digits_iq4_xs[64] = TABLE(OF_IQ4_XS, LEAST_IQ4_XS);
+
+/* Codes of elements 64k .. 64k + 63. */
+RF_INLINE vec codes(rf_mm_format f, const uint8_t *p, int k) {
+    vec v;
+    __m512i shift;
+    if (f == RF_MM_Q4_K) {
+        v = _mm512_broadcast_i64x4(rf_load_256(((const rf_block_q4_k *)p)->qs + 32 * k));
+        shift = _mm512_set_epi64(4, 4, 4, 4, 0, 0, 0, 0);
+    } else {
+        const __m256i two = rf_load_256(((const rf_block_iq4_xs *)p)->qs + 32 * k);
+        v = _mm512_permutexvar_epi64(_mm512_set_epi64(3, 2, 3, 2, 1, 0, 1, 0),
+                                     _mm512_castsi256_si512(two));
+        shift = _mm512_set_epi64(4, 4, 0, 0, 4, 4, 0, 0);
+    }
+    return _mm512_and_si512(_mm512_srlv_epi64(v, shift), vec_bytes(15));
+}
+
+RF_INLINE bool has_table(rf_mm_format f) { return f == RF_MM_Q4_K || f == RF_MM_IQ4_XS; }
+
+RF_INLINE void look_up_digits(rf_mm_format f, const uint8_t *p, __m256i scales, size_t r,
+                              weights_256 *w) {
+    const digits *table = f == RF_MM_Q4_K ? digits_q4_k : digits_iq4_xs - LEAST_IQ4_XS;
+    int16_t scale[16] __attribute__((aligned(32)));
+    _mm256_store_si256((__m256i *)scale, scales);
+    RF_UNROLL
+    for (int k = 0; k < 4; k++) {
+        const digits *first = table + scale[4 * k], *second = table + scale[4 * k + 2];
+        const vec c = codes(f, p, k);
+        vec d[2];
+        RF_UNROLL
+        for (int i = 0; i < 2; i++) {
+            d[i] = _mm512_broadcast_i32x4(rf_load_128(first->of[i]));
+            d[i] = _mm512_mask_broadcast_i32x4(d[i], 0xff00, rf_load_128(second->of[i]));
+            d[i] = _mm512_shuffle_epi8(d[i], c);
+        }
+        vec_store((uint8_t *)w->upper[k][r], d[0]);
+        vec_store((uint8_t *)w->lower[k][r], d[1]);
+    }
+}
+
+RF_INLINE void multiply_digits(rf_mm_format f, const uint8_t *p, __m256i scales, size_t r,
+                               weights_256 *w) {
     const vec each = _mm512_set_epi16(3, 3, 3, 3, 3, 3, 3, 3, 2, 2, 2, 2, 2, 2, 2, 2, 1, 1, 1, 1, 1,
                                       1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0);
+    const vec scale = _mm512_castsi256_si512(_mm256_add_epi16(scales, scales));
+    vec q[4];
+    load_quarters(f, p, q);
+    RF_UNROLL
+    for (int k = 0; k < 4; k++) {
+        const vec at = _mm512_add_epi16(each, _mm512_set1_epi16((short)(4 * k)));
+        write_digits(q[k], _mm512_permutexvar_epi16(at, scale), w->upper[k][r], w->lower[k][r]);
+    }
+}
+
+RF_INLINE void unpack_256(rf_mm_format f, const weight_rows *rows, weights_256 *w) {
     for (size_t r = 0; r < SIDE; r++) {
         const uint8_t *p = rows->p + rows->off[r];
         const rf_scales_256 s = rf_load_scales(f, p);
-        const vec scale = _mm512_castsi256_si512(_mm256_add_epi16(s.scale, s.scale));
-        vec q[4];
-        load_quarters(f, p, q);
-        RF_UNROLL
-        for (int k = 0; k < 4; k++) {
-            const vec at = _mm512_add_epi16(each, _mm512_set1_epi16((short)(4 * k)));
-            write_digits(q[k], _mm512_permutexvar_epi16(at, scale), w->upper[k][r], w->lower[k][r]);
-        }
+        if (has_table(f))
+            look_up_digits(f, p, s.scale, r, w);
+        else
+            multiply_digits(f, p, s.scale, r, w);
         if (rf_mm_has_dmin(f)) _mm256_store_si256((__m256i *)w->mins[r], s.min);
         if (rf_is_grid(f)) w->d[r] = rf_grid_d(f, p);
     }
@@ -548,6 +626,8 @@ static void matmul_blocks(const rf_mm *mm, uint32_t begin, uint32_t end, void *s
                  .n_blocks = (a->n_rows + SIDE - 1) / SIDE,
                  .result = (void *)((uint8_t *)scratch + RF_MM_PANEL_BYTES),
                  .ahead = &ahead};
+    /* A group is looked at when it is unpacked, and with each block of activations, or two of them. */
+    const size_t n_looks = 1 + (is_256 ? (s.n_blocks + 1) / 2 : s.n_blocks);
     const bool is_long = !is_256 && s.n_blocks > FEW_BLOCKS;
     const size_t most = (is_long ? LONG_STRETCH : STRETCH) / group;
     configure(is_256 ? 64 : 32);
@@ -558,8 +638,7 @@ static void matmul_blocks(const rf_mm *mm, uint32_t begin, uint32_t end, void *s
                        .ahead = &ahead};
         for (uint32_t i = 0; i < SIDE; i++)
             from.rows.off[i] = (i < n ? i : n - 1) * mm->w->row_bytes;
-        ahead.step =
-            rf_mm_look_at_rows(mm, row + n, end, SIDE, &ahead) / ((s.n_blocks + 1) * n_groups);
+        ahead.step = rf_mm_look_at_rows(mm, row + n, end, SIDE, &ahead) / (n_looks * n_groups);
         memset(s.result, 0, s.n_blocks * sizeof *s.result);
         for (size_t g = 0; g < n_groups; g += s.n) {
             s.n = n_groups - g < most ? n_groups - g : most;
@@ -575,7 +654,9 @@ static void matmul_blocks(const rf_mm *mm, uint32_t begin, uint32_t end, void *s
 }
 
 static void matmul(const rf_mm *mm, uint32_t begin, uint32_t end, void *scratch) {
-    if (mm->act->view == RF_INT_NONE || !mm->act->blocks)
+    const rf_mm_input *a = mm->act;
+    const bool pays = mm->w->type != RF_DT_Q5_K || a->n_rows >= MIN_ROWS_Q5_K;
+    if (a->view == RF_INT_NONE || !a->blocks || !pays)
         rf_mm_avx512(mm, begin, end, scratch);
     else if (begin < end)
         matmul_blocks(mm, begin, end, scratch);
@@ -584,6 +665,6 @@ static void matmul(const rf_mm *mm, uint32_t begin, uint32_t end, void *scratch)
 void rf_cpu_mm_amx(rf_cpu_kernels *k) {
     k->matmul = matmul;
     k->lay_out = lay_out;
-    k->lay_out_from[RF_INT_32] = MIN_ROWS_32;
-    k->lay_out_from[RF_INT_256] = MIN_ROWS_256;
+    k->lay_out_from[RF_INT_32] = MIN_ROWS;
+    k->lay_out_from[RF_INT_256] = MIN_ROWS;
 }
