@@ -51,11 +51,10 @@ static void test_leaving_while_decoding(void **state) {
 static void test_leaving_early(void **state) {
     (void)state;
     under_test t = open_usual(1);
-    int first = rf_test_connect(t.url);
-    rf_test_request(first, "POST", "/generate", "", endless);
-    wait_for_running(&t, 1, 0);
     for (leaving how = FIN; how <= HALF_CLOSE; how++) {
-        int fd = rf_test_connect(t.url);
+        int first = rf_test_connect(t.url), fd = rf_test_connect(t.url);
+        rf_test_request(first, "POST", "/generate", "", endless);
+        wait_for_running(&t, 1, 0);
         rf_test_request(fd, "POST", "/generate", "", how == FIN ? endless : endless_whole);
         wait_for_running(&t, 1, 1);
         leave(fd, how);
@@ -65,9 +64,9 @@ static void test_leaving_early(void **state) {
             rf_engine_get_stats(t.engine, &s);
         } while (s.n_waiting);
         if (how == HALF_CLOSE) close(fd);
+        close(first);
+        wait_until_idle(&t);
     }
-    close(first);
-    wait_until_idle(&t);
     rf_buf body = {0};
     rf_buf_puts(&body, "{\"max_tokens\":50,\"ignore_eos\":true,\"prompt\":\"");
     for (int i = 0; i < 150; i++)
