@@ -50,16 +50,7 @@ static mapped map_file(const char *name, int access) {
 static void unmap(const mapped *m) { assert_int_equal(munmap(m->room, room_bytes), 0); }
 
 /* Bytes that are still mapped from the file. */
-static size_t of_file(const mapped *m) {
-    FILE *f = fopen("/proc/self/maps", "r");
-    assert_non_null(f);
-    size_t n = 0;
-    unsigned long begin, end;
-    for (char line[600]; fgets(line, sizeof line, f);)
-        if (strstr(line, m->path) && sscanf(line, "%lx-%lx", &begin, &end) == 2) n += end - begin;
-    fclose(f);
-    return n;
-}
+static size_t of_file(const mapped *m) { return rf_test_mapped(m->path); }
 
 static size_t pages_of(size_t n) { return (n + 4095) / 4096 * 4096; }
 

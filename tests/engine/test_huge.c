@@ -34,17 +34,7 @@ static int close_model(void **state) {
 }
 
 /* Bytes that are still mapped from the file. */
-static size_t of_file(void) {
-    FILE *f = fopen("/proc/self/maps", "r");
-    assert_non_null(f);
-    size_t n = 0;
-    unsigned long begin, end;
-    for (char line[600]; fgets(line, sizeof line, f);)
-        if (strstr(line, "memfd:demo") && sscanf(line, "%lx-%lx", &begin, &end) == 2)
-            n += end - begin;
-    fclose(f);
-    return n;
-}
+static size_t of_file(void) { return rf_test_mapped("memfd:demo"); }
 
 /* Weights move: the system has huge pages, and did not give them to the file. */
 static bool they_move(void) {

@@ -102,3 +102,14 @@ uint64_t rf_test_rand(uint64_t *state) {
 float rf_test_randf(uint64_t *state) {
     return (float)(int32_t)(rf_test_rand(state) >> 40) * 0x1p-23f - 1.0f;
 }
+
+size_t rf_test_mapped(const char *name) {
+    FILE *f = fopen("/proc/self/maps", "r");
+    assert_non_null(f);
+    size_t n = 0;
+    unsigned long begin, end;
+    for (char line[600]; fgets(line, sizeof line, f);)
+        if (strstr(line, name) && sscanf(line, "%lx-%lx", &begin, &end) == 2) n += end - begin;
+    fclose(f);
+    return n;
+}

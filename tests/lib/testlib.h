@@ -27,6 +27,9 @@ uint8_t *rf_test_read(const char *path, size_t *n);
 /* A path in a fresh temporary directory that is removed at exit. */
 const char *rf_test_tmp(const char *name);
 
+/* Bytes of this process's memory that are mapped from files whose paths hold `name`. */
+size_t rf_test_mapped(const char *name);
+
 /* n bytes copied so that the byte behind the last one lies on an unreadable page. */
 typedef struct rf_guarded {
     uint8_t *p;
