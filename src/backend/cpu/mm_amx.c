@@ -178,7 +178,6 @@ RF_INLINE void widen_e8m0(int shift, bool has_nan, float *d) {
 }
 
 RF_INLINE bool has_e8m0(rf_mm_format f) { return f == RF_MM_MXFP4 || f == RF_MM_MXFP6_E2M3; }
-RF_INLINE bool has_m(rf_mm_format f) { return f == RF_MM_Q4_1 || f == RF_MM_Q5_1; }
 
 /* What unpack_32 copied into d and m becomes floats: later, since a vector cannot be read while its parts are
  * still being stored. */
@@ -190,7 +189,7 @@ RF_INLINE void widen_scales(rf_mm_format f, weights_32 *w, size_t n) {
             widen_e8m0(3, true, w->d);
         else
             widen_halves(w->d);
-        if (has_m(f)) widen_halves(w->m);
+        if (rf_mm_has_m(f)) widen_halves(w->m);
     }
 }
 
@@ -212,7 +211,7 @@ RF_INLINE void unpack_32(rf_mm_format f, size_t part, uint8_t off, const weight_
         copy_bytes(rows, w->d);
     else
         copy_halves(rows, 0, w->d);
-    if (has_m(f)) copy_halves(rows, 2, w->m);
+    if (rf_mm_has_m(f)) copy_halves(rows, 2, w->m);
 }
 
 /* Digits of the products of 64 weights with the scales, twice as large, of every sixteen. */
@@ -258,9 +257,6 @@ typedef struct digits {
 #define OF_Q4_K(D, s)                                                                         \
     D(0, s), D(1, s), D(2, s), D(3, s), D(4, s), D(5, s), D(6, s), D(7, s), D(8, s), D(9, s), \
         D(10, s), D(11, s), D(12, s), D(13, s), D(14, s), D(15, s)
-#define OF_IQ4_XS(D, s)                                                                       \
-    D(-127, s), D(-104, s), D(-83, s), D(-65, s), D(-49, s), D(-35, s), D(-22, s), D(-10, s), \
-        D(1, s), D(13, s), D(25, s), D(38, s), D(53, s), D(69, s), D(89, s), D(113, s)
 #define DIGITS(of, s)                        \
     {                                        \
         {                                    \
@@ -278,7 +274,7 @@ typedef struct digits {
     }
 enum { LEAST_IQ4_XS = -32 }; /* scale */
 static const digits digits_q4_k[64] = TABLE(OF_Q4_K, 0);
-static const digits digits_iq4_xs[64] = TABLE(OF_IQ4_XS, LEAST_IQ4_XS);
+static const digits digits_iq4_xs[64] = TABLE(RF_OF_IQ4, LEAST_IQ4_XS);
 
 /* Codes of elements 64k .. 64k + 63. */
 RF_INLINE vec codes(rf_mm_format f, const uint8_t *p, int k) {

@@ -202,6 +202,9 @@ RF_INLINE bool rf_mm_is_signed(rf_mm_format f) {
 }
 
 /* Formats of groups of 256 whose loaders add their off. */
+/* Of the formats with groups of 32: a minimum beside the scale. */
+RF_INLINE bool rf_mm_has_m(rf_mm_format f) { return f == RF_MM_Q4_1 || f == RF_MM_Q5_1; }
+
 RF_INLINE int rf_mm_off(rf_mm_format f) {
     return f == RF_MM_Q3_K                        ? 4
            : f == RF_MM_Q6_K                      ? 32
@@ -241,13 +244,18 @@ RF_INLINE __m256 rf_e8m0(__m256i e, int shift, bool has_nan) {
     return _mm256_castsi256_ps(v);
 }
 
+/* D(value, s) of IQ4's sixteen values. */
+#define RF_OF_IQ4(D, s)                                                                       \
+    D(-127, s), D(-104, s), D(-83, s), D(-65, s), D(-49, s), D(-35, s), D(-22, s), D(-10, s), \
+        D(1, s), D(13, s), D(25, s), D(38, s), D(53, s), D(69, s), D(89, s), D(113, s)
+#define RF_IQ4_VALUE(v, s) (v)
+
 /* What a nibble stands for: twice E2M1 plus 12, or the table of the IQ4 formats. */
 RF_INLINE __m256i rf_code_book(rf_mm_format f) {
     if (f == RF_MM_MXFP4)
         return _mm256_setr_epi8(12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0, 12, 13,
                                 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0);
-    return _mm256_broadcastsi128_si256(
-        _mm_setr_epi8(-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113));
+    return _mm256_broadcastsi128_si256(_mm_setr_epi8(RF_OF_IQ4(RF_IQ4_VALUE, 0)));
 }
 
 /* 32 bits of each of two rows: of elements 0..15 as bytes of 0 or `one` in *low, of elements 16..31

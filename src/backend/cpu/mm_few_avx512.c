@@ -52,7 +52,7 @@ RF_INLINE void multiply_row(rf_mm_format f, int nv, x_group x, const block_32 *b
     RF_UNROLL
     for (int v = 0; v < nv; v++)
         acc[v] = vec_fma(vec_to_floats(i[v]), vec_floats_mul(b[v].d, xd), acc[v]);
-    if (f != RF_MM_Q4_1 && f != RF_MM_Q5_1) return;
+    if (!rf_mm_has_m(f)) return;
     vec_floats sum = vec_floats_set((float)*x.sum);
     RF_UNROLL
     for (int v = 0; v < nv; v++)

@@ -26,8 +26,7 @@ RF_INLINE void write_records_32(rf_mm_format f, uint8_t add, const rf_mm_lanes *
     RF_UNROLL
     for (size_t g = 0; g < rf_mm_groups(f); g++, record += RF_MM_RECORD_32(VEC_ROWS)) {
         vec_store_floats(record, b.d);
-        if (f == RF_MM_Q4_1 || f == RF_MM_Q5_1)
-            vec_store_floats(record + RF_MM_AT_M(VEC_ROWS), b.m);
+        if (rf_mm_has_m(f)) vec_store_floats(record + RF_MM_AT_M(VEC_ROWS), b.m);
         RF_UNROLL
         for (int i = 0; i < 8; i++)
             vec_store(record + RF_MM_AT_Q_32(VEC_ROWS) + (size_t)i * VEC_ROWS * 4,

@@ -99,7 +99,7 @@ RF_INLINE void floats_of_eight(rf_mm_format f, const uint8_t *const p[8], __m256
     } else {
         __m128i a = four_pairs(p), b = four_pairs(p + 4);
         *d = _mm256_cvtph_ps(_mm_unpacklo_epi64(a, b));
-        if (f == RF_MM_Q4_1 || f == RF_MM_Q5_1) *m = _mm256_cvtph_ps(_mm_unpackhi_epi64(a, b));
+        if (rf_mm_has_m(f)) *m = _mm256_cvtph_ps(_mm_unpackhi_epi64(a, b));
     }
 }
 
