@@ -653,10 +653,12 @@ static void test_kept(void **state) {
     random_tokens(token, N, m->n_vocab, &seed);
     float *want = logits_of(&fresh, token, N, N);
     assert_false(fresh.b->queue.launched[RF_GPU_ahead_scales]);
+    assert_false(fresh.b->queue.launched[RF_GPU_wide_32_kept]);
     for (int round = 0; round < 2; round++) {
         memset(kept.b->queue.launched, 0, sizeof kept.b->queue.launched);
         float *got = logits_of(&kept, token, N, N);
         assert_true(kept.b->queue.launched[RF_GPU_ahead_scales]);
+        assert_true(kept.b->queue.launched[RF_GPU_wide_32_kept]);
         assert_same(got, want, n, round ? "digits that were made again" : "digits that were kept");
         rf_free(got);
         const float *logits = NULL;
@@ -682,6 +684,62 @@ static void test_kept(void **state) {
     assert_int_equal(unsetenv("RF_HOST_ARCH"), 0);
 }
 
+static uint32_t n_keeping(const session *s) {
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < s->x->n_tasks; i++)
+        n += s->x->tasks[i].keeps;
+    return n;
+}
+
+/* A matrix in Q8_0 of some layer. */
+static rf_tensor *find_q8_0(const rf_model *m) {
+    for (uint32_t i = 0; i < m->n_layers; i++) {
+        const rf_layer *l = &m->layers[i];
+        const rf_tensor *w[] = {l->wq, l->wk, l->wv, l->wo, l->gate, l->up, l->down};
+        for (size_t k = 0; k < RF_COUNT(w); k++)
+            if (w[k] && w[k]->type == RF_DT_Q8_0) return (rf_tensor *)(uintptr_t)w[k];
+    }
+    return NULL;
+}
+
+/* A weight of -128 has no room there: its product, and no other, goes without what is kept. */
+static void test_unfit(void **state) {
+    (void)state;
+    if (getenv("RF_GPU_LIBRARY")) skip(); /* another device */
+    enum { N = 90 };
+    assert_int_equal(setenv("RF_HOST_ARCH", "host-hopper", 1), 0);
+    rf_model *m = open_model(zoo_write());
+    session_opts o = session_defaults();
+    o.limits.max_tokens = 256;
+    o.spare_percent = 50;
+    session s = open_on(&rf_gpu_ops, m, &o, false);
+    uint32_t n_kept = n_keeping(&s);
+    close_session(&s);
+    rf_tensor *w = find_q8_0(m);
+    assert_non_null(w);
+    size_t n_bytes = w->rows * w->row_bytes;
+    int8_t *data = rf_alloc(n_bytes, 1);
+    assert_non_null(data);
+    memcpy(data, w->data, n_bytes);
+    data[2] = INT8_MIN; /* behind the block's scale */
+    w->data = (const uint8_t *)data;
+    s = open_on(&rf_gpu_ops, m, &o, false);
+    assert_int_equal(n_keeping(&s), n_kept - 1);
+    session cpu = open_session(m, &o);
+    int32_t token[N];
+    uint64_t seed = 5;
+    random_tokens(token, N, m->n_vocab, &seed);
+    float *want = logits_of(&cpu, token, N, N), *got = logits_of(&s, token, N, N);
+    assert_same(got, want, (size_t)N * m->n_vocab, "one that does not fit");
+    rf_free(want);
+    rf_free(got);
+    close_session(&cpu);
+    close_session(&s);
+    rf_model_close(m);
+    rf_free(data);
+    assert_int_equal(unsetenv("RF_HOST_ARCH"), 0);
+}
+
 int main(void) {
     const rf_gpu_driver *driver = rf_host_gpu();
     rf_error e = {0};
@@ -701,6 +759,7 @@ int main(void) {
         cmocka_unit_test(test_misuse),      cmocka_unit_test(test_failure_walk),
         cmocka_unit_test(test_faults),      cmocka_unit_test(test_lost),
         cmocka_unit_test(test_revive_walk), cmocka_unit_test(test_kept),
+        cmocka_unit_test(test_unfit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -146,7 +146,8 @@ typedef struct product_case {
     uint32_t n_parts;
     bool glu;
     size_t ahead;  /* bytes of room for digits made ahead */
-    bool kept;     /* those of weights are there */
+    bool kept;     /* those of weights are there, */
+    bool unfit;    /* or cannot be */
     bool normed;   /* the rows are yet to be normed */
     bool wild;     /* some stretches of x are very large, or very small */
     bool floats;   /* x is in floats for certain, else now and then */
@@ -238,6 +239,28 @@ static void make_wild(float *x, uint32_t n_rows, uint32_t cols) {
                 x[(size_t)r * cols + k] *= (k / 32 + r) % 7 ? 0x1p-30f : 0x1p20f;
 }
 
+/* What is kept of the weights, unless these do not fit. */
+static void keep(rf_gpu_matmul_args *a, bool unfit) {
+    const uint32_t fits = 0, fits_not = 1;
+    uint64_t n = rf_gpu_kept_bytes(&queue, a);
+    if (n == 0) return;
+    a->kept = take(n);
+    a->unfit = up(&fits, sizeof fits);
+    rf_gpu_op_keep(&queue, a);
+    check_bytes("unfit", unfit ? &fits_not : &fits, a->unfit, sizeof fits);
+    if (unfit) a->kept = NULL;
+}
+
+/* -128, which cannot be kept, to -127. */
+static void make_fit(rf_tensor *w) {
+    const rf_dtype_info *info = rf_dtype_get(w->type);
+    int8_t *block = (int8_t *)(uintptr_t)w->data;
+    if (w->type != RF_DT_Q8_0) return;
+    for (size_t b = 0; b < (size_t)w->rows * (w->cols / 32); b++, block += info->block_bytes)
+        for (uint32_t i = 2; i < info->block_bytes; i++)
+            if (block[i] == INT8_MIN) block[i]++;
+}
+
 static void check_product(const product_case *c) {
     char what[80];
     rf_tensor w[3];
@@ -256,6 +279,7 @@ static void check_product(const product_case *c) {
         size_t n = (size_t)c->T * rows;
         rf_dtype type = p + 1 == c->n_parts && c->last ? c->last : c->type;
         w[p] = random_weight(type, 1, rows, c->cols, &seed);
+        if (c->kept && !c->unfit) make_fit(&w[p]);
         bias[p] = random_floats(rows, 1);
         add[p] = random_floats(n, 1);
         want[p] = random_floats(n, 1);
@@ -268,9 +292,7 @@ static void check_product(const product_case *c) {
                                         .dst_stride = rows};
     }
     if (c->glu) cpu->glu(RF_ACT_SILU, want[0], want[0], want[1], (size_t)c->T * c->rows);
-    uint64_t n_kept = c->kept ? rf_gpu_kept_bytes(&queue, &args) : 0;
-    if (n_kept) args.kept = take(n_kept);
-    if (n_kept) rf_gpu_op_keep(&queue, &args);
+    if (c->kept) keep(&args, c->unfit);
     rf_gpu_op_matmul(&queue, &args);
     for (uint32_t p = 0; p < c->n_parts; p++) {
         snprintf(what, sizeof what, "%s [%u][%u] x %u, part %u", rf_dtype_get(c->type)->name,
@@ -505,6 +527,26 @@ static void test_wide_products(void **state) {
     queue.info.n_units = n_units;
 }
 
+/* What is kept of groups of 32: whole turns of columns and less, rows that are no whole tiles, activations that f16 does not
+ * hold, weights that cannot be kept. */
+static void check_kept_32(rf_dtype type) {
+    product_case c = {.type = type, .rows = 150, .cols = cols_of(type, 41), .T = 257, .n_parts = 3};
+    c.kept = true;
+    c.ahead = (size_t)8 << 20;
+    c.last = RF_DT_Q6_K;
+    if (c.cols % 256 != 0) c.last = type == RF_DT_Q8_0 ? RF_DT_Q4_0 : RF_DT_Q8_0;
+    check_product(&c);
+    c.unfit = type == RF_DT_Q8_0;
+    if (c.unfit) check_product(&c);
+    c = (product_case){
+        .type = type, .rows = 170, .cols = cols_of(type, 32), .T = 256, .n_parts = 2};
+    c.kept = c.glu = c.floats = true;
+    c.ahead = (size_t)8 << 20;
+    check_product(&c);
+    c.wild = true;
+    check_product(&c);
+}
+
 /* Digits of weights that are there for some activation rows and for many, of two layouts side by side. */
 static void check_kept(rf_dtype type) {
     product_case c = {.type = type, .rows = 150, .cols = 768, .T = 90, .n_parts = 3, .kept = true};
@@ -538,10 +580,11 @@ static void check_ahead(rf_dtype type) {
     c.glu = true;
     c.ahead = (size_t)8 << 20;
     check_product(&c);
-    if (is_256) {
+    if (is_256)
         check_kept(type);
-        return;
-    }
+    else
+        check_kept_32(type);
+    if (is_256) return;
     c = (product_case){
         .type = type, .rows = 128, .cols = cols_of(type, 29), .T = 256, .n_parts = 1};
     c.ahead = (size_t)8 << 20;

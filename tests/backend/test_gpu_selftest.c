@@ -18,7 +18,8 @@
 
 enum { ROWS = 1 << RF_GPU_TRIAL_ROWS };
 
-static char folder[] = "/tmp/rf_selftest_XXXXXX";
+static char folder[] = "/tmp/rf_selftest_XXXXXX",
+            verdicts[600]; /* verdicts: the latest, a file in it */
 
 /* kinds: as in rf_selftest_opts. */
 static rf_selftest *run(const char *spoilt, uint32_t kinds) {
@@ -27,6 +28,7 @@ static rf_selftest *run(const char *spoilt, uint32_t kinds) {
     const rf_selftest_opts o = {.seed = 7, .quick = true, .kinds = kinds};
     rf_faulty_spoil(spoilt);
     must(rf_selftest_run(&t, &o, &e), &e);
+    snprintf(verdicts, sizeof verdicts, "%s", t->path);
     return t;
 }
 
@@ -232,6 +234,7 @@ static int open_all(void **state) {
 static int close_all(void **state) {
     (void)state;
     char path[100];
+    unlink(verdicts);
     snprintf(path, sizeof path, "%s/rocmforge", folder);
     rmdir(path);
     return rmdir(folder);

@@ -162,8 +162,9 @@ typedef struct rf_gpu_matmul_args {
     rf_gpu_halves halves; /* likewise: the rows of x in 16 bits, in `ahead` */
     uint8_t *ahead;       /* room for what is made ahead (rf_gpu_ahead_bytes), or NULL */
     uint64_t ahead_bytes;
-    uint8_t *kept; /* digits that rf_gpu_op_keep made of the weights, or NULL */
-    /* Chosen by rf_gpu_op_matmul: digits of tiles of weight rows, and which tiles these are. */
+    uint8_t *kept;   /* what rf_gpu_op_keep made of the weights, or NULL */
+    uint32_t *unfit; /* of rf_gpu_op_keep: not 0 where weights cannot be kept */
+    /* Chosen by rf_gpu_op_matmul: digits, or what is kept, of tiles of weight rows, and which tiles these are. */
     uint8_t *digits;
     uint32_t ahead_first, ahead_tiles;
     /* What makes x or xq of a row each; n 0: nothing.  x, of floats, and what it is in integers may have

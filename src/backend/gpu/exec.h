@@ -107,7 +107,7 @@ typedef struct rf_gpu_task {
     uint32_t behind;        /* which has here one more than its number; 0: none may */
     uint32_t attention;     /* MATMUL: likewise, which may bring its rows in integers */
     uint32_t items_per_row; /* NORM: heads */
-    bool keeps;             /* MATMUL: digits of its weights, from there on in the exec's, */
+    bool keeps;             /* MATMUL: what is made of its weights, from there on in the exec's, */
     size_t kept_at;
     rf_gpu_args args; /* all but rows, batch and addresses of items */
     rf_gpu_slot slot[RF_GPU_MAX_SLOTS];
@@ -201,7 +201,7 @@ struct rf_exec {
     size_t room_at, room_bytes;   /* scratch of attention and of products, in turn */
     size_t ready_at, ready_bytes; /* of heads that keep a matrix */
     size_t state_at, state_bytes; /* [n_states][plan->state_floats] f32 */
-    uint8_t *kept;                /* digits of weights, by themselves on the device, or NULL */
+    uint8_t *kept;                /* what keep.c makes, by itself on the device, or NULL */
     size_t kept_bytes;
     float *result;           /* [max_outputs][n_result] pinned */
     size_t best_at, most_at; /* [max_outputs] rf_best, [3][max_outputs][n_groups] f32 */

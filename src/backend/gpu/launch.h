@@ -54,8 +54,9 @@ uint64_t rf_gpu_kv_halves_bytes(const rf_gpu_queue *q, const rf_gpu_attend_args 
 size_t rf_gpu_ahead_bytes(const rf_gpu_matmul_args *a, uint32_t max_rows);
 /* The same for rows of x in 16-bit floats. */
 size_t rf_gpu_halves_bytes(const rf_gpu_matmul_args *a, uint32_t max_rows);
-/* Bytes of rf_gpu_matmul_args.kept, with which products of many rows do not make digits of the weights each time; 0: they make
- * none.  What rf_gpu_op_keep makes depends on the weights alone. */
+/* Bytes of rf_gpu_matmul_args.kept, with which products of many rows do not make digits of the weights, or f16, each time; 0:
+ * they have no use for it.  What rf_gpu_op_keep makes depends on the weights alone; where it leaves a->unfit not 0 it must not be
+ * used. */
 uint64_t rf_gpu_kept_bytes(const rf_gpu_queue *q, const rf_gpu_matmul_args *a);
 void rf_gpu_op_keep(rf_gpu_queue *q, const rf_gpu_matmul_args *a);
 /* Scratch of rf_gpu_recur_args.ready, for so many rows of what a is of. */

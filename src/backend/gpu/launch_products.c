@@ -48,10 +48,10 @@ size_t rf_gpu_lists_bytes(uint32_t max_rows, uint32_t n_used, uint32_t n_experts
 /* The kernels of one layout of integers: for 1, 2, 4 and 8 activation rows, for one row and not many
  * tiles, for one and few long weight rows, for one that is yet to be normed, for its experts' mix, for
  * experts that blocks choose, tiles by size, and on Hopper what makes digits of groups of 256 ahead, or
- * multiplies groups of 32 with rows made f16 ahead. */
+ * multiplies groups of 32 with rows made f16 ahead, and what makes what is kept of the weights. */
 typedef struct int_kernels {
     uint32_t view, lo_bits, hi_bits;
-    rf_gpu_kernel vec[4], one, few, normed, mix, choose, tile[RF_TILE_SIZES], ahead;
+    rf_gpu_kernel vec[4], one, few, normed, mix, choose, tile[RF_TILE_SIZES], ahead, keep;
 } int_kernels;
 
 /* NVIDIA's kernels for formats of one layout and so many scales, with minima or without, and factors that may
@@ -89,7 +89,7 @@ static rf_gpu_kernel wide_kernel_of(const matrix_kernels *k) {
     return k->small == RF_GPU_batch_256_42_small_8 ? RF_GPU_wide_256_42 : NO_KERNEL;
 }
 
-#define INT_KERNELS(view, lo, hi, few, ahead)                                               \
+#define INT_KERNELS(view, lo, hi, few, ahead, keep)                                         \
     {                                                                                       \
         view, lo, hi,                                                                       \
             {RF_GPU_vec_##view##_##lo##hi##_1, RF_GPU_vec_##view##_##lo##hi##_2,            \
@@ -98,18 +98,18 @@ static rf_gpu_kernel wide_kernel_of(const matrix_kernels *k) {
             RF_GPU_mix_##view##_##lo##hi, RF_GPU_choose_##view##_##lo##hi,                  \
             {RF_GPU_tile_##view##_##lo##hi##_large, RF_GPU_tile_##view##_##lo##hi##_middle, \
              RF_GPU_tile_##view##_##lo##hi##_small},                                        \
-            RF_GPU_##ahead##_##view##_##lo##hi,                                             \
+            RF_GPU_##ahead##_##view##_##lo##hi, RF_GPU_##keep##_##view##_##lo##hi,          \
     }
 static const int_kernels layouts[] = {
-    INT_KERNELS(32, 4, 0, RF_GPU_few_32_40, wide),
-    INT_KERNELS(32, 4, 1, RF_GPU_few_32_41, wide),
-    INT_KERNELS(32, 8, 0, NO_KERNEL, wide),
-    INT_KERNELS(256, 2, 0, RF_GPU_few_256_20, digits),
-    INT_KERNELS(256, 2, 1, RF_GPU_few_256_21, digits),
-    INT_KERNELS(256, 4, 0, RF_GPU_few_256_40, digits),
-    INT_KERNELS(256, 4, 1, RF_GPU_few_256_41, digits),
-    INT_KERNELS(256, 4, 2, RF_GPU_few_256_42, digits),
-    INT_KERNELS(256, 8, 0, NO_KERNEL, digits),
+    INT_KERNELS(32, 4, 0, RF_GPU_few_32_40, wide, keep),
+    INT_KERNELS(32, 4, 1, RF_GPU_few_32_41, wide, keep),
+    INT_KERNELS(32, 8, 0, NO_KERNEL, wide, keep),
+    INT_KERNELS(256, 2, 0, RF_GPU_few_256_20, digits, digits),
+    INT_KERNELS(256, 2, 1, RF_GPU_few_256_21, digits, digits),
+    INT_KERNELS(256, 4, 0, RF_GPU_few_256_40, digits, digits),
+    INT_KERNELS(256, 4, 1, RF_GPU_few_256_41, digits, digits),
+    INT_KERNELS(256, 4, 2, RF_GPU_few_256_42, digits, digits),
+    INT_KERNELS(256, 8, 0, NO_KERNEL, digits, digits),
 };
 
 static const int_kernels *int_kernels_of(const rf_gpu_weight *w) {
@@ -597,6 +597,9 @@ static ahead_way ahead_way_of(const rf_gpu_weight *w, uint32_t n_rows) {
     };
 }
 
+/* Can groups of 32 be kept (mm_kept_32.hip)?  Where there are minima these are most of what there is to do. */
+static bool can_keep_32(const rf_gpu_weight *w) { return w->form == RF_GPU_INT_32 && !w->m; }
+
 /* Rows of groups of 32 as f16 (mm_wide_32.hip). */
 static uint64_t wide_32_bytes(const rf_gpu_weight *w, uint32_t n_rows) {
     uint32_t n_stages = div_up(w->cols, RF_GROUPS_COLS);
@@ -668,11 +671,17 @@ static bool launch_ahead_256(rf_gpu_queue *q, rf_gpu_matmul_args *a, rf_gpu_kern
     return true;
 }
 
-static bool launch_wide_32(rf_gpu_queue *q, rf_gpu_matmul_args *a, rf_gpu_kernel multiply) {
+/* With weights that are kept, or as they lie in memory. */
+static bool launch_wide_32(rf_gpu_queue *q, rf_gpu_matmul_args *a, const int_kernels *k) {
     const rf_gpu_weight *w = &a->part[0].w;
     uint32_t n_stretches = div_up(a->n_rows, RF_WIDE_COLS);
-    rf_groups_parts parts = rf_groups_parts_of(w->lo_bits, w->hi_bits, w->m != NULL);
+    bool is_kept =
+        a->kept && can_keep_32(w) && can_run(q, k->keep) && can_run(q, RF_GPU_wide_32_kept);
+    rf_gpu_kernel multiply = is_kept ? RF_GPU_wide_32_kept : k->ahead;
+    rf_groups_parts parts =
+        is_kept ? rf_kept_parts() : rf_groups_parts_of(w->lo_bits, w->hi_bits, w->m != NULL);
     if (!can_run(q, RF_GPU_wide_rows_32) || !can_run(q, multiply)) return false;
+    a->digits = a->kept;
     a->ahead_tiles = ahead_tiles(a);
     if (a->ahead_bytes < wide_32_bytes(w, a->n_rows) || !ahead_fills(q, a->ahead_tiles, a) ||
         !groups_fill(q, a->ahead_tiles, a))
@@ -693,8 +702,8 @@ static bool launch_ahead(rf_gpu_queue *q, rf_gpu_matmul_args *a) {
     uint32_t least = is_32 ? GROUPS_MIN_ROWS : a->kept ? KEPT_MIN_ROWS : AHEAD_MIN_ROWS;
     if (w->form < RF_GPU_INT_32 || a->mode != RF_GPU_MM_PLAIN || !a->ahead || a->n_rows < least)
         return false;
-    rf_gpu_kernel k = int_kernels_of(w)->ahead;
-    return is_32 ? launch_wide_32(q, a, k) : launch_ahead_256(q, a, k);
+    const int_kernels *k = int_kernels_of(w);
+    return is_32 ? launch_wide_32(q, a, k) : launch_ahead_256(q, a, k->ahead);
 }
 
 /* 16-bit floats on matrix units ----------------------------------------------------------------*/
@@ -926,7 +935,7 @@ static bool layout_goes_on(const rf_gpu_queue *q, rf_gpu_kernel k) {
 /* Kernels of all GPUs do the work of one that NVIDIA's have besides. */
 static bool is_besides(rf_gpu_kernel k) {
     for (size_t i = 0; i < RF_COUNT(layouts); i++)
-        if (k == layouts[i].ahead) return true;
+        if (k == layouts[i].ahead || k == layouts[i].keep) return true;
     if (k >= RF_GPU_ahead_products && k <= RF_GPU_wide_rows_32) return true;
     for (size_t i = 0; i < RF_COUNT(matrix_layouts); i++) {
         const matrix_kernels *l = &matrix_layouts[i];
@@ -1014,10 +1023,16 @@ static void take_group(rf_gpu_matmul_args *to, const rf_gpu_matmul_args *a, uint
     }
 }
 
-/* Digits of a group that is launched together: as many whichever kernel is left out. */
+/* What is kept of a group that is launched together: as many bytes whichever kernel is left out. */
 static uint64_t kept_bytes(const rf_gpu_queue *q, const rf_gpu_matmul_args *a) {
     const rf_gpu_weight *w = &a->part[0].w;
-    if (w->form != RF_GPU_INT_256 || a->mode != RF_GPU_MM_PLAIN || !a->ahead) return 0;
+    if (w->form < RF_GPU_INT_32 || a->mode != RF_GPU_MM_PLAIN || !a->ahead) return 0;
+    if (w->form == RF_GPU_INT_32) {
+        bool is_there = q->function[RF_GPU_wide_32_kept] && q->function[int_kernels_of(w)->keep];
+        return is_there && can_keep_32(w)
+                   ? (uint64_t)ahead_tiles(a) * div_up(w->cols, RF_GROUPS_COLS) * RF_KEPT_BYTES
+                   : 0;
+    }
     ahead_way way = ahead_way_of(w, 0);
     bool are_there = q->function[way.multiply] && q->function[int_kernels_of(w)->ahead];
     return are_there ? ahead_tiles(a) * way.of_tile : 0;
@@ -1034,17 +1049,29 @@ uint64_t rf_gpu_kept_bytes(const rf_gpu_queue *q, const rf_gpu_matmul_args *a) {
     return bytes;
 }
 
+/* Makes what is kept of a group that is launched together. */
+static void put_kept(rf_gpu_queue *q, const rf_gpu_matmul_args *a) {
+    const rf_gpu_weight *w = &a->part[0].w;
+    rf_gpu_kernel keep = int_kernels_of(w)->keep;
+    if (!can_run(q, keep)) return;
+    if (w->form == RF_GPU_INT_32) {
+        rf_gpu_grid grid = {div_up(w->cols, RF_GROUPS_COLS), ahead_tiles(a), 1};
+        rf_gpu_put_shared(q, keep, grid, RF_KEPT_BYTES, a, sizeof *a);
+    } else {
+        ahead_way way = ahead_way_of(w, 0);
+        put_digits(q, a, &way, ahead_tiles(a), 0);
+    }
+}
+
 void rf_gpu_op_keep(rf_gpu_queue *q, const rf_gpu_matmul_args *a) {
     rf_gpu_matmul_args args = *a;
     args.norm.n = 0;
     for (uint32_t i = 0; i < a->n_parts; i += args.n_parts) {
         take_group(&args, a, i);
         uint64_t bytes = kept_bytes(q, &args);
-        ahead_way way = ahead_way_of(&args.part[0].w, 0);
         args.digits = args.kept;
         args.ahead_first = 0;
-        if (bytes && can_run(q, int_kernels_of(&args.part[0].w)->ahead))
-            put_digits(q, &args, &way, ahead_tiles(&args), 0);
+        if (bytes) put_kept(q, &args);
         args.kept += bytes;
     }
 }

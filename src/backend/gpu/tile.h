@@ -181,6 +181,14 @@ RF_TILE_FN rf_groups_parts rf_groups_parts_of(uint32_t lo_bits, uint32_t hi_bits
     p.bytes = rf_tile_round_up(p.bytes, RF_WIDE_ALIGN);
     return p;
 }
+
+/* Weights of a stage as they are kept for these products (mm_kept_32.hip): one piece, which has the place of integers of
+ * eight bits and their factors. */
+enum {
+    RF_KEPT_D = (int)RF_WIDE_ROWS * RF_GROUPS_COLS, /* bytes of integers, before the factors */
+    RF_KEPT_BYTES = RF_KEPT_D + (int)RF_WIDE_ROWS * RF_GROUPS_MANY * 4
+};
+RF_TILE_FN rf_groups_parts rf_kept_parts(void) { return rf_groups_parts_of(8, 0, 0); }
 RF_TILE_FN uint32_t rf_groups_shared_bytes(rf_groups_parts p) {
     return RF_WIDE_HEAD + RF_GROUPS_STAGES * p.bytes + RF_WIDE_WARPS * RF_WIDE_OUT_BYTES;
 }

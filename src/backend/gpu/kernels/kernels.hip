@@ -40,6 +40,7 @@
 #include "backend/gpu/kernels/mm_ahead.hip"
 /* and of that its own */
 #include "backend/gpu/kernels/mm_wide_32.hip"
+#include "backend/gpu/kernels/mm_kept_32.hip"
 #include "backend/gpu/kernels/norm.hip"
 #include "backend/gpu/kernels/recur.hip"
 #include "backend/gpu/kernels/recur_kept.hip"

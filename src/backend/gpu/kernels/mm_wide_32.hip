@@ -25,15 +25,16 @@ enum {
     GROUPS_MAKERS = RF_BLOCK_wide_rows_32 / 32, /* warps, each of which makes integers of a row */
     GROUPS_AT_ONCE = 4,                         /* rows of it whose floats are on their way */
 };
-#define GROUPS_UP 64.0f /* what scales of activations are multiplied with, so that f16 has more of them */
+#define GROUPS_UP 64.0f     /* what scales of activations are multiplied with, so that f16 has more of them */
+#define KEPT_UP   0x1p24f /* what factors are multiplied with that are kept: integers are as much less */
 
 typedef struct groups_shared {
     uint64_t full[GROUPS_STAGES], empty[GROUPS_STAGES];
 } groups_shared;
 
-/* What is constant in a kernel. */
+/* What is constant in a kernel; is_kept: weights are as mm_kept_32.hip makes them, whatever they were. */
 typedef struct groups_kind {
-    uint32_t lo_bits, hi_bits, with_m, d_f32;
+    uint32_t lo_bits, hi_bits, with_m, d_f32, is_kept;
     rf_groups_parts at;
 } groups_kind;
 
@@ -197,7 +198,7 @@ RF_DEVICE int groups_make(uint8_t *made, const rf_gpu_matmul_args *a, const grou
 RF_KERNEL_EARLY(wide_rows_32, rf_gpu_matmul_args, 3) {
     RF_SHARED uint32_t plain;
     const uint32_t with_m = a.part[0].w.m != NULL;
-    const groups_kind k = {0, 0, with_m, 0, rf_groups_parts_of(0, 0, with_m)};
+    const groups_kind k = {0, 0, with_m, 0, 0, rf_groups_parts_of(0, 0, with_m)};
     uint8_t *made = hopper_shared;
     uint32_t is_plain = 0;
     if (rf_tid() == 0) plain = 0;
@@ -300,6 +301,30 @@ RF_DEVICE void groups_bring(uint8_t *stages, groups_shared *sh, const rf_gpu_mat
     }
 }
 
+/* The same of weights that are kept, one piece a stage. */
+RF_DEVICE void groups_bring_kept(uint8_t *stages, groups_shared *sh, const rf_gpu_matmul_args *a,
+                                 const groups_kind *k) {
+    const uint32_t now = rf_tid() / 32 % GROUPS_STAGES, n_stages = groups_stages(a),
+                   n_stretches = ahead_stretches(a);
+    uint8_t *stage = stages + now * k->at.bytes;
+    uint64_t *full = &sh->full[now];
+    uint32_t at = now, parity = 1;
+    if (rf_tid() % 32) return;
+    RF_NO_UNROLL
+    for (uint32_t i = rf_bid_x(); i < groups_n_shares(a); i += hopper_grid_x()) {
+        const uint8_t *w = a->digits + (uint64_t)(i / n_stretches) * n_stages * RF_KEPT_BYTES;
+        RF_NO_UNROLL
+        for (; at < n_stages; at += GROUPS_STAGES) {
+            ring_await(&sh->empty[now], parity);
+            parity ^= 1;
+            hopper_arrive_with(full, k->at.x_bytes + RF_KEPT_BYTES);
+            hopper_bring(stage, groups_x_at(a, k, i % n_stretches, at), k->at.x_bytes, full);
+            hopper_bring(stage + k->at.lo, w + (uint64_t)at * RF_KEPT_BYTES, RF_KEPT_BYTES, full);
+        }
+        at -= n_stages;
+    }
+}
+
 /* Multiplying -----------------------------------------------------------------------------------*/
 
 /* Where a thread's integers and factors lie in a stage, those of rows g and g + 8 of its warp's sixteen; of low bits, and
@@ -319,6 +344,11 @@ RF_DEVICE groups_rows groups_rows_of(const rf_gpu_matmul_args *a, const groups_k
     const uint32_t lane = rf_tid() % 32, named = groups_own(a, at, lane % 8, lane / 16),
                    eight = groups_own(a, at, 0, lane / 8 % 2);
     groups_rows r;
+    if (k->is_kept) {
+        r.lo = k->at.lo + rf_tid() / 32 * RF_GROUPS_MANY * 512 + lane * 16;
+        r.d[0] = k->at.d + rf_tid() / 32 * RF_GROUPS_MANY * 64 + lane / 4 * 8;
+        return r;
+    }
     r.t = at->t;
     r.off = (uint32_t)a->part[0].w.off;
     r.lo = k->at.lo + named / RF_GPU_TILE_ROWS * k->at.lo_tile + named % RF_GPU_TILE_ROWS * 16 +
@@ -347,7 +377,7 @@ typedef struct groups_raw {
 RF_DEVICE void groups_load(groups_raw *raw, const uint8_t *stage, const groups_rows *r,
                            const groups_kind *k, uint32_t c) {
     if (k->lo_bits == 8 || c % 2 == 0)
-        half_load(raw->lo, half_at_of(stage + r->lo + c * k->lo_bits * 128));
+        half_load(raw->lo, half_at_of(stage + r->lo + c * (k->is_kept ? 512 : k->lo_bits * 128)));
     RF_UNROLL
     for (uint32_t j = 0; j < 2; j++)
         if (k->hi_bits) raw->hi[j] = groups_word(stage + r->hi[j] + c * 128);
@@ -374,7 +404,13 @@ RF_DEVICE void groups_convert(uint32_t w[2][4], const groups_raw *raw, const gro
     for (uint32_t j = 0; j < 2; j++) {
         const uint32_t *lo = raw->lo + 2 * j;
         rf_u2 four[2];
-        if (k->lo_bits == 8) {
+        if (k->is_kept) {
+            RF_UNROLL
+            for (uint32_t half = 0; half < 2; half++) {
+                four[half].v[0] = lo[half] & 0x807f807fu;
+                four[half].v[1] = rf_four_bytes(lo[half], 0, 0x2301) & 0x807f807fu;
+            }
+        } else if (k->lo_bits == 8) {
             four[0] = groups_signed(lo[0]);
             four[1] = groups_signed(lo[1]);
         } else {
@@ -405,6 +441,7 @@ typedef struct groups_halves_of {
 RF_DEVICE void groups_load_factors(groups_halves_of *h, const uint8_t *stage, const groups_rows *r,
                                    const groups_kind *k) {
     const half_at at = half_at_of(stage + r->halves);
+    if (k->is_kept) return; /* each group's by themselves */
     if (!k->d_f32) half_load_turned(h->d, at);
     if (k->with_m) half_load_turned(h->m, at + (k->at.m - k->at.d));
 }
@@ -412,6 +449,12 @@ RF_DEVICE void groups_load_factors(groups_halves_of *h, const uint8_t *stage, co
 RF_DEVICE groups_factors groups_factors_of(const groups_halves_of *h, const uint8_t *stage,
                                            const groups_rows *r, const groups_kind *k, uint32_t c) {
     groups_factors f = {{0.0f, 0.0f}, {0.0f, 0.0f}};
+    if (k->is_kept) {
+        const rf_f2 both = *(const rf_f2 *)(const void *)(stage + r->d[0] + c * 64);
+        f.d[0] = both.v[0];
+        f.d[1] = both.v[1];
+        return f;
+    }
     RF_UNROLL
     for (uint32_t j = 0; j < 2; j++) {
         const uint32_t i = c / 2 * 2 + j, bit = c % 2 * 16;
@@ -518,14 +561,18 @@ RF_DEVICE void groups_multiply_stages(float v[64], float even[64], float odd[64]
 
 /* Sums of a plain stage's group times the scales of its activations: exact, since these have four bits and those 19 (and
  * scales are between 2^-120 and 2^100). */
-RF_DEVICE void groups_scale(float sums[64], const rf_gpu_matmul_args *a, uint32_t group,
-                            uint32_t stretch, const groups_rows *r) {
-    const uint32_t n_groups = rf_now(a->part[0].w.cols / 32), t = rf_now(r->t);
+RF_DEVICE void groups_scale(float sums[64], groups_factors *f, const rf_gpu_matmul_args *a,
+                            uint32_t group, uint32_t stretch, const groups_kind *k) {
+    const uint32_t n_groups = rf_now(a->part[0].w.cols / 32), t = rf_now(rf_tid() % 4);
+    const float up = k->is_kept ? GROUPS_UP * KEPT_UP : GROUPS_UP;
+    RF_UNROLL
+    for (uint32_t j = 0; k->is_kept && j < 2; j++)
+        f->d[j] *= 1.0f / KEPT_UP;
     RF_UNROLL
     for (uint32_t n = 0; n < RF_WIDE_COLS / 4; n++) {
         const uint32_t col = n / 2 * 8 + 2 * t + n % 2,
                        row = rf_min_u32(stretch * RF_WIDE_COLS + col, a->n_rows - 1);
-        const float d = a->xq.d[(uint64_t)row * n_groups + group] * GROUPS_UP;
+        const float d = a->xq.d[(uint64_t)row * n_groups + group] * up;
         sums[n / 2 * 4 + n % 2] *= d;
         sums[n / 2 * 4 + n % 2 + 2] *= d;
         if (n % 4 == 3) hopper_hold_halves(sums, RF_WIDE_COLS); /* few loads at a time: registers */
@@ -537,20 +584,21 @@ RF_DEVICE void groups_multiply_few(float v[64], float sums[64], groups_walk *t,
                                    const rf_gpu_matmul_args *a, const groups_rows *r,
                                    const groups_kind *k, uint32_t is_plain) {
     const uint8_t *stage = groups_await(t, k);
-    const uint32_t n = rf_min_u32(t->n_groups - t->group, RF_GROUPS_MANY);
+    const uint32_t n =
+        k->is_kept ? RF_GROUPS_MANY : rf_min_u32(t->n_groups - t->group, RF_GROUPS_MANY);
     groups_halves_of halves;
     groups_raw raw;
     groups_load_factors(&halves, stage, r, k);
-    RF_UNROLL
+    RF_NO_UNROLL
     for (uint32_t c = 0; c < RF_GROUPS_MANY; c++) {
         uint32_t w[2][4];
         if (c >= n) break;
         groups_load(&raw, stage, r, k, c);
-        const groups_factors f = groups_factors_of(&halves, stage, r, k, c);
+        groups_factors f = groups_factors_of(&halves, stage, r, k, c);
         groups_begin(sums, w, &raw, stage, r, k, c);
         hopper_wait_but(0);
         hopper_hold_halves(sums, RF_WIDE_COLS);
-        if (is_plain) groups_scale(sums, a, t->group + c, t->stretch, r);
+        if (is_plain) groups_scale(sums, &f, a, t->group + c, t->stretch, k);
         groups_add(v, sums, &f, stage, r, k, c);
     }
     groups_give_back(&t->sh->empty[t->p.now]);
@@ -558,38 +606,50 @@ RF_DEVICE void groups_multiply_few(float v[64], float sums[64], groups_walk *t,
     t->group += RF_GROUPS_MANY;
 }
 
-/* One tile's sums, times GROUPS_UP. */
-RF_DEVICE void groups_work(float v[64], groups_walk *t, const rf_gpu_matmul_args *a,
-                           const groups_rows *r, const groups_kind *k) {
-    const uint8_t *plain = groups_plain_at(a, k, t->stretch);
-    uint32_t are_plain = groups_word(plain);
+/* Is any stage of the stretch plain? */
+RF_DEVICE int groups_any_plain(const uint8_t *plain, uint32_t n_stages) {
+    uint32_t any = 0;
+    for (uint32_t i = rf_tid() % 32; i < n_stages; i += 32)
+        any |= plain[i];
+    return rf_warp_ballot(any != 0) != 0;
+}
+
+/* One tile's sums, times GROUPS_UP, where some stage is plain: stage by stage.  A function apart, as what is plain takes
+ * registers that the other one has no room for. */
+RF_DEVICE void groups_work_apart(float v[64], groups_walk *t, const rf_gpu_matmul_args *a,
+                                 const groups_rows *r, const groups_kind *k,
+                                 const uint8_t *plain) {
     float even[64], odd[64];
     RF_UNROLL
     for (uint32_t i = 0; i < 64; i++)
         v[i] = even[i] = odd[i] = 0.0f;
     RF_NO_UNROLL
-    while (t->group < t->n_groups) {
-        const uint32_t n_left = t->n_groups - t->group;
-        if (n_left >= GROUPS_OF_TURN && !are_plain) {
-            plain += GROUPS_STAGES;
-            if (n_left > GROUPS_OF_TURN) are_plain = groups_word(plain);
-            groups_multiply_stages(v, even, odd, t, r, k, GROUPS_STAGES);
-            continue;
-        }
-        RF_NO_UNROLL
-        for (uint32_t i = 0; i < GROUPS_STAGES && t->group < t->n_groups; i++) {
-            const uint32_t is_plain = are_plain >> 8 * i & 255;
-            if (t->group + RF_GROUPS_MANY <= t->n_groups && !is_plain)
-                groups_multiply_stages(v, even, odd, t, r, k, 1);
-            else
-                groups_multiply_few(v, even, t, a, r, k, is_plain);
-        }
-        plain += GROUPS_STAGES;
-        if (t->group < t->n_groups) are_plain = groups_word(plain);
+    for (; t->group < t->n_groups; plain++) {
+        const uint32_t is_plain = *plain;
+        if (t->group + RF_GROUPS_MANY <= t->n_groups && !is_plain)
+            groups_multiply_stages(v, even, odd, t, r, k, 1);
+        else
+            groups_multiply_few(v, even, t, a, r, k, is_plain);
         RF_UNROLL
         for (uint32_t i = 0; i < 64; i++)
             odd[i] = 0.0f; /* the scales were in its registers */
     }
+}
+
+/* And where none is. */
+RF_DEVICE void groups_work(float v[64], groups_walk *t, const rf_gpu_matmul_args *a,
+                           const groups_rows *r, const groups_kind *k) {
+    float even[64], odd[64];
+    RF_UNROLL
+    for (uint32_t i = 0; i < 64; i++)
+        v[i] = even[i] = odd[i] = 0.0f;
+    RF_NO_UNROLL
+    while (t->group + GROUPS_OF_TURN <= t->n_groups)
+        groups_multiply_stages(v, even, odd, t, r, k, GROUPS_STAGES);
+    RF_NO_UNROLL
+    while (t->group + (k->is_kept ? 1 : RF_GROUPS_MANY) <= t->n_groups)
+        groups_multiply_stages(v, even, odd, t, r, k, 1);
+    if (!k->is_kept && t->group < t->n_groups) groups_multiply_few(v, even, t, a, r, k, 0);
 }
 
 RF_DEVICE void groups_multiply(uint8_t *stages, groups_shared *sh, const rf_gpu_matmul_args *a,
@@ -604,7 +664,11 @@ RF_DEVICE void groups_multiply(uint8_t *stages, groups_shared *sh, const rf_gpu_
         float v[64];
         t.group = 0;
         t.stretch = i % ahead_stretches(a);
-        groups_work(v, &t, a, &r, k);
+        const uint8_t *plain = groups_plain_at(a, k, t.stretch);
+        if (groups_any_plain(plain, groups_stages(a)))
+            groups_work_apart(v, &t, a, &r, k, plain);
+        else
+            groups_work(v, &t, a, &r, k);
         RF_UNROLL
         for (uint32_t j = 0; j < 64; j++)
             v[j] *= 1.0f / GROUPS_UP;
@@ -614,10 +678,7 @@ RF_DEVICE void groups_multiply(uint8_t *stages, groups_shared *sh, const rf_gpu_
 }
 
 HOPPER_REGISTERS(128, 24, 2 * WIDE_TEAM, 240)
-RF_DEVICE void groups_run(const rf_gpu_matmul_args *a, uint32_t lo_bits, uint32_t hi_bits,
-                          uint32_t with_m, uint32_t d_f32) {
-    const groups_kind kind = {lo_bits, hi_bits, with_m, d_f32,
-                              rf_groups_parts_of(lo_bits, hi_bits, with_m)};
+RF_DEVICE void groups_run(const rf_gpu_matmul_args *a, groups_kind kind) {
     groups_shared *sh = (groups_shared *)(void *)hopper_shared;
     uint8_t *stages = hopper_shared + RF_WIDE_HEAD;
     const uint32_t tid = rf_tid();
@@ -629,19 +690,29 @@ RF_DEVICE void groups_run(const rf_gpu_matmul_args *a, uint32_t lo_bits, uint32_
     rf_sync();
     if (tid >= 2 * WIDE_TEAM) {
         hopper_24_registers();
-        groups_bring(stages, sh, a, &kind);
+        if (kind.is_kept)
+            groups_bring_kept(stages, sh, a, &kind);
+        else
+            groups_bring(stages, sh, a, &kind);
         return;
     }
     hopper_240_registers();
     groups_multiply(stages, sh, a, &kind);
 }
 
+RF_DEVICE void groups_run_as(const rf_gpu_matmul_args *a, uint32_t lo_bits, uint32_t hi_bits,
+                             uint32_t with_m, uint32_t d_f32) {
+    const groups_kind kind = {
+        lo_bits, hi_bits, with_m, d_f32, 0, rf_groups_parts_of(lo_bits, hi_bits, with_m)};
+    groups_run(a, kind);
+}
+
 /* kinds.def has their order. */
-RF_KERNEL_ALONE(wide_32_40, rf_gpu_matmul_args) { groups_run(&a, 4, 0, 0, 0); }
-RF_KERNEL_KIND_ALONE(wide_32_40, 1, rf_gpu_matmul_args) { groups_run(&a, 4, 0, 1, 0); }
-RF_KERNEL_ALONE(wide_32_41, rf_gpu_matmul_args) { groups_run(&a, 4, 1, 0, 0); }
-RF_KERNEL_KIND_ALONE(wide_32_41, 1, rf_gpu_matmul_args) { groups_run(&a, 4, 1, 1, 0); }
-RF_KERNEL_KIND_ALONE(wide_32_41, 2, rf_gpu_matmul_args) { groups_run(&a, 4, 1, 0, 1); }
-RF_KERNEL_ALONE(wide_32_80, rf_gpu_matmul_args) { groups_run(&a, 8, 0, 0, 0); }
-RF_KERNEL_KIND_ALONE(wide_32_80, 2, rf_gpu_matmul_args) { groups_run(&a, 8, 0, 0, 1); }
+RF_KERNEL_ALONE(wide_32_40, rf_gpu_matmul_args) { groups_run_as(&a, 4, 0, 0, 0); }
+RF_KERNEL_KIND_ALONE(wide_32_40, 1, rf_gpu_matmul_args) { groups_run_as(&a, 4, 0, 1, 0); }
+RF_KERNEL_ALONE(wide_32_41, rf_gpu_matmul_args) { groups_run_as(&a, 4, 1, 0, 0); }
+RF_KERNEL_KIND_ALONE(wide_32_41, 1, rf_gpu_matmul_args) { groups_run_as(&a, 4, 1, 1, 0); }
+RF_KERNEL_KIND_ALONE(wide_32_41, 2, rf_gpu_matmul_args) { groups_run_as(&a, 4, 1, 0, 1); }
+RF_KERNEL_ALONE(wide_32_80, rf_gpu_matmul_args) { groups_run_as(&a, 8, 0, 0, 0); }
+RF_KERNEL_KIND_ALONE(wide_32_80, 2, rf_gpu_matmul_args) { groups_run_as(&a, 8, 0, 0, 1); }
 #endif
