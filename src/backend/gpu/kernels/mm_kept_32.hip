@@ -61,8 +61,8 @@ RF_DEVICE void kept_make(const rf_gpu_matmul_args *a, int lo_bits, int hi_bits) 
     hopper_publish();
     rf_sync();
     if (rf_tid() == 0)
-        hopper_take_away(a->digits + ((uint64_t)rf_bid_y() * groups_stages(a) + rf_bid_x()) *
-                                         RF_KEPT_BYTES,
+        hopper_take_away(a->digits +
+                             ((uint64_t)rf_bid_y() * groups_stages(a) + rf_bid_x()) * RF_KEPT_BYTES,
                          made, RF_KEPT_BYTES);
 }
 

@@ -19,14 +19,16 @@ enum {
     GROUPS_TILES = (int)RF_WIDE_ROWS / (int)RF_GPU_TILE_ROWS, /* of weights, in a block's tile */
     GROUPS_STAGES = RF_GROUPS_STAGES,
     GROUPS_OF_TURN = GROUPS_STAGES * (int)RF_GROUPS_MANY,
-    GROUPS_PIECE = 512,  /* bytes of four columns in eight, or eight in four bits, of 32 rows' 128 */
+    GROUPS_PIECE = 512, /* bytes of four columns in eight, or eight in four bits, of 32 rows' 128 */
     GROUPS_ONE = 0x3c00, /* as f16 */
     GROUPS_SIXTEENTH = 0x2c00,
     GROUPS_MAKERS = RF_BLOCK_wide_rows_32 / 32, /* warps, each of which makes integers of a row */
     GROUPS_AT_ONCE = 4,                         /* rows of it whose floats are on their way */
 };
-#define GROUPS_UP 64.0f     /* what scales of activations are multiplied with, so that f16 has more of them */
-#define KEPT_UP   0x1p24f /* what factors are multiplied with that are kept: integers are as much less */
+#define GROUPS_UP \
+    64.0f /* what scales of activations are multiplied with, so that f16 has more of them */
+#define KEPT_UP \
+    0x1p24f /* what factors are multiplied with that are kept: integers are as much less */
 
 typedef struct groups_shared {
     uint64_t full[GROUPS_STAGES], empty[GROUPS_STAGES];
@@ -176,8 +178,7 @@ RF_DEVICE int groups_make_four(uint8_t *made, const rf_gpu_matmul_args *a, const
 /* The same of rows in floats, a warp a row. */
 RF_DEVICE int groups_make(uint8_t *made, const rf_gpu_matmul_args *a, const groups_kind *k,
                           int is_plain) {
-    const uint32_t cols = a->part[0].w.cols,
-                   col = rf_bid_x() * RF_GROUPS_COLS + rf_tid() % 32 * 4;
+    const uint32_t cols = a->part[0].w.cols, col = rf_bid_x() * RF_GROUPS_COLS + rf_tid() % 32 * 4;
     int has = 1;
     RF_NO_UNROLL
     for (uint32_t own = rf_tid() / 32; own < RF_WIDE_COLS; own += GROUPS_MAKERS * GROUPS_AT_ONCE) {
@@ -273,8 +274,8 @@ RF_DEVICE void groups_bring(uint8_t *stages, groups_shared *sh, const rf_gpu_mat
                             const groups_kind *k) {
     const uint32_t lane = rf_tid() % 32, now = rf_tid() / 32 % GROUPS_STAGES,
                    n_groups = a->part[0].w.cols / 32, n_stages = groups_stages(a),
-                   of_group = (k->lo_bits + k->hi_bits) * 128 +
-                              (k->d_f32 ? 128 : 64) * (1 + k->with_m);
+                   of_group =
+                       (k->lo_bits + k->hi_bits) * 128 + (k->d_f32 ? 128 : 64) * (1 + k->with_m);
     uint8_t *stage = stages + now * k->at.bytes;
     uint64_t *full = &sh->full[now];
     uint32_t at = now, parity = 1;
@@ -617,8 +618,7 @@ RF_DEVICE int groups_any_plain(const uint8_t *plain, uint32_t n_stages) {
 /* One tile's sums, times GROUPS_UP, where some stage is plain: stage by stage.  A function apart, as what is plain takes
  * registers that the other one has no room for. */
 RF_DEVICE void groups_work_apart(float v[64], groups_walk *t, const rf_gpu_matmul_args *a,
-                                 const groups_rows *r, const groups_kind *k,
-                                 const uint8_t *plain) {
+                                 const groups_rows *r, const groups_kind *k, const uint8_t *plain) {
     float even[64], odd[64];
     RF_UNROLL
     for (uint32_t i = 0; i < 64; i++)
@@ -657,8 +657,8 @@ RF_DEVICE void groups_multiply(uint8_t *stages, groups_shared *sh, const rf_gpu_
     const wide_place at = wide_place_of();
     const groups_rows r = groups_rows_of(a, k, &at);
     groups_walk t = {{0, 0}, stages, sh, 0, a->part[0].w.cols / 32, 0};
-    float *out = (float *)(void *)(stages + GROUPS_STAGES * k->at.bytes +
-                                   rf_tid() / 32 * RF_WIDE_OUT_BYTES);
+    float *out =
+        (float *)(void *)(stages + GROUPS_STAGES * k->at.bytes + rf_tid() / 32 * RF_WIDE_OUT_BYTES);
     RF_NO_UNROLL
     for (uint32_t i = rf_bid_x(); i < groups_n_shares(a); i += hopper_grid_x()) {
         float v[64];
@@ -702,8 +702,8 @@ RF_DEVICE void groups_run(const rf_gpu_matmul_args *a, groups_kind kind) {
 
 RF_DEVICE void groups_run_as(const rf_gpu_matmul_args *a, uint32_t lo_bits, uint32_t hi_bits,
                              uint32_t with_m, uint32_t d_f32) {
-    const groups_kind kind = {
-        lo_bits, hi_bits, with_m, d_f32, 0, rf_groups_parts_of(lo_bits, hi_bits, with_m)};
+    const groups_kind kind = {lo_bits, hi_bits, with_m,
+                              d_f32,   0,       rf_groups_parts_of(lo_bits, hi_bits, with_m)};
     groups_run(a, kind);
 }
 
