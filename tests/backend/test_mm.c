@@ -580,7 +580,7 @@ static void check_many_rows(const rf_tensor *w, const float *x, uint32_t n_rows,
     for (int isa = RF_ISA_SCALAR; isa <= (int)rf_isa_best(); isa++) {
         const rf_cpu_kernels *k = rf_cpu_kernels_get((rf_isa)isa);
         act_memory m;
-        make_act(&m, k, RF_INT_32, x, n_rows, w->cols);
+        make_act(&m, k, rf_dtype_get(w->type)->view, x, n_rows, w->cols);
         const rf_mm mm = {
             .w = w, .act = &m.act, .dst = isa == RF_ISA_SCALAR ? want : got, .dst_stride = w->rows};
         k->matmul(&mm, 0, w->rows, scratch);
@@ -623,12 +623,36 @@ static void test_many_rows(void **state) {
     rf_free(got);
 }
 
+/* Activations that no second-level cache holds: in parts, each with several blocks of weight rows, the last of which is
+ * not full. */
+static void test_long_rows(void **state) {
+    (void)state;
+    enum { T = 48, ROWS = 90, COLS = 80 * 256 };
+    static const rf_dtype types[] = {RF_DT_Q4_0, RF_DT_Q4_1, RF_DT_Q4_K, RF_DT_Q6_K};
+    float *x = rf_alloc((size_t)T * COLS, sizeof *x),
+          *want = rf_alloc((size_t)T * ROWS, sizeof *want),
+          *got = rf_alloc((size_t)T * ROWS, sizeof *got);
+    assert_true(x && want && got);
+    uint64_t seed = 78;
+    for (size_t i = 0; i < (size_t)T * COLS; i++)
+        x[i] = rf_test_randf(&seed);
+    for (size_t i = 0; i < RF_COUNT(types); i++) {
+        rf_guarded guard;
+        rf_tensor w = make_weight(types[i], ROWS, COLS, i, &guard);
+        check_many_rows(&w, x, T, want, got);
+        rf_guard_free(&guard);
+    }
+    rf_free(x);
+    rf_free(want);
+    rf_free(got);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_many_rows),   cmocka_unit_test(test_quant),
         cmocka_unit_test(test_floats),      cmocka_unit_test(test_formats),
         cmocka_unit_test(test_scales),      cmocka_unit_test(test_nan),
-        cmocka_unit_test(test_long_floats),
+        cmocka_unit_test(test_long_floats), cmocka_unit_test(test_long_rows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -28,6 +28,7 @@ enum {
     RF_MM_FLOAT_BLOCK = 288,        /* and whose sums wait in memory where it has a part of k */
     RF_MM_FLOAT_BYTES = 640 << 10,  /* most bytes of a panel of floats */
     RF_MM_LAY_OUT_FROM = 33,        /* activation rows whose panels are always decoded */
+    RF_MM_BLOCKS = 4,               /* of weight rows whose results AMX may keep */
     RF_MM_PANEL_BYTES = 64 << 10,   /* most bytes of an integer panel, with its table, */
     RF_MM_TIMES_AT = 32 << 10,      /* which begins there */
     RF_MM_STRETCH = 1024,           /* most columns in one */

@@ -23,8 +23,10 @@ enum {
     STRETCH = 512,
     LONG_STRETCH = 1024,
     FEW_BLOCKS = 4,
-    MIN_ROWS = 14,      /* activation rows from which blocks pay */
-    MIN_ROWS_Q5_K = 28, /* whose digits take longest */
+    MOST_ACTS = 1 << 20,   /* bytes of activations that are near beside what else there is, */
+    PART_ACTS = 640 << 10, /* and of a part where there are more */
+    MIN_ROWS = 14,         /* activation rows from which blocks pay */
+    MIN_ROWS_Q5_K = 28,    /* whose digits take longest */
 };
 
 /* Records of a group: of activations ... */
@@ -558,7 +560,7 @@ RF_INLINE void blocks_256(int n_acts, bool has_min, const weights_256 *w, const 
 /* ---- a stretch of a block of weight rows with all activations ---- */
 
 typedef struct stretch {
-    const void *panel;
+    void *panel;
     const uint8_t *blocks; /* of activations, at the stretch's first group */
     size_t block_bytes, n_blocks, n;
     block_floats *result; /* [n_blocks] */
@@ -607,44 +609,75 @@ static void write_results(const rf_mm *mm, uint32_t row, uint32_t n, const block
     }
 }
 
-static void matmul_blocks(const rf_mm *mm, uint32_t begin, uint32_t end, void *scratch) {
-    const rf_mm_input *a = mm->act;
+/* What a product is done with: groups of a stretch and of a part, weight rows that a part is multiplied with before the
+ * next one.  Activations that the second-level cache does not hold go in parts that it does, each with more weight
+ * rows, so that these do not all bring all of them from the third-level cache. */
+typedef struct blocking {
+    size_t group, record; /* columns of a group, bytes of its activations */
+    size_t n_groups, stretch, part;
+    uint32_t n_rows;
+} blocking;
+
+static blocking blocking_of(const rf_mm_input *a, size_t n_blocks) {
+    const bool is_256 = a->view == RF_INT_256, is_long = !is_256 && n_blocks > FEW_BLOCKS;
+    blocking b = {.group = is_256 ? 256 : 32,
+                  .record = is_256 ? sizeof(act_256) : sizeof(act_32),
+                  .n_rows = SIDE};
+    b.n_groups = b.part = a->n_cols / b.group;
+    b.stretch = (is_long ? LONG_STRETCH : STRETCH) / b.group;
+    if (n_blocks * b.n_groups * b.record <= MOST_ACTS) return b;
+    const size_t n = PART_ACTS / (n_blocks * b.record) / b.stretch;
+    b.part = (n ? n : 1) * b.stretch;
+    b.n_rows = SIDE * RF_MM_BLOCKS;
+    return b;
+}
+
+/* A block's n weight rows from `row` on with the groups [first, end) of all activations. */
+static void multiply_part(const rf_mm *mm, const blocking *b, stretch *s, uint32_t row, uint32_t n,
+                          size_t first, size_t end) {
     const rf_dtype_info *info = rf_dtype_get(mm->w->type);
-    const bool is_256 = a->view == RF_INT_256;
-    void (*const multiply)(const stretch *) = is_256          ? info->has_min ? min_256 : plain_256
+    void (*const multiply)(const stretch *) = b->group == 256 ? info->has_min ? min_256 : plain_256
                                               : info->has_min ? min_32
                                                               : plain_32;
-    const size_t group = is_256 ? 256 : 32, n_groups = a->n_cols / group;
-    const size_t record = is_256 ? sizeof(act_256) : sizeof(act_32);
+    source from = {
+        .rows.p = rf_mm_row(mm->w, row), .off = rf_mm_range_of(mm->w->type).off, .ahead = s->ahead};
+    for (uint32_t i = 0; i < SIDE; i++)
+        from.rows.off[i] = (i < n ? i : n - 1) * mm->w->row_bytes;
+    for (from.first = first; from.first < end; from.first += s->n) {
+        s->n = from.n = end - from.first < b->stretch ? end - from.first : b->stretch;
+        s->blocks = mm->act->blocks + from.first * b->record;
+        unpack(mm->w->type, &from, s->panel);
+        multiply(s);
+    }
+}
+
+static uint32_t least(uint32_t a, uint32_t b) { return a < b ? a : b; }
+
+static void matmul_blocks(const rf_mm *mm, uint32_t begin, uint32_t end, void *scratch) {
+    const size_t n_blocks = (mm->act->n_rows + SIDE - 1) / SIDE;
+    const blocking b = blocking_of(mm->act, n_blocks);
+    block_floats *const results = (void *)((uint8_t *)scratch + RF_MM_PANEL_BYTES);
     rf_mm_ahead ahead;
     stretch s = {.panel = scratch,
-                 .block_bytes = n_groups * record,
-                 .n_blocks = (a->n_rows + SIDE - 1) / SIDE,
-                 .result = (void *)((uint8_t *)scratch + RF_MM_PANEL_BYTES),
+                 .block_bytes = b.n_groups * b.record,
+                 .n_blocks = n_blocks,
                  .ahead = &ahead};
     /* A group is looked at when it is unpacked, and with each block of activations, or two of them. */
-    const size_t n_looks = 1 + (is_256 ? (s.n_blocks + 1) / 2 : s.n_blocks);
-    const bool is_long = !is_256 && s.n_blocks > FEW_BLOCKS;
-    const size_t most = (is_long ? LONG_STRETCH : STRETCH) / group;
-    configure(is_256 ? 64 : 32);
-    for (uint32_t row = begin; row < end; row += SIDE) {
-        const uint32_t n = end - row < SIDE ? end - row : SIDE;
-        source from = {.rows.p = rf_mm_row(mm->w, row),
-                       .off = rf_mm_range_of(mm->w->type).off,
-                       .ahead = &ahead};
-        for (uint32_t i = 0; i < SIDE; i++)
-            from.rows.off[i] = (i < n ? i : n - 1) * mm->w->row_bytes;
-        ahead.step = rf_mm_look_at_rows(mm, row + n, end, SIDE, &ahead) / (n_looks * n_groups);
-        memset(s.result, 0, s.n_blocks * sizeof *s.result);
-        for (size_t g = 0; g < n_groups; g += s.n) {
-            s.n = n_groups - g < most ? n_groups - g : most;
-            s.blocks = a->blocks + g * record;
-            from.first = g;
-            from.n = s.n;
-            unpack(mm->w->type, &from, scratch);
-            multiply(&s);
-        }
-        write_results(mm, row, n, s.result);
+    const size_t n_looks = 1 + (b.group == 256 ? (n_blocks + 1) / 2 : n_blocks);
+    configure(b.group == 256 ? 64 : 32);
+    for (uint32_t row = begin; row < end; row += b.n_rows) {
+        const uint32_t n = least(end - row, b.n_rows), n_here = (n + SIDE - 1) / SIDE;
+        ahead.step = rf_mm_look_at_rows(mm, row + n, end, b.n_rows, &ahead) /
+                     (n_looks * b.n_groups * n_here);
+        memset(results, 0, n_here * n_blocks * sizeof *results);
+        for (size_t g = 0; g < b.n_groups; g += b.part)
+            for (uint32_t i = 0; i < n; i += SIDE) {
+                s.result = results + i / SIDE * n_blocks;
+                multiply_part(mm, &b, &s, row + i, least(n - i, SIDE), g,
+                              b.n_groups - g < b.part ? b.n_groups : g + b.part);
+            }
+        for (uint32_t i = 0; i < n; i += SIDE)
+            write_results(mm, row + i, least(n - i, SIDE), results + i / SIDE * n_blocks);
     }
     _tile_release();
 }

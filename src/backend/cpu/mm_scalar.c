@@ -13,7 +13,7 @@ size_t rf_mm_scratch_bytes(uint32_t max_act_rows, uint32_t max_cols) {
     floats = floats > RF_MM_FLOAT_BYTES ? floats : RF_MM_FLOAT_BYTES;
     floats += (size_t)RF_MM_FLOAT_BLOCK * RF_MM_FLOAT_ROWS * 16 * sizeof(float);
     size_t sums = (size_t)max_act_rows * (max_cols / 16) * sizeof(int16_t);
-    size_t results = rf_mm_round16(max_act_rows) * RF_ACT_BLOCK * sizeof(float); /* of AMX */
+    size_t results = RF_MM_BLOCKS * rf_mm_round16(max_act_rows) * RF_ACT_BLOCK * sizeof(float);
     size_t ints = RF_MM_PANEL_BYTES + (sums > results ? sums : results);
     size_t most = floats > ints ? floats : ints;
     return (most + 63) & ~(size_t)63;
