@@ -446,16 +446,16 @@ RF_INLINE void add_32(bool has_min, const weights_32 *w, const act_32 *a, const 
         _tile_loadd(act, a[g].q, 64);     \
         _tile_dpbssd(sum, weights, act);  \
     } while (0)
-#define STORE_32(sum) _tile_stored(sum, sums[sum].v, 64)
+#define STORE_32(sum) _tile_stored(sum, sums.v, 64)
 
-/* Group g becomes floats, while the sums of the next one go to memory and those of the one behind are
- * made.  sure: these two are there. */
+/* Group g becomes floats, while those behind it are made; then the next one's sums take their place in memory, which is the
+ * same for all: four places in turn measured 5 to 9 % slower.  sure: the next two are there. */
 #define STEP_32(sure, g, sum, weights, act, stored)                     \
     if (!(sure) && (g) >= n) break;                                     \
     if ((sure) || (g) + 2 < n) MULTIPLY_32((g) + 2, sum, weights, act); \
-    if ((sure) || (g) + 1 < n) STORE_32(stored);                        \
     rf_mm_look_ahead(ahead);                                            \
-    add_32(has_min, &w[g], &a[g], &sums[((stored) + 3) % 4], acc);
+    add_32(has_min, &w[g], &a[g], &sums, acc);                          \
+    if ((sure) || (g) + 1 < n) STORE_32(stored);
 #define FOUR_STEPS_32(sure)          \
     STEP_32(sure, g, 2, 4, 6, 1)     \
     STEP_32(sure, g + 1, 3, 5, 7, 2) \
@@ -464,7 +464,7 @@ RF_INLINE void add_32(bool has_min, const weights_32 *w, const act_32 *a, const 
 
 RF_INLINE void block_32(bool has_min, const weights_32 *w, const act_32 *a, size_t n,
                         block_floats *result, rf_mm_ahead *ahead) {
-    block sums[4];
+    block sums;
     vec_floats acc[SIDE];
     size_t g = 0;
     RF_UNROLL
