@@ -59,7 +59,7 @@ void rf_exe_dir(char *out, size_t cap);
 /* Levels of instruction set that the CPU backend has kernels for on this kind of processor, lowest
  * first.  AVX2 means avx2+fma+f16c, AVXVNNI adds avxvnni (some processors
  * with AVX512 lack it: there the level is AVX2's), AVX512 means avx512f+bw+vl+dq+vnni, AMX adds
- * amx_tile and amx_int8, which the system must also let the process use; NEON means asimd+dotprod,
+ * gfni, amx_tile and amx_int8, which the system must also let the process use; NEON means asimd+dotprod,
  * I8MM adds the matrix products of 8-bit integers. */
 typedef enum rf_isa {
     RF_ISA_SCALAR,

@@ -153,7 +153,7 @@ bool rf_cpu_has_avxvnni(void) {
 }
 
 #if defined(__x86_64__)
-/* The processor has tiles and their products of bytes, the system saves them, and lets this process
+/* The processor has tiles and their products of bytes, and GFNI, the system saves the tiles, and lets this process
  * use them: Linux wants to be asked, since a thread that does so takes 8 KiB more. */
 static bool has_amx(void) {
 #if defined(__linux__)
@@ -161,7 +161,8 @@ static bool has_amx(void) {
     const unsigned saved = 1u << TILE_CONFIG | 1u << TILE_DATA;
     unsigned a, b, c, d, low, high;
     if (!__get_cpuid(1, &a, &b, &c, &d) || !(c & bit_OSXSAVE)) return false;
-    if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || !(d & 1u << 24) || !(d & 1u << 25))
+    if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || !(d & 1u << 24) || !(d & 1u << 25) ||
+        !(c & bit_GFNI))
         return false;
     __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
     return (low & saved) == saved && syscall(SYS_arch_prctl, REQUEST_PERMISSION, TILE_DATA) == 0;

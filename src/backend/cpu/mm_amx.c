@@ -195,20 +195,55 @@ RF_INLINE void widen_scales(rf_mm_format f, weights_32 *w, size_t n) {
     }
 }
 
+RF_INLINE bool has_nibbles(rf_mm_format f) {
+    return f == RF_MM_Q4_0 || f == RF_MM_Q4_1 || f == RF_MM_Q5_0 || f == RF_MM_Q5_1 ||
+           f == RF_MM_IQ4_NL || f == RF_MM_MXFP4;
+}
+
+/* Sixteen bytes' low nibbles and then the high ones, of two rows: each bit of a result is one of the byte's bits, or
+ * of Q4_0, less eight, the uppermost turned round in all bits from there on. */
+RF_INLINE vec nibbles_of_two(rf_mm_format f, const uint8_t *a, const uint8_t *b) {
+    const long long low = 0x0102040800000000, high = 0x1020408000000000, low_8 = 0x0102040808080808,
+                    high_8 = 0x1020408080808080;
+    vec v = _mm512_broadcast_i32x4(rf_load_128(a));
+    v = _mm512_mask_broadcast_i32x4(v, 0xff00, rf_load_128(b));
+    if (f == RF_MM_Q4_0)
+        return _mm512_gf2p8affine_epi64_epi8(
+            v, _mm512_set_epi64(high_8, high_8, low_8, low_8, high_8, high_8, low_8, low_8), 0xf8);
+    return _mm512_gf2p8affine_epi64_epi8(
+        v, _mm512_set_epi64(high, high, low, low, high, high, low, low), 0);
+}
+
+/* A group of two rows of such a format. */
+RF_INLINE vec two_of_nibbles(rf_mm_format f, const uint8_t *a, const uint8_t *b) {
+    const size_t at = rf_mm_block_bytes(f) - 16;
+    const vec v = nibbles_of_two(f, a + at, b + at);
+    if (f == RF_MM_IQ4_NL || f == RF_MM_MXFP4)
+        return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(rf_book_of(f, 0)), v);
+    if (f != RF_MM_Q5_0 && f != RF_MM_Q5_1) return v;
+    const __mmask64 fifth = rf_get_u32(a + at - 4) | (__mmask64)rf_get_u32(b + at - 4) << 32;
+    return f == RF_MM_Q5_0 ? _mm512_mask_sub_epi8(v, ~fifth, v, vec_bytes(16))
+                           : _mm512_mask_add_epi8(v, fifth, v, vec_bytes(16));
+}
+
+/* Group number `part` of two rows' blocks. */
+RF_INLINE vec two_of_32(rf_mm_format f, size_t part, uint8_t off, const uint8_t *a,
+                        const uint8_t *b) {
+    __m256i low, high;
+    if (has_nibbles(f)) return two_of_nibbles(f, a, b);
+    rf_load_pair(f, part, a, b, &low, &high);
+    const vec all = _mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1);
+    const vec v = _mm512_permutexvar_epi64(_mm512_set_epi64(7, 6, 3, 2, 5, 4, 1, 0), all);
+    return rf_mm_is_signed(f) ? v : vec_sub_bytes(v, vec_bytes(off));
+}
+
 /* Group number `part` of the rows' blocks. */
 RF_INLINE void unpack_32(rf_mm_format f, size_t part, uint8_t off, const weight_rows *rows,
                          weights_32 *w) {
     RF_UNROLL
-    for (size_t r = 0; r < SIDE; r += 2) {
-        __m256i low, high;
-        rf_load_pair(f, part, rows->p + rows->off[r], rows->p + rows->off[r + 1], &low, &high);
-        if (!rf_mm_is_signed(f)) {
-            low = _mm256_sub_epi8(low, _mm256_set1_epi8((char)off));
-            high = _mm256_sub_epi8(high, _mm256_set1_epi8((char)off));
-        }
-        _mm256_store_si256((__m256i *)w->q[r], _mm256_permute2x128_si256(low, high, 0x20));
-        _mm256_store_si256((__m256i *)w->q[r + 1], _mm256_permute2x128_si256(low, high, 0x31));
-    }
+    for (size_t r = 0; r < SIDE; r += 2)
+        vec_store((uint8_t *)w->q[r],
+                  two_of_32(f, part, off, rows->p + rows->off[r], rows->p + rows->off[r + 1]));
     if (has_e8m0(f))
         copy_bytes(rows, w->d);
     else

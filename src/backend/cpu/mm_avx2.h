@@ -201,10 +201,10 @@ RF_INLINE bool rf_mm_is_signed(rf_mm_format f) {
            (f >= RF_MM_IQ2_XXS && f <= RF_MM_IQ3_S) || f == RF_MM_Q8_K;
 }
 
-/* Formats of groups of 256 whose loaders add their off. */
 /* Of the formats with groups of 32: a minimum beside the scale. */
 RF_INLINE bool rf_mm_has_m(rf_mm_format f) { return f == RF_MM_Q4_1 || f == RF_MM_Q5_1; }
 
+/* Of formats of groups of 256, what their loaders add. */
 RF_INLINE int rf_mm_off(rf_mm_format f) {
     return f == RF_MM_Q3_K                        ? 4
            : f == RF_MM_Q6_K                      ? 32
@@ -256,6 +256,13 @@ RF_INLINE __m256i rf_code_book(rf_mm_format f) {
         return _mm256_setr_epi8(12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0, 12, 13,
                                 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0);
     return _mm256_broadcastsi128_si256(_mm_setr_epi8(RF_OF_IQ4(RF_IQ4_VALUE, 0)));
+}
+
+/* What nibbles stand for, with `add` added. */
+RF_INLINE __m128i rf_book_of(rf_mm_format f, uint8_t add) {
+    __m128i book = _mm256_castsi256_si128(rf_code_book(f));
+    if (f == RF_MM_MXFP4) add = (uint8_t)(add - 12); /* it has 12 added */
+    return _mm_add_epi8(book, _mm_set1_epi8((char)add));
 }
 
 /* 32 bits of each of two rows: of elements 0..15 as bytes of 0 or `one` in *low, of elements 16..31

@@ -41,13 +41,6 @@ RF_INLINE vec e2m3_eighths(vec code) {
     return vec_sub_bytes(vec_xor(vec_add_bytes(v, ramp), minus), minus);
 }
 
-/* What nibbles stand for, with `add` added. */
-RF_INLINE __m128i book_of(rf_mm_format f, uint8_t add) {
-    __m128i book = _mm256_castsi256_si128(rf_code_book(f));
-    if (f == RF_MM_MXFP4) add = (uint8_t)(add - 12); /* it has 12 added */
-    return _mm_add_epi8(book, _mm_set1_epi8((char)add));
-}
-
 /* ---- groups of 32 ---- */
 
 /* A block's bytes with rows in lanes. */
@@ -118,7 +111,7 @@ RF_INLINE vec quad_32(rf_mm_format f, uint8_t add, const block_32 *b, size_t par
     const uint8_t off = f == RF_MM_Q4_0 ? 8 : f == RF_MM_Q5_0 ? 16 : 0;
     vec w = nibbles(b->v[i % 4], i >= 4);
     if (f == RF_MM_Q5_0 || f == RF_MM_Q5_1) w = vec_or(w, vec_four_bits(b->fifth, i));
-    if (f == RF_MM_IQ4_NL || f == RF_MM_MXFP4) w = vec_look_up(book_of(f, add), w);
+    if (f == RF_MM_IQ4_NL || f == RF_MM_MXFP4) w = vec_look_up(rf_book_of(f, add), w);
     if (off > 0 && !add) w = vec_sub_bytes(w, vec_bytes(off));
     return w;
 }
@@ -354,7 +347,7 @@ RF_INLINE void quads_q6_k(const rf_mm_lanes *p, quads *q) {
 }
 
 RF_INLINE void quads_iq4_xs(uint8_t add, const rf_mm_lanes *p, quads *q) {
-    const __m128i book = book_of(RF_MM_IQ4_XS, add);
+    const __m128i book = rf_book_of(RF_MM_IQ4_XS, add);
     RF_UNROLL
     for (size_t j = 0; j < 8; j++) {
         vec v[4], w[4];
