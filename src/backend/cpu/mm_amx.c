@@ -200,18 +200,23 @@ RF_INLINE bool has_nibbles(rf_mm_format f) {
            f == RF_MM_IQ4_NL || f == RF_MM_MXFP4;
 }
 
-/* Sixteen bytes' low nibbles and then the high ones, of two rows: each bit of a result is one of the byte's bits, or
- * of Q4_0, less eight, the uppermost turned round in all bits from there on. */
+/* Affine transforms of a byte's bits that give its low or its high nibble; less eight, with LESS_8 turned round. */
+#define LOW    0x0102040800000000
+#define HIGH   0x1020408000000000
+#define LOW_8  0x0102040808080808
+#define HIGH_8 0x1020408080808080
+#define LESS_8 0xf8
+
+/* Sixteen bytes' low nibbles and then the high ones, of two rows; of Q4_0 less eight. */
 RF_INLINE vec nibbles_of_two(rf_mm_format f, const uint8_t *a, const uint8_t *b) {
-    const long long low = 0x0102040800000000, high = 0x1020408000000000, low_8 = 0x0102040808080808,
-                    high_8 = 0x1020408080808080;
     vec v = _mm512_broadcast_i32x4(rf_load_128(a));
     v = _mm512_mask_broadcast_i32x4(v, 0xff00, rf_load_128(b));
     if (f == RF_MM_Q4_0)
         return _mm512_gf2p8affine_epi64_epi8(
-            v, _mm512_set_epi64(high_8, high_8, low_8, low_8, high_8, high_8, low_8, low_8), 0xf8);
+            v, _mm512_set_epi64(HIGH_8, HIGH_8, LOW_8, LOW_8, HIGH_8, HIGH_8, LOW_8, LOW_8),
+            LESS_8);
     return _mm512_gf2p8affine_epi64_epi8(
-        v, _mm512_set_epi64(high, high, low, low, high, high, low, low), 0);
+        v, _mm512_set_epi64(HIGH, HIGH, LOW, LOW, HIGH, HIGH, LOW, LOW), 0);
 }
 
 /* A group of two rows of such a format. */
@@ -315,18 +320,13 @@ static const digits digits_iq4_xs[64] = TABLE(RF_OF_IQ4, LEAST_IQ4_XS);
 
 /* Codes of elements 64k .. 64k + 63. */
 RF_INLINE vec codes(rf_mm_format f, const uint8_t *p, int k) {
-    vec v;
-    __m512i shift;
-    if (f == RF_MM_Q4_K) {
-        v = _mm512_broadcast_i64x4(rf_load_256(((const rf_block_q4_k *)p)->qs + 32 * k));
-        shift = _mm512_set_epi64(4, 4, 4, 4, 0, 0, 0, 0);
-    } else {
-        const __m256i two = rf_load_256(((const rf_block_iq4_xs *)p)->qs + 32 * k);
-        v = _mm512_permutexvar_epi64(_mm512_set_epi64(3, 2, 3, 2, 1, 0, 1, 0),
-                                     _mm512_castsi256_si512(two));
-        shift = _mm512_set_epi64(4, 4, 0, 0, 4, 4, 0, 0);
+    if (f == RF_MM_IQ4_XS) {
+        const uint8_t *qs = ((const rf_block_iq4_xs *)p)->qs + 32 * k;
+        return nibbles_of_two(f, qs, qs + 16);
     }
-    return _mm512_and_si512(_mm512_srlv_epi64(v, shift), vec_bytes(15));
+    const vec v = _mm512_broadcast_i64x4(rf_load_256(((const rf_block_q4_k *)p)->qs + 32 * k));
+    return _mm512_gf2p8affine_epi64_epi8(
+        v, _mm512_set_epi64(HIGH, HIGH, HIGH, HIGH, LOW, LOW, LOW, LOW), 0);
 }
 
 RF_INLINE bool has_table(rf_mm_format f) { return f == RF_MM_Q4_K || f == RF_MM_IQ4_XS; }
