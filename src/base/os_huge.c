@@ -1,4 +1,5 @@
-/* os_huge.c - what files are mapped to, moved into huge pages where it lies.
+/* os_huge.c - huge pages: wishes for them and for what is to be read soon, and what files are mapped to moved into them where
+ * it lies.
  *
  * Most systems keep a file in small pages, whatever was asked for, and give huge ones to a program's own
  * memory.  So the bytes are copied there, and the copy is put in the file's place at once (mremap): whoever
@@ -10,12 +11,49 @@
 
 #include "base/os.h"
 
-#if defined(__linux__) && defined(MADV_HUGEPAGE)
-
 enum {
-    HUGE_PAGE = 2 << 20, /* the most usual size */
+    HUGE_PAGE = 2 << 20, /* of a system whose pages are 4096 bytes */
     PIECE = 8 * HUGE_PAGE,
+    WANTED_BYTES = 128 << 10, /* at once: of a longer wish a system may drop the rest */
 };
+
+void rf_want_huge_pages(const void *p, size_t size) {
+#if defined(MADV_HUGEPAGE)
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    uintptr_t first = ((uintptr_t)p + page - 1) / page * page, end = (uintptr_t)p + size;
+    if (first < end) /* a wish, which systems without huge pages refuse */
+        (void)madvise((void *)first, end - first, MADV_HUGEPAGE);
+#else
+    (void)p, (void)size;
+#endif
+}
+
+static void want(uintptr_t begin, uintptr_t end) {
+    for (uintptr_t next; begin < end; begin = next) {
+        next = end - begin < WANTED_BYTES ? end : begin + WANTED_BYTES;
+        (void)madvise((void *)begin, next - begin, MADV_WILLNEED);
+    }
+}
+
+/* Huge pages come only where a thread stumbles over their absence, and by twos unless it reads at random. */
+void rf_want_near(const void *p, size_t size) {
+    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    const uintptr_t begin = (uintptr_t)p / page * page, end = size ? (uintptr_t)p + size : begin;
+    uintptr_t first = ((uintptr_t)p + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
+    uintptr_t last = end / HUGE_PAGE * HUGE_PAGE;
+    if (page != 4096 || first >= last) first = last = end; /* no whole one */
+    want(begin, first);
+    want(last, end);
+    if (first == last) return;
+    (void)madvise((void *)first, last - first, MADV_RANDOM);
+    for (uintptr_t at = first; at < last; at += HUGE_PAGE) {
+        (void)*(const volatile uint8_t *)at;
+        want(at, at + HUGE_PAGE); /* where there are no huge pages */
+    }
+    (void)madvise((void *)first, last - first, MADV_NORMAL);
+}
+
+#if defined(__linux__) && defined(MADV_HUGEPAGE)
 
 bool rf_has_huge_pages(void) {
     if (sysconf(_SC_PAGESIZE) != 4096) return false; /* their size is another */
