@@ -158,10 +158,13 @@ enum {
     RF_GROUPS_PANEL = RF_WIDE_COLS * 128,
     RF_GROUPS_D_TILE = RF_GROUPS_MANY * 32 * 4,
     RF_GROUPS_STAGES = 4,
+    RF_GROUPS_SUMS =
+        (int)RF_WIDE_COLS / 4 +
+        4, /* floats from the sums of one thread of four to the next one's: no bank twice */
 };
 
 /* Where the parts of a stage are, in bytes: activations as f16 (hopper.h has the order), sums times scales if there
- * are minima, [4][cols] f32, whether the turn is plain; then of each 32 weight rows the integers' low bits, their high bits
+ * are minima, [4][4 threads][RF_GROUPS_SUMS] f32, whether the turn is plain; then of each 32 weight rows the integers' low bits, their high bits
  * and factors as they lie in memory. */
 typedef struct rf_groups_parts {
     uint32_t sum, x_bytes;
@@ -171,7 +174,7 @@ typedef struct rf_groups_parts {
 RF_TILE_FN rf_groups_parts rf_groups_parts_of(uint32_t lo_bits, uint32_t hi_bits, uint32_t with_m) {
     rf_groups_parts p = {0, 0, 0, 0, 0, 0, 0, 0, 0};
     p.sum = RF_GROUPS_MANY / 2 * RF_GROUPS_PANEL;
-    p.lo = p.x_bytes = p.sum + with_m * RF_GROUPS_MANY * RF_WIDE_COLS * 4;
+    p.lo = p.x_bytes = p.sum + with_m * RF_GROUPS_MANY * 4 * RF_GROUPS_SUMS * 4;
     p.lo_tile = RF_GROUPS_MANY * lo_bits * 128;
     p.hi = p.lo + RF_WIDE_ROWS / 32 * p.lo_tile;
     p.hi_tile = RF_GROUPS_MANY * hi_bits * 128;

@@ -9,7 +9,8 @@
  * as they will lie in shared memory: 128 rows by four groups.  Where f16 does not have a scale's multiples a stage has integers alone: it is plain, and its
  * sums are multiplied with the scales.  Then a block goes through tiles of 128 weight rows by 128 activation rows
  * as that of mm_wide.hip does, behind which this file and mm_ahead.hip are included.  Four warps bring stages, weights
- * as they lie in memory.  Two teams of four warps make f16 of 64 weight rows each in registers, which the units read.
+ * as they lie in memory, or as mm_kept_32.hip made them once.  Two teams of four warps make f16 of 64 weight rows each in
+ * registers, which the units read.
  * A turn is four stages; of its groups two are on their way while another is added. */
 
 #include "backend/gpu/kernels/norm.h"
@@ -107,6 +108,11 @@ RF_DEVICE rf_u2 groups_halves(uint32_t bytes, uint32_t flip, uint16_t less) {
 /* Of signed bytes. */
 RF_DEVICE rf_u2 groups_signed(uint32_t bytes) { return groups_halves(bytes, 0x64806480u, 0x6480); }
 
+/* Where a stage has the sum of group c of activation row own: those that a thread wants lie in a row. */
+RF_DEVICE uint32_t groups_sum_at(uint32_t c, uint32_t own) {
+    return (c * 4 + own % 8 / 2) * RF_GROUPS_SUMS + own / 8 * 2 + own % 2;
+}
+
 /* A group as f16 times one: of each half sixteen columns, the first and third of every four and then the others, as
  * the threads that multiply have the weights. */
 RF_DEVICE void groups_put(uint8_t *panel, uint32_t row, uint32_t c, const uint32_t words[8],
@@ -140,7 +146,7 @@ RF_DEVICE int groups_take(uint8_t *made, const rf_gpu_matmul_args *a, const grou
         groups_put(made + half * RF_GROUPS_PANEL, own, c, r.words[c],
                    is_plain ? GROUPS_ONE : rf_f16_of(r.d[c]));
         if (k->with_m)
-            ((float *)(void *)(made + k->at.sum))[(2 * half + c) * RF_WIDE_COLS + own] =
+            ((float *)(void *)(made + k->at.sum))[groups_sum_at(2 * half + c, own)] =
                 r.sum[c] * r.d[c];
     }
     return groups_has(r.d[0]) && groups_has(r.d[1]);
@@ -167,7 +173,7 @@ RF_DEVICE int groups_make_four(uint8_t *made, const rf_gpu_matmul_args *a, const
         uint32_t sum = (uint32_t)rf_dot4(q, 0x01010101u, 0);
         quant_sum(&sum, 1, 8);
         if (word == 0)
-            ((float *)(void *)(made + k->at.sum))[c * RF_WIDE_COLS + own] =
+            ((float *)(void *)(made + k->at.sum))[groups_sum_at(c, own)] =
                 (float)(int32_t)sum * (s.d * GROUPS_UP);
     }
     if (word == 0 && row < a->n_rows && group < n_groups)
@@ -431,7 +437,7 @@ RF_DEVICE void groups_convert(uint32_t w[2][4], const groups_raw *raw, const gro
 }
 
 /* d, and with minima m, of the thread's rows, of one group and of a stage's four: in f16 of rows g of the first two, of
- * rows g + 8, and so on. */
+ * rows g + 8, and so on; of what is kept they are loaded group by group. */
 typedef struct groups_factors {
     float d[2], m[2];
 } groups_factors;
@@ -441,8 +447,8 @@ typedef struct groups_halves_of {
 
 RF_DEVICE void groups_load_factors(groups_halves_of *h, const uint8_t *stage, const groups_rows *r,
                                    const groups_kind *k) {
+    if (k->is_kept) return;
     const half_at at = half_at_of(stage + r->halves);
-    if (k->is_kept) return; /* each group's by themselves */
     if (!k->d_f32) half_load_turned(h->d, at);
     if (k->with_m) half_load_turned(h->m, at + (k->at.m - k->at.d));
 }
@@ -484,17 +490,17 @@ RF_DEVICE void groups_begin(float sums[64], uint32_t w[2][4], const groups_raw *
 RF_DEVICE void groups_add(float v[64], const float sums[64], const groups_factors *f,
                           const uint8_t *stage, const groups_rows *r, const groups_kind *k,
                           uint32_t c) {
-    const rf_f2 *x_sums =
-        (const rf_f2 *)(const void *)(stage + k->at.sum) + c * RF_WIDE_COLS / 2 + r->t;
+    const float *x_sums =
+        (const float *)(const void *)(stage + k->at.sum) + groups_sum_at(c, 2 * r->t);
+    rf_f4 sum = {{0.0f, 0.0f, 0.0f, 0.0f}};
     RF_UNROLL
     for (uint32_t n = 0; n < RF_WIDE_COLS / 8; n++) {
-        rf_f2 sum = {{0.0f, 0.0f}};
-        if (k->with_m) sum = x_sums[4 * n];
+        if (k->with_m && n % 2 == 0) sum = *(const rf_f4 *)(const void *)(x_sums + 2 * n);
         RF_UNROLL
         for (uint32_t j = 0; j < 4; j++) {
             float *to = &v[4 * n + j];
             *to = rf_fma(sums[4 * n + j], f->d[j / 2], *to);
-            if (k->with_m) *to = rf_fma(sum.v[j % 2], f->m[j / 2], *to);
+            if (k->with_m) *to = rf_fma(sum.v[n % 2 * 2 + j % 2], f->m[j / 2], *to);
         }
     }
 }
