@@ -233,7 +233,7 @@ RF_CHECKED rf_status rf_gpu_take(rf_exec *x, rf_error *e);
 void rf_gpu_release(rf_exec *x); /* gives it back; the places stay */
 /* The loaded weights' addresses into the tasks' arguments. */
 void rf_gpu_link_weights(rf_exec *x);
-/* With the weights linked: makes digits of them that stay, as far as the backend spares memory. */
+/* With the weights linked: makes of them what stays (keep.c), as far as the backend spares memory. */
 RF_CHECKED rf_status rf_gpu_keep(rf_exec *x, rf_error *e);
 /* After a fault: opens the device anew, loads the weights and takes the memory of every exec again.
  * On failure the queue keeps the error.  *fault: what had failed. */
