@@ -8,6 +8,7 @@
 #include <stdio.h>
 
 #include "backend/gpu/exec.h"
+#include "backend/gpu_weights.h"
 #include "backend/odd.h"
 #include "backend/session.h"
 #include "backend/zoo.h"
@@ -631,6 +632,14 @@ static void test_revive_walk(void **state) {
     rf_model_close(m);
 }
 
+/* Steps of many rows, with so much of the memory that is left for what is kept of weights. */
+static session_opts keeping_opts(uint32_t spare_percent) {
+    session_opts o = session_defaults();
+    o.limits.max_tokens = 256;
+    o.spare_percent = spare_percent;
+    return o;
+}
+
 /* Digits of weights that stay on a device with Hopper's kernels: in a part of its memory, the same results, also after a
  * fault. */
 static void test_kept(void **state) {
@@ -639,10 +648,9 @@ static void test_kept(void **state) {
     enum { N = 90 };
     assert_int_equal(setenv("RF_HOST_ARCH", "host-hopper", 1), 0);
     rf_model *m = open_model(zoo_write());
-    session_opts o = session_defaults();
-    o.limits.max_tokens = 256;
+    session_opts o = keeping_opts(0);
     session fresh = open_on(&rf_gpu_ops, m, &o, false);
-    o.spare_percent = 50;
+    o = keeping_opts(50);
     session kept = open_on(&rf_gpu_ops, m, &o, false);
     assert_int_equal(fresh.x->kept_bytes, 0);
     size_t n_bytes = kept.x->kept_bytes, n = (size_t)N * m->n_vocab;
@@ -703,9 +711,7 @@ static rf_tensor *own_q8_0(const rf_model *m) {
                 uint8_t *data = rf_alloc(n, 1);
                 assert_non_null(data);
                 memcpy(data, found->data, n);
-                for (size_t at = 0; at < n; at++) /* behind the blocks' scales */
-                    if (at % rf_dtype_get(RF_DT_Q8_0)->block_bytes >= 2 && data[at] == 128)
-                        data[at]--;
+                without_128(data, n);
                 found->data = data;
                 return found;
             }
@@ -721,9 +727,7 @@ static void test_unfit(void **state) {
     enum { N = 90 };
     assert_int_equal(setenv("RF_HOST_ARCH", "host-hopper", 1), 0);
     rf_model *m = open_model(zoo_write());
-    session_opts o = session_defaults();
-    o.limits.max_tokens = 256;
-    o.spare_percent = 50;
+    const session_opts o = keeping_opts(50);
     uint8_t *data = (uint8_t *)(uintptr_t)own_q8_0(m)->data;
     session s = open_on(&rf_gpu_ops, m, &o, false);
     uint32_t n_kept = n_keeping(&s);

@@ -35,14 +35,13 @@ typedef struct tester {
     rf_selftest *out;
     const rf_selftest_opts *o;
     rf_backend *gpu, *cpu;
-    const rf_gpu_trial_case *c; /* now running */
-    bool launched
-        [RF_GPU_KERNEL_COUNT]; /* by the batch, and for what is kept of weights that it multiplied by */
-    bool keeping[RF_GPU_KERNEL_COUNT]; /* by the pair, before it */
-    uint32_t n_blamed;                 /* values of the case that were wrong */
-    bool is_again;                     /* the second round */
-    bool is_near;                      /* of 16-bit floats on matrix units */
-    float *values;                     /* [n_values] of both backends, for compare_value */
+    const rf_gpu_trial_case *c;         /* now running */
+    bool launched[RF_GPU_KERNEL_COUNT]; /* by the batch, and for what is kept that it took */
+    bool keeping[RF_GPU_KERNEL_COUNT];  /* by the pair, before it */
+    uint32_t n_blamed;                  /* values of the case that were wrong */
+    bool is_again;                      /* the second round */
+    bool is_near;                       /* of 16-bit floats on matrix units */
+    float *values;                      /* [n_values] of both backends, for compare_value */
     size_t n_values;
 } tester;
 
