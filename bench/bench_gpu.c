@@ -1,15 +1,15 @@
 /* bench_gpu.c - how fast the GPU's kernels are, one at a time, at the shapes of an 8B Llama or of
  * Qwen2's small models.
  *
- *   bench_gpu [products|norms|attention|decode|layers|experts] [TYPE] [8b|1.5b|0.5b] [fast]
+ *   bench_gpu [products|norms|attention|decode|layers|experts] [TYPE] [8b|1.5b|0.5b] [fast] [kept]
  *
  * Each line is one kernel launched many times in one graph over buffers that no cache holds: the
  * median time of a launch over several replays, and what that makes of memory (weights and
  * activations read once) and of arithmetic (two operations per weight and row).  decode: what one row
  * needs.  attention: of 1 to 64 answers and of prompts.  layers: a decoding
  * step's layers in one graph for 1 to 64 answers, as the backend queues them, then without one of
- * their kernels each.  experts: what Qwen3 30B-A3B has of it.  fast: 16-bit floats by matrix units.  Contents
- * are noise; that results are right is the business of test_gpu_kernels, test_gpu_best, test_gpu_attend, test_gpu_halves and
+ * their kernels each.  experts: what Qwen3 30B-A3B has of it.  fast: 16-bit floats by matrix units.  kept: products of many rows with
+ * what may stay of weights.  Contents are noise; that results are right is the business of test_gpu_kernels, test_gpu_best, test_gpu_attend, test_gpu_halves and
  * test_gpu_attend_halves (ROCMFORGE_TEST_GPU=1). */
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,7 +21,14 @@
 #include "backend/gpu/pack.h"
 #include "base/os.h"
 
-enum { MAX_T = 2048, MAX_COLS = 14336, MAX_ROWS = 151936, REPLAYS = 9, ROOM_BYTES = 168 << 20 };
+enum {
+    MAX_T = 2048,
+    MAX_COLS = 14336,
+    MAX_ROWS = 151936,
+    REPLAYS = 9,
+    ROOM_BYTES = 168 << 20,
+    KEPT_MIN = 65
+};
 
 static rf_gpu_queue queue;
 static uint8_t *pool; /* weights of noise */
@@ -29,6 +36,7 @@ static uint8_t *room; /* of ROOM_BYTES, for digits made ahead */
 static size_t pool_bytes, pool_at;
 static float *x, *dst;
 static rf_gpu_quant q32, q256;
+static bool keeps;
 
 static void stop_on(rf_status s, const rf_error *e) {
     if (s == RF_OK) return;
@@ -162,6 +170,7 @@ static void launch_product(const void *what) {
         else
             a.norm.q32 = q32;
     }
+    if (keeps && r->T >= KEPT_MIN) a.kept = next_bytes(rf_gpu_kept_bytes(&queue, &a));
     rf_gpu_op_matmul(&queue, &a);
 }
 
@@ -192,7 +201,7 @@ static bool is_wanted(rf_dtype t, const char *only) {
 }
 
 static void bench_products(const char *only) {
-    static const uint32_t Ts[] = {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 2048};
+    static const uint32_t Ts[] = {1, 2, 4, 8, 16, 32, 64, 72, 96, 128, 192, 256, 512, 2048};
     for (rf_dtype t = 0; t < RF_DT_COUNT; t++)
         for (size_t i = 0; is_wanted(t, only) && i < RF_COUNT(Ts); i++)
             for (size_t p = 0; p < RF_COUNT(products); p++) {
@@ -643,7 +652,10 @@ int main(int argc, char **argv) {
     stop_on(rf_gpu_driver_get(&driver, &e), &e);
     stop_on(rf_gpu_open(&queue, driver, 0, &e), &e);
     stop_on(rf_gpu_code_load(&queue, &e), &e);
-    queue.fast_floats = argc > 4 && strcmp(argv[4], "fast") == 0;
+    for (int i = 4; i < argc; i++) {
+        queue.fast_floats = queue.fast_floats || strcmp(argv[i], "fast") == 0;
+        keeps = keeps || strcmp(argv[i], "kept") == 0;
+    }
     printf("%s, %s, kernels for %s, driver %d\n", queue.info.name, queue.info.arch, queue.target,
            driver->version);
     pool_bytes = (size_t)5 << 30;

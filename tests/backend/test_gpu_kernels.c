@@ -549,6 +549,20 @@ static void check_kept(rf_dtype type) {
     c.ahead = (size_t)2 << 20;
     c.glu = c.floats = true;
     check_product(&c);
+    /* one tile, of which either half is a block's */
+    c = (product_case){.type = type, .rows = 110, .cols = 1280, .T = 250, .n_parts = 1};
+    c.kept = c.bias = c.add = true;
+    c.ahead = (size_t)2 << 20;
+    queue.info.n_units = 4;
+    check_product(&c);
+    c = (product_case){.type = type, .rows = 60, .cols = 256, .T = 80, .n_parts = 2, .kept = true};
+    c.ahead = (size_t)2 << 20;
+    c.glu = true;
+    queue.info.n_units = 3;
+    check_product(&c);
+    c.cols = 512;
+    check_product(&c);
+    queue.info.n_units = 2;
 }
 
 /* So many that the digits or integers of weights are made ahead: all at once, and in room for two tiles of them;

@@ -21,7 +21,7 @@ enum {
     BATCH_MAX_EXPERT = 64,   /* of an expert */
     WIDE_MIN_ROWS = 65,      /* of mm_wide.hip */
     AHEAD_MIN_ROWS = 256,    /* of mm_ahead.hip and mm_wide_32.hip, */
-    KEPT_MIN_ROWS = 80,      /* with digits that are there, */
+    KEPT_MIN_ROWS = 65,      /* with digits that are there, */
     GROUPS_MIN_ROWS = 65,    /* of groups of 32 where tiles fill the device */
     AHEAD_MOST_MB = 128,     /* digits of weights that there is room for */
     HALF_WIDE_MIN_ROWS = 65, /* of half_wide.hip */
@@ -233,8 +233,9 @@ static bool wide_shape(const rf_gpu_queue *q, const rf_gpu_matmul_args *a, uint3
                        uint32_t y, bool before_batch, shape *out) {
     const matrix_kernels *k = matrix_kernels_of(&a->part[0].w);
     if (!k || n_rows < WIDE_MIN_ROWS || (before_batch && k->with_m)) return false;
+    rf_wide_digits digits = k->with_m ? RF_WIDE_SCALES : RF_WIDE_PRODUCTS;
     *out = (shape){wide_kernel_of(k), a->is_glu ? RF_WIDE_ROWS / 2 : RF_WIDE_ROWS, RF_WIDE_COLS,
-                   rf_wide_shared_bytes(k->with_m ? RF_WIDE_SCALES : RF_WIDE_PRODUCTS), true};
+                   rf_wide_shared_bytes(rf_wide_parts_of(digits, RF_WIDE_ROWS)), true};
     uint32_t n_tiles = tiles_of(a, out->rows);
     uint64_t n_blocks = (uint64_t)n_tiles * div_up(n_rows, out->cols) * y;
     return can_run(q, out->kernel) && (before_batch ? 1 : 4) * n_blocks >= q->info.n_units &&
@@ -571,29 +572,74 @@ static uint32_t ahead_tiles(const rf_gpu_matmul_args *a) {
     return tiles_of(a, a->is_glu ? RF_WIDE_ROWS / 2 : RF_WIDE_ROWS);
 }
 
-/* How a product of groups of 256 is done with digits made ahead (mm_ahead.hip): the kernel that multiplies, the bytes
+/* How the kernels that multiply these cut them: whole tiles, or halves of them where that fills more of the device; by
+ * the digits, with the weight rows of a block and what 256 columns of it take, in eighths of those of a whole tile. */
+typedef struct ahead_shape {
+    rf_gpu_kernel kernel[RF_WIDE_DIGITS];
+    uint32_t rows, cost;
+} ahead_shape;
+static const ahead_shape ahead_shapes[] = {
+    {{[RF_WIDE_PRODUCTS] = RF_GPU_ahead_products,
+      [RF_WIDE_SCALES] = RF_GPU_ahead_scales,
+      [RF_WIDE_MINIMA] = RF_GPU_ahead_minima},
+     RF_WIDE_ROWS,
+     8},
+    {{[RF_WIDE_PRODUCTS] = RF_GPU_ahead_low_products,
+      [RF_WIDE_SCALES] = RF_GPU_ahead_low_scales,
+      [RF_WIDE_MINIMA] = RF_GPU_ahead_low_minima},
+     RF_WIDE_ROWS / 2,
+     5},
+};
+
+static rf_wide_digits digits_of(const rf_gpu_weight *w) {
+    return !w->m ? RF_WIDE_PRODUCTS : w->lo_bits > 2 ? RF_WIDE_SCALES : RF_WIDE_MINIMA;
+}
+
+/* Blocks of n_tiles made ahead. */
+static uint32_t ahead_blocks(const ahead_shape *s, uint32_t n_tiles, uint32_t n_rows) {
+    return n_tiles * (RF_WIDE_ROWS / s->rows) * div_up(n_rows, RF_WIDE_COLS);
+}
+
+/* The shape with which the multiprocessor that has most of them is done first; NULL: none can run. */
+static const ahead_shape *ahead_shape_of(const rf_gpu_queue *q, rf_wide_digits digits,
+                                         uint32_t n_tiles, uint32_t n_rows) {
+    const ahead_shape *best = NULL;
+    uint32_t least = UINT32_MAX;
+    for (size_t i = 0; i < RF_COUNT(ahead_shapes); i++) {
+        const ahead_shape *s = &ahead_shapes[i];
+        uint32_t cost = div_up(ahead_blocks(s, n_tiles, n_rows), q->info.n_units) * s->cost;
+        if (!can_run(q, s->kernel[digits]) || cost >= least) continue;
+        least = cost;
+        best = s;
+    }
+    return best;
+}
+
+/* Enough blocks for a third of the device?  Kernels for fewer rows are as fast as halves of tiles where they have scales for
+ * digits, whose whole tiles are what counts there. */
+static bool ahead_fills(const rf_gpu_queue *q, const ahead_shape *s, rf_wide_digits digits,
+                        uint32_t n_tiles, uint32_t n_rows) {
+    if (digits == RF_WIDE_SCALES) s = ahead_shapes;
+    return 3 * ahead_blocks(s, n_tiles, n_rows) >= q->info.n_units;
+}
+
+/* How a product of groups of 256 is done with digits made ahead (mm_ahead.hip): the bytes
  * of what is made of all activation rows and of each tile of weight rows, and shared memory. */
 typedef struct ahead_way {
-    rf_gpu_kernel multiply;
+    rf_wide_digits digits;
     uint64_t of_rows, of_tile;
-    uint32_t n_makers, making, multiplying;
+    uint32_t n_makers, making;
 } ahead_way;
 
 static ahead_way ahead_way_of(const rf_gpu_weight *w, uint32_t n_rows) {
-    static const rf_gpu_kernel kernels[] = {[RF_WIDE_PRODUCTS] = RF_GPU_ahead_products,
-                                            [RF_WIDE_SCALES] = RF_GPU_ahead_scales,
-                                            [RF_WIDE_MINIMA] = RF_GPU_ahead_minima};
-    rf_wide_digits digits = !w->m            ? RF_WIDE_PRODUCTS
-                            : w->lo_bits > 2 ? RF_WIDE_SCALES
-                                             : RF_WIDE_MINIMA;
+    rf_wide_digits digits = digits_of(w);
     uint64_t n = w->cols / 256;
     return (ahead_way){
-        .multiply = kernels[digits],
+        .digits = digits,
         .n_makers = (uint32_t)n,
         .of_tile = n * rf_ahead_w_bytes(digits),
         .of_rows = div_up(n_rows, RF_WIDE_COLS) * n * rf_ahead_x_bytes(digits),
         .making = rf_ahead_w_bytes(digits),
-        .multiplying = rf_wide_shared_bytes(digits),
     };
 }
 
@@ -625,18 +671,13 @@ size_t rf_gpu_ahead_bytes(const rf_gpu_matmul_args *a, uint32_t max_rows) {
     return (size_t)bytes;
 }
 
-/* Enough tiles for a third of the device? */
-static bool ahead_fills(const rf_gpu_queue *q, uint64_t n_tiles, const rf_gpu_matmul_args *a) {
-    return 3 * n_tiles * div_up(a->n_rows, RF_WIDE_COLS) >= q->info.n_units;
-}
-
-/* Tiles of groups of 32 for fewer rows than usual: where formats have kernels for as few, with blocks for two thirds of the
- * device in all of their turns. */
+/* Tiles of groups of 32 for a third of the device, and for fewer rows than usual, where formats have kernels for as few, for two
+ * thirds of it in all of their turns? */
 static bool groups_fill(const rf_gpu_queue *q, uint64_t n_tiles, const rf_gpu_matmul_args *a) {
     uint64_t n = n_tiles * div_up(a->n_rows, RF_WIDE_COLS), units = q->info.n_units,
              turns = (n + units - 1) / units;
     bool are_few = a->n_rows < AHEAD_MIN_ROWS && matrix_kernels_of(&a->part[0].w);
-    return !are_few || 3 * n >= 2 * turns * units;
+    return 3 * n >= (are_few ? 2 * turns : 1) * units;
 }
 
 /* Makes digits of n_w tiles from ahead_first on, and of n_x stretches of activation rows. */
@@ -653,20 +694,22 @@ static bool launch_ahead_256(rf_gpu_queue *q, rf_gpu_matmul_args *a, rf_gpu_kern
     ahead_way way = ahead_way_of(&a->part[0].w, a->n_rows);
     uint32_t n_tiles = ahead_tiles(a), n_stretches = div_up(a->n_rows, RF_WIDE_COLS);
     uint64_t made = a->kept ? 0 : way.of_tile;
-    if (!can_run(q, make) || !can_run(q, way.multiply)) return false;
+    if (!can_run(q, make)) return false;
     if (a->ahead_bytes < way.of_rows + made) return false;
     uint64_t room = made ? (a->ahead_bytes - way.of_rows) / made : n_tiles;
     uint32_t most = room < n_tiles ? (uint32_t)room : n_tiles,
              step = div_up(n_tiles, div_up(n_tiles, most));
-    if (!ahead_fills(q, step, a)) return false;
+    const ahead_shape *s = ahead_shape_of(q, way.digits, step, a->n_rows);
+    if (!s || !ahead_fills(q, s, way.digits, step, a->n_rows)) return false;
+    rf_wide_parts parts = rf_wide_parts_of(way.digits, s->rows);
     if (a->x) quantise_rows(q, a);
     a->digits = a->kept ? a->kept : a->ahead + way.of_rows;
     for (a->ahead_first = 0; a->ahead_first < n_tiles; a->ahead_first += step) {
         a->ahead_tiles = min_u32(step, n_tiles - a->ahead_first);
-        uint32_t n_blocks = min_u32(a->ahead_tiles * n_stretches, q->info.n_units);
+        uint32_t n_blocks = min_u32(ahead_blocks(s, a->ahead_tiles, a->n_rows), q->info.n_units);
         put_digits(q, a, &way, a->kept ? 0 : a->ahead_tiles, a->ahead_first == 0 ? n_stretches : 0);
-        rf_gpu_put_shared(q, way.multiply, (rf_gpu_grid){n_blocks, 1, 1}, way.multiplying, a,
-                          sizeof *a);
+        rf_gpu_put_shared(q, s->kernel[way.digits], (rf_gpu_grid){n_blocks, 1, 1},
+                          rf_wide_shared_bytes(parts), a, sizeof *a);
     }
     return true;
 }
@@ -683,8 +726,7 @@ static bool launch_wide_32(rf_gpu_queue *q, rf_gpu_matmul_args *a, const int_ker
     if (!can_run(q, RF_GPU_wide_rows_32) || !can_run(q, multiply)) return false;
     a->digits = a->kept;
     a->ahead_tiles = ahead_tiles(a);
-    if (a->ahead_bytes < wide_32_bytes(w, a->n_rows) || !ahead_fills(q, a->ahead_tiles, a) ||
-        !groups_fill(q, a->ahead_tiles, a))
+    if (a->ahead_bytes < wide_32_bytes(w, a->n_rows) || !groups_fill(q, a->ahead_tiles, a))
         return false;
     rf_gpu_put_shared(q, RF_GPU_wide_rows_32,
                       (rf_gpu_grid){div_up(w->cols, RF_GROUPS_COLS), n_stretches, 1}, parts.x_bytes,
@@ -1034,7 +1076,8 @@ static uint64_t kept_bytes(const rf_gpu_queue *q, const rf_gpu_matmul_args *a) {
                    : 0;
     }
     ahead_way way = ahead_way_of(w, 0);
-    bool are_there = q->function[way.multiply] && q->function[int_kernels_of(w)->ahead];
+    bool are_there =
+        q->function[ahead_shapes->kernel[way.digits]] && q->function[int_kernels_of(w)->ahead];
     return are_there ? ahead_tiles(a) * way.of_tile : 0;
 }
 

@@ -79,25 +79,25 @@ RF_TILE_FN uint32_t rf_tile_shared_bytes(rf_tile_shape s, uint32_t view, uint32_
     return RF_TILE_MAX_COLS * 4 + s.n_stages * rf_tile_parts_of(s, view, lo_bits, hi_bits).bytes;
 }
 
-/* The products with very many activation rows on Hopper (mm_wide.hip): a tile's weight rows and
+/* The products with very many activation rows on Hopper (mm_wide.hip): a tile's weight rows, or half of them, and
  * activation rows, stages of 256 columns in shared memory, what lies before them, and behind
  * them each warp's room for outputs of 32 activation rows. */
 enum {
     RF_WIDE_ROWS = 128,
     RF_WIDE_COLS = 128,
-    RF_WIDE_STAGES = 2,
+    RF_WIDE_MOST_STAGES = 3,
     RF_WIDE_ALIGN = 1024,
     RF_WIDE_HEAD = 1024,
-    RF_WIDE_WARPS = 8,       /* that multiply */
-    RF_WIDE_OUT_STRIDE = 20, /* floats between sixteen outputs each: no bank twice */
-    RF_WIDE_OUT_BYTES = 32 * RF_WIDE_OUT_STRIDE * 4
+    RF_WIDE_WARPS = 8, /* that multiply */
+    RF_WIDE_OUT_BYTES = 32 * 16 * 4
 };
 
 /* What the two digits are that a weight of a group of 256 has there (kernels/digits.h). */
 typedef enum rf_wide_digits {
     RF_WIDE_PRODUCTS, /* of weight times scale; no minima */
     RF_WIDE_SCALES,   /* of the scale, each times the weight; minima and sums besides */
-    RF_WIDE_MINIMA    /* the minimum, and weight times scale, which is small */
+    RF_WIDE_MINIMA,   /* the minimum, and weight times scale, which is small */
+    RF_WIDE_DIGITS
 } rf_wide_digits;
 
 /* Where the parts of a stage are, in bytes: within each half (hopper.h has the order there) and behind
@@ -113,9 +113,15 @@ typedef struct rf_wide_parts {
     uint32_t bytes;
 } rf_wide_parts;
 
-RF_TILE_FN rf_wide_parts rf_wide_parts_of(rf_wide_digits digits) {
-    const uint32_t rows = RF_WIDE_ROWS, cols = RF_WIDE_COLS, with_sums = digits == RF_WIDE_SCALES,
-                   with_m = digits != RF_WIDE_PRODUCTS, d_bytes = with_sums ? 2 : 4;
+/* Bytes of a weight row's d, or m. */
+RF_TILE_FN uint32_t rf_wide_d_bytes(rf_wide_digits digits) {
+    return digits == RF_WIDE_SCALES ? 2 : 4;
+}
+
+/* Of tiles of so many weight rows. */
+RF_TILE_FN rf_wide_parts rf_wide_parts_of(rf_wide_digits digits, uint32_t rows) {
+    const uint32_t cols = RF_WIDE_COLS, with_sums = digits == RF_WIDE_SCALES,
+                   with_m = digits != RF_WIDE_PRODUCTS, d_bytes = rf_wide_d_bytes(digits);
     rf_wide_parts p = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0};
     p.lower = p.upper + rows * 128;
     p.q = p.lower + rows * 128;
@@ -129,9 +135,14 @@ RF_TILE_FN rf_wide_parts rf_wide_parts_of(rf_wide_digits digits) {
     p.bytes = rf_tile_round_up(p.bytes, RF_WIDE_ALIGN);
     return p;
 }
-RF_TILE_FN uint32_t rf_wide_shared_bytes(rf_wide_digits digits) {
-    return RF_WIDE_HEAD + RF_WIDE_STAGES * rf_wide_parts_of(digits).bytes +
-           RF_WIDE_WARPS * RF_WIDE_OUT_BYTES;
+/* Stages that a block has room for beside its head and its outputs. */
+RF_TILE_FN uint32_t rf_wide_stages(rf_wide_parts p) {
+    const uint32_t room = 227 * 1024 - RF_WIDE_HEAD - RF_WIDE_WARPS * RF_WIDE_OUT_BYTES,
+                   n = room / p.bytes;
+    return n < RF_WIDE_MOST_STAGES ? n : (uint32_t)RF_WIDE_MOST_STAGES;
+}
+RF_TILE_FN uint32_t rf_wide_shared_bytes(rf_wide_parts p) {
+    return RF_WIDE_HEAD + rf_wide_stages(p) * p.bytes + RF_WIDE_WARPS * RF_WIDE_OUT_BYTES;
 }
 
 /* What is made ahead of them (mm_ahead.hip) of a tile's weight rows and 256 columns, and of 128

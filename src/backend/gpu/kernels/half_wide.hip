@@ -54,7 +54,8 @@ RF_DEVICE void hw_multiply(const hr_work *k) {
         hopper_hold_halves(c, k->n_x);
         if (is_first_lane) ring_arrive(&k->sh->empty[before]);
         const uint32_t row = (share.tile * HW_ROWS + rf_tid() / 32 * 16) / (k->a->is_glu ? 2 : 1);
-        const outputs_of o = {k->a, &share, k->form == RF_GPU_F16 ? k->a->halves.scale : 0, row};
+        const outputs_of o = {k->a, &share, k->form == RF_GPU_F16 ? k->a->halves.scale : 0, row,
+                              0};
         outputs_put(out, c, k->n_x, &o);
     }
 }

@@ -87,52 +87,19 @@ RF_DEVICE void hopper_take_away(void *to, const void *from, uint32_t bytes) {
 #define HOPPER_32(c) HOPPER_8(c, 0), HOPPER_8(c, 8), HOPPER_8(c, 16), HOPPER_8(c, 24)
 #define HOPPER_64(c) \
     HOPPER_32(c), HOPPER_8(c, 32), HOPPER_8(c, 40), HOPPER_8(c, 48), HOPPER_8(c, 56)
-#define HOPPER_MULTIPLY(kind)                                                           \
-    "{\n"                                                                               \
-    ".reg .pred p;\n"                                                                   \
-    ".reg .b64 w, x;\n"                                                                 \
-    "mov.b64 w, {%64, %65};\n"                                                          \
-    "mov.b64 x, {%66, %67};\n"                                                          \
-    "setp.ne.b32 p, %68, 0;\n"                                                          \
-    "wgmma.mma_async.sync.aligned.m64n128k32.s32." kind ".s8 "                          \
-    "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "           \
-    "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "  \
-    "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "  \
-    "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, " \
-    "w, x, p;\n"                                                                        \
-    "}"
-/* Keeps the compiler from moving what it does with c across this place. */
-RF_DEVICE void hopper_hold(int32_t c[64]) { asm volatile("" : HOPPER_64(c)::"memory"); }
+#define HOPPER_HOLD(...) asm volatile("" : __VA_ARGS__::"memory")
+/* Keeps the compiler from moving what it does with c, of n rows of the right side, across this place. */
+RF_DEVICE void hopper_hold(int32_t *c, uint32_t n) {
+    if (n == 64) HOPPER_HOLD(HOPPER_32(c));
+    if (n == 128) HOPPER_HOLD(HOPPER_64(c));
+}
 
 /* What the threads did with their registers is seen by products begun afterwards. */
 RF_DEVICE void hopper_begin(void) { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
-/* Begins c = w x, or with is_more c += w x; w is of unsigned or signed bytes. */
-#define HOPPER_BEGIN(text, ...)                                                 \
-    asm volatile(text:__VA_ARGS__                                               \
-                 : "r"(w.at), "r"(w.form), "r"(x.at), "r"(x.form), "r"(is_more) \
-                 : "memory")
-RF_DEVICE void hopper_multiply(int32_t c[64], hopper_side w, hopper_side x, int is_unsigned,
-                               int is_more) {
-    if (is_unsigned)
-        HOPPER_BEGIN(HOPPER_MULTIPLY("u8"), HOPPER_64(c));
-    else
-        HOPPER_BEGIN(HOPPER_MULTIPLY("s8"), HOPPER_64(c));
-}
-
-/* The same of 16-bit floats, 16 columns at a time: c of 32, 48, 112, 128 or 256 rows of the right side. */
-#define HOPPER_F8(c, i)                                                                         \
-    "+f"(c[i]), "+f"(c[i + 1]), "+f"(c[i + 2]), "+f"(c[i + 3]), "+f"(c[i + 4]), "+f"(c[i + 5]), \
-        "+f"(c[i + 6]), "+f"(c[i + 7])
-#define HOPPER_F32(c, i) \
-    HOPPER_F8(c, i), HOPPER_F8(c, i + 8), HOPPER_F8(c, i + 16), HOPPER_F8(c, i + 24)
-#define HOPPER_F16(c)  HOPPER_F8(c, 0), HOPPER_F8(c, 8)
-#define HOPPER_F24(c)  HOPPER_F16(c), HOPPER_F8(c, 16)
-#define HOPPER_F56(c)  HOPPER_F32(c, 0), HOPPER_F8(c, 32), HOPPER_F8(c, 40), HOPPER_F8(c, 48)
-#define HOPPER_F64(c)  HOPPER_F32(c, 0), HOPPER_F32(c, 32)
-#define HOPPER_F128(c) HOPPER_F64(c), HOPPER_F32(c, 64), HOPPER_F32(c, 96)
-#define HOPPER_R16     "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
-#define HOPPER_R24     HOPPER_R16 ", %16, %17, %18, %19, %20, %21, %22, %23"
-#define HOPPER_R32     HOPPER_R24 ", %24, %25, %26, %27, %28, %29, %30, %31"
+/* Numbers of registers in a product's text. */
+#define HOPPER_R16 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
+#define HOPPER_R24 HOPPER_R16 ", %16, %17, %18, %19, %20, %21, %22, %23"
+#define HOPPER_R32 HOPPER_R24 ", %24, %25, %26, %27, %28, %29, %30, %31"
 #define HOPPER_R56                               \
     HOPPER_R32                                   \
     ", %32, %33, %34, %35, %36, %37, %38, %39, " \
@@ -145,6 +112,49 @@ RF_DEVICE void hopper_multiply(int32_t c[64], hopper_side w, hopper_side x, int 
     "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, " \
     "%111, %112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, "   \
     "%125, %126, %127"
+#define HOPPER_MULTIPLY(shape, kind, results, w, x, more)                              \
+    "{\n"                                                                              \
+    ".reg .pred p;\n"                                                                  \
+    ".reg .b64 w, x;\n"                                                                \
+    "mov.b64 w, {" w "};\n"                                                            \
+    "mov.b64 x, {" x "};\n"                                                            \
+    "setp.ne.b32 p, " more ", 0;\n"                                                    \
+    "wgmma.mma_async.sync.aligned." shape ".s32." kind ".s8 {" results "}, w, x, p;\n" \
+    "}"
+#define HOPPER_MULTIPLY_64(kind) \
+    HOPPER_MULTIPLY("m64n64k32", kind, HOPPER_R32, "%32, %33", "%34, %35", "%36")
+#define HOPPER_MULTIPLY_128(kind) \
+    HOPPER_MULTIPLY("m64n128k32", kind, HOPPER_R64, "%64, %65", "%66, %67", "%68")
+#define HOPPER_BEGIN(text, ...)                                                 \
+    asm volatile(text:__VA_ARGS__                                               \
+                 : "r"(w.at), "r"(w.form), "r"(x.at), "r"(x.form), "r"(is_more) \
+                 : "memory")
+#define HOPPER_MULTIPLY_BEGIN(text, ...)           \
+    do {                                           \
+        if (is_unsigned)                           \
+            HOPPER_BEGIN(text("u8"), __VA_ARGS__); \
+        else                                       \
+            HOPPER_BEGIN(text("s8"), __VA_ARGS__); \
+    } while (0)
+/* Begins c = w x, or with is_more c += w x, of n rows of the right side, 64 or 128, a constant; w is of unsigned or signed
+ * bytes. */
+RF_DEVICE void hopper_multiply(int32_t *c, uint32_t n, hopper_side w, hopper_side x,
+                               int is_unsigned, int is_more) {
+    if (n == 64) HOPPER_MULTIPLY_BEGIN(HOPPER_MULTIPLY_64, HOPPER_32(c));
+    if (n == 128) HOPPER_MULTIPLY_BEGIN(HOPPER_MULTIPLY_128, HOPPER_64(c));
+}
+
+/* The same of 16-bit floats, 16 columns at a time: c of 32, 48, 64, 112, 128 or 256 rows of the right side. */
+#define HOPPER_F8(c, i)                                                                         \
+    "+f"(c[i]), "+f"(c[i + 1]), "+f"(c[i + 2]), "+f"(c[i + 3]), "+f"(c[i + 4]), "+f"(c[i + 5]), \
+        "+f"(c[i + 6]), "+f"(c[i + 7])
+#define HOPPER_F32(c, i) \
+    HOPPER_F8(c, i), HOPPER_F8(c, i + 8), HOPPER_F8(c, i + 16), HOPPER_F8(c, i + 24)
+#define HOPPER_F16(c)  HOPPER_F8(c, 0), HOPPER_F8(c, 8)
+#define HOPPER_F24(c)  HOPPER_F16(c), HOPPER_F8(c, 16)
+#define HOPPER_F56(c)  HOPPER_F32(c, 0), HOPPER_F8(c, 32), HOPPER_F8(c, 40), HOPPER_F8(c, 48)
+#define HOPPER_F64(c)  HOPPER_F32(c, 0), HOPPER_F32(c, 32)
+#define HOPPER_F128(c) HOPPER_F64(c), HOPPER_F32(c, 64), HOPPER_F32(c, 96)
 #define HOPPER_HALVES(shape, type, results, w, x, more)                      \
     "{\n"                                                                    \
     ".reg .pred p;\n"                                                        \
@@ -159,6 +169,8 @@ RF_DEVICE void hopper_multiply(int32_t c[64], hopper_side w, hopper_side x, int 
     HOPPER_HALVES("m64n32k16", type, HOPPER_R16, "%16, %17", "%18, %19", "%20")
 #define HOPPER_HALVES_48(type) \
     HOPPER_HALVES("m64n48k16", type, HOPPER_R24, "%24, %25", "%26, %27", "%28")
+#define HOPPER_HALVES_64(type) \
+    HOPPER_HALVES("m64n64k16", type, HOPPER_R32, "%32, %33", "%34, %35", "%36")
 #define HOPPER_HALVES_112(type) \
     HOPPER_HALVES("m64n112k16", type, HOPPER_R56, "%56, %57", "%58, %59", "%60")
 #define HOPPER_HALVES_128(type) \
@@ -177,6 +189,7 @@ RF_DEVICE void hopper_multiply_halves(float *c, uint32_t n, hopper_side w, hoppe
                                       int is_f16, int is_more) {
     if (n == 32) HOPPER_HALVES_BEGIN(HOPPER_HALVES_32, HOPPER_F16(c));
     if (n == 48) HOPPER_HALVES_BEGIN(HOPPER_HALVES_48, HOPPER_F24(c));
+    if (n == 64) HOPPER_HALVES_BEGIN(HOPPER_HALVES_64, HOPPER_F32(c, 0));
     if (n == 112) HOPPER_HALVES_BEGIN(HOPPER_HALVES_112, HOPPER_F56(c));
     if (n == 128) HOPPER_HALVES_BEGIN(HOPPER_HALVES_128, HOPPER_F64(c));
     if (n == 256) HOPPER_HALVES_BEGIN(HOPPER_HALVES_256, HOPPER_F128(c));
@@ -212,7 +225,6 @@ RF_DEVICE void hopper_multiply_turned(float *c, const uint32_t w[4], hopper_side
     else
         HOPPER_OWN_BEGIN(HOPPER_TURNED_64("bf16"), HOPPER_F32(c, 0));
 }
-#define HOPPER_HOLD(...) asm volatile("" : __VA_ARGS__::"memory")
 RF_DEVICE void hopper_hold_halves(float *c, uint32_t n) {
     if (n == 32) HOPPER_HOLD(HOPPER_F16(c));
     if (n == 48) HOPPER_HOLD(HOPPER_F24(c));
@@ -256,7 +268,7 @@ RF_DEVICE void hopper_bring(void *to, const void *from, uint32_t bytes, uint64_t
 RF_DEVICE void hopper_take_away(void *to, const void *from, uint32_t bytes) {
     memcpy(to, from, bytes);
 }
-RF_DEVICE void hopper_hold(const int32_t c[64]) { (void)c; }
+RF_DEVICE void hopper_hold(const int32_t *c, uint32_t n) { (void)c, (void)n; }
 RF_DEVICE void hopper_hold_halves(const float *c, uint32_t n) { (void)c, (void)n; }
 RF_DEVICE void hopper_forget_64(float *c) { memset(c, 0, 32 * sizeof *c); }
 RF_DEVICE void hopper_begin(void) {}
@@ -279,9 +291,9 @@ RF_DEVICE uint32_t hopper_left(uint32_t i) {
 }
 RF_DEVICE uint32_t hopper_right(uint32_t i) { return i / 4 * 8 + rf_tid() % 4 * 2 + i % 2; }
 
-RF_DEVICE void hopper_multiply(int32_t c[64], hopper_side w, hopper_side x, int is_unsigned,
-                               int is_more) {
-    for (uint32_t i = 0; i < 64; i++) {
+RF_DEVICE void hopper_multiply(int32_t *c, uint32_t n, hopper_side w, hopper_side x,
+                               int is_unsigned, int is_more) {
+    for (uint32_t i = 0; i < n / 2; i++) {
         int32_t sum = is_more ? c[i] : 0;
         for (uint32_t half = 0; half < 2; half++) {
             const uint8_t *left = hopper_piece(w, hopper_left(i), half),

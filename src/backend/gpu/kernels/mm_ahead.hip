@@ -4,7 +4,7 @@
  * First `digits`, one for each layout of integers, makes stages as mm_wide.hip has them: the weights' parts of each
  * tile and 256 columns and those of each 128 activation rows, in global memory.  Then `ahead`, one for each kind of
  * digits, multiplies: one thread brings stages whole, and teams are those of mm_wide.hip, behind which this file is
- * included. */
+ * included.  `ahead_low` has blocks for half of a tile's weight rows, where whole ones would leave multiprocessors without. */
 
 #if defined(RF_HOPPER)
 enum {
@@ -119,7 +119,7 @@ RF_DEVICE void ahead_make_x(uint8_t *made, const rf_gpu_matmul_args *a, wide_kin
  * the kernel in front has ended. */
 RF_DEVICE void ahead_make(const rf_gpu_matmul_args *a, int lo_bits, int hi_bits,
                           rf_wide_digits digits) {
-    const wide_kind k = {digits, hi_bits, rf_wide_parts_of(digits)};
+    const wide_kind k = wide_kind_of(digits, hi_bits, RF_WIDE_ROWS);
     uint8_t *made = hopper_shared, *to;
     const uint32_t g = rf_bid_x(), y = rf_bid_y();
     const uint32_t is_x = y >= a->ahead_tiles,
@@ -145,36 +145,79 @@ RF_DEVICE uint32_t ahead_stretches(const rf_gpu_matmul_args *a) {
     return rf_div_up(a->n_rows, RF_WIDE_COLS);
 }
 
+/* A block takes every so many of these: whole tiles, or halves of them, by stretches of activation rows.  Number i: which
+ * tile of those made ahead, its first weight row of these, and the stretch. */
+typedef struct ahead_place {
+    uint32_t tile, first, stretch;
+} ahead_place;
+
+RF_DEVICE uint32_t ahead_n_places(const rf_gpu_matmul_args *a, wide_kind k) {
+    return a->ahead_tiles * (RF_WIDE_ROWS / k.rows) * ahead_stretches(a);
+}
+RF_DEVICE ahead_place ahead_place_of(const rf_gpu_matmul_args *a, wide_kind k, uint32_t i) {
+    const uint32_t n_stretches = ahead_stretches(a), part = i / n_stretches;
+    const ahead_place p = {part * k.rows / RF_WIDE_ROWS, part * k.rows % RF_WIDE_ROWS,
+                           i % n_stretches};
+    return p;
+}
+
+/* Half of a stage, from where either side's begin. */
+RF_DEVICE void ahead_bring_half(uint8_t *to, const uint8_t *w, const uint8_t *x, wide_kind k,
+                                uint64_t *full) {
+    if (k.rows == RF_WIDE_ROWS) {
+        hopper_bring(to, w, AHEAD_HALF_W, full);
+    } else {
+        hopper_bring(to + k.at.upper, w, k.rows * 128, full);
+        hopper_bring(to + k.at.lower, w + AHEAD_HALF_W / 2, k.rows * 128, full);
+    }
+    hopper_bring(to + k.at.q, x, AHEAD_HALF_X, full);
+}
+
+/* What lies behind the halves; first: of the tile's weight rows. */
+RF_DEVICE void ahead_bring_factors(uint8_t *stage, const uint8_t *w, const uint8_t *x, wide_kind k,
+                                   uint32_t first, uint64_t *full) {
+    const uint32_t d_bytes = rf_wide_d_bytes(k.digits), all = RF_WIDE_ROWS * d_bytes;
+    hopper_bring(stage + k.at.sum, x, rf_ahead_x_factors(k.digits), full);
+    if (k.rows == RF_WIDE_ROWS) {
+        hopper_bring(stage + k.at.d, w, rf_ahead_w_factors(k.digits), full);
+        return;
+    }
+    hopper_bring(stage + k.at.d, w + first * d_bytes, k.rows * d_bytes, full);
+    if (k.digits != RF_WIDE_PRODUCTS)
+        hopper_bring(stage + k.at.m, w + all + first * d_bytes, k.rows * d_bytes, full);
+    if (k.digits == RF_WIDE_SCALES)
+        hopper_bring(stage + k.at.min, w + 2 * all + first * 16, k.rows * 16, full);
+}
+
 /* One thread brings all stages. */
 RF_DEVICE void ahead_bring(uint8_t *stages, wide_shared *sh, const rf_gpu_matmul_args *a,
                            wide_kind k) {
-    const uint32_t n_groups = a->part[0].w.cols / 256, n_stretches = ahead_stretches(a),
-                   w_factors = rf_ahead_w_factors(k.digits),
-                   x_factors = rf_ahead_x_factors(k.digits);
+    const uint32_t n_groups = a->part[0].w.cols / 256,
+                   half_bytes = AHEAD_HALF_W * k.rows / RF_WIDE_ROWS + AHEAD_HALF_X,
+                   factors = rf_ahead_w_factors(k.digits) * k.rows / RF_WIDE_ROWS +
+                             rf_ahead_x_factors(k.digits);
     uint32_t now = 0, parity = 1;
     RF_NO_UNROLL
-    for (uint32_t i = rf_bid_x(); i < a->ahead_tiles * n_stretches; i += hopper_grid_x()) {
-        const uint8_t *w = ahead_w_at(a, k, i / n_stretches),
-                      *x = ahead_x_at(a, k, i % n_stretches);
+    for (uint32_t i = rf_bid_x(); i < ahead_n_places(a, k); i += hopper_grid_x()) {
+        const ahead_place p = ahead_place_of(a, k, i);
+        const uint8_t *w = ahead_w_at(a, k, p.tile), *x = ahead_x_at(a, k, p.stretch);
         RF_NO_UNROLL
         for (uint32_t g = 0; g < n_groups; g++) {
             uint8_t *stage = stages + now * k.at.bytes;
             RF_UNROLL
             for (uint32_t half = 0; half < 2; half++) {
-                uint8_t *at = stage + half * k.at.half;
                 uint64_t *full = &sh->full[now][half];
                 ring_await(&sh->empty[now][half], parity);
-                hopper_arrive_with(full, AHEAD_HALF_W + AHEAD_HALF_X +
-                                             (half ? w_factors + x_factors : 0));
-                hopper_bring(at, w + half * AHEAD_HALF_W, AHEAD_HALF_W, full);
-                hopper_bring(at + k.at.q, x + half * AHEAD_HALF_X, AHEAD_HALF_X, full);
-                if (!half) continue;
-                hopper_bring(stage + k.at.d, w + 2 * AHEAD_HALF_W, w_factors, full);
-                hopper_bring(stage + k.at.sum, x + 2 * AHEAD_HALF_X, x_factors, full);
+                hopper_arrive_with(full, half_bytes + (half ? factors : 0));
+                ahead_bring_half(stage + half * k.at.half, w + half * AHEAD_HALF_W + p.first * 128,
+                                 x + half * AHEAD_HALF_X, k, full);
+                if (half)
+                    ahead_bring_factors(stage, w + 2 * AHEAD_HALF_W, x + 2 * AHEAD_HALF_X, k,
+                                        p.first, full);
             }
             w += rf_ahead_w_bytes(k.digits);
             x += rf_ahead_x_bytes(k.digits);
-            if (++now == RF_WIDE_STAGES) {
+            if (++now == k.n_stages) {
                 now = 0;
                 parity ^= 1;
             }
@@ -182,48 +225,55 @@ RF_DEVICE void ahead_bring(uint8_t *stages, wide_shared *sh, const rf_gpu_matmul
     }
 }
 
-RF_DEVICE mm_share ahead_share(const rf_gpu_matmul_args *a, uint32_t i) {
-    const uint32_t n_stretches = ahead_stretches(a);
-    return share_at(a, ahead_tile_rows(a), RF_WIDE_COLS, a->ahead_first + i / n_stretches,
-                    i % n_stretches);
-}
-
 RF_DEVICE void ahead_multiply(uint8_t *stages, wide_shared *sh, const rf_gpu_matmul_args *a,
                               wide_kind k) {
-    const wide_place at = wide_place_of();
+    const wide_place at = wide_place_of(k.rows);
     wide_count c = {0, 0, !at.team};
     float *out = wide_out_of(stages, k);
     RF_NO_UNROLL
-    for (uint32_t i = rf_bid_x(); i < a->ahead_tiles * ahead_stretches(a); i += hopper_grid_x()) {
+    for (uint32_t i = rf_bid_x(); i < ahead_n_places(a, k); i += hopper_grid_x()) {
         float v[64];
         wide_work(v, &c, stages, sh, k, &at, a->part[0].w.cols / 256, 0);
-        const mm_share share = ahead_share(a, i);
-        wide_put(out, v, a, &share, ahead_tile_rows(a));
+        const ahead_place p = ahead_place_of(a, k, i);
+        const mm_share share =
+            share_at(a, ahead_tile_rows(a), RF_WIDE_COLS, a->ahead_first + p.tile, p.stretch);
+        const uint32_t first = a->is_glu ? p.first / 2 : p.first;
+        wide_put(out, v, a, &share, share.tile * ahead_tile_rows(a) + first, &at, k.n);
     }
 }
 
+/* Whole tiles have most sums, parts of them most copies. */
 HOPPER_REGISTERS(128, 24, 2 * WIDE_TEAM, 240)
+HOPPER_REGISTERS(128, 56, 2 * WIDE_TEAM, 224)
 RF_DEVICE void ahead_run(const rf_gpu_matmul_args *a, wide_kind k) {
     wide_shared *sh = (wide_shared *)(void *)hopper_shared;
     uint8_t *stages = wide_begin_block(sh, 1);
-    const uint32_t tid = rf_tid();
+    const uint32_t tid = rf_tid(), is_whole = k.rows == RF_WIDE_ROWS;
     if (tid >= 2 * WIDE_TEAM) {
-        hopper_24_registers();
+        if (is_whole)
+            hopper_24_registers();
+        else
+            hopper_56_registers();
         if (tid == 2 * WIDE_TEAM) ahead_bring(stages, sh, a, k);
         return;
     }
-    hopper_240_registers();
+    if (is_whole)
+        hopper_240_registers();
+    else
+        hopper_224_registers();
     ahead_multiply(stages, sh, a, k);
 }
 
-#define AHEAD_KERNEL(name, digits)                                    \
-    RF_KERNEL_ALONE(name, rf_gpu_matmul_args) {                       \
-        const wide_kind kind = {digits, 0, rf_wide_parts_of(digits)}; \
-        ahead_run(&a, kind);                                          \
+#define AHEAD_KERNELS(name, digits)                               \
+    RF_KERNEL_ALONE(ahead_##name, rf_gpu_matmul_args) {           \
+        ahead_run(&a, wide_kind_of(digits, 0, RF_WIDE_ROWS));     \
+    }                                                             \
+    RF_KERNEL_ALONE(ahead_low_##name, rf_gpu_matmul_args) {       \
+        ahead_run(&a, wide_kind_of(digits, 0, RF_WIDE_ROWS / 2)); \
     }
-AHEAD_KERNEL(ahead_products, RF_WIDE_PRODUCTS)
-AHEAD_KERNEL(ahead_scales, RF_WIDE_SCALES)
-AHEAD_KERNEL(ahead_minima, RF_WIDE_MINIMA)
+AHEAD_KERNELS(products, RF_WIDE_PRODUCTS)
+AHEAD_KERNELS(scales, RF_WIDE_SCALES)
+AHEAD_KERNELS(minima, RF_WIDE_MINIMA)
 
 /* with_m: what the digits are of formats of the layout that have minima. */
 #define DIGITS_KERNEL(lo_bits, hi_bits, with_m)                             \

@@ -18,18 +18,27 @@ enum {
     WIDE_CHUNKS = 4, /* of 32 columns, in half of a stage */
 };
 
-/* What is constant in a kernel. */
+/* What is constant in a kernel.  Teams share the tile's weight rows, or where these are 64 its activation rows, of which each
+ * has n. */
 typedef struct wide_kind {
     rf_wide_digits digits;
     int hi_bits; /* of four more, where a block makes the digits itself */
+    uint32_t rows, n, n_stages;
     rf_wide_parts at;
 } wide_kind;
+
+RF_DEVICE wide_kind wide_kind_of(rf_wide_digits digits, int hi_bits, uint32_t rows) {
+    const rf_wide_parts at = rf_wide_parts_of(digits, rows);
+    const wide_kind k = {digits, hi_bits, rows, RF_WIDE_COLS / (RF_WIDE_ROWS / rows),
+                         rf_wide_stages(at), at};
+    return k;
+}
 
 RF_DEVICE uint32_t wide_n_scales(wide_kind k) { return k.digits == RF_WIDE_SCALES ? 8 : 16; }
 
 typedef struct wide_shared {
-    uint64_t full[RF_WIDE_STAGES][2], empty[RF_WIDE_STAGES][2]; /* halves of stages */
-    uint64_t turn[2];                                           /* of the teams */
+    uint64_t full[RF_WIDE_MOST_STAGES][2], empty[RF_WIDE_MOST_STAGES][2]; /* halves of stages */
+    uint64_t turn[2];                                                     /* of the teams */
 } wide_shared;
 
 /* The tiles of a plane, or of a unit of experts' lists, of which a block takes every so many. */
@@ -293,7 +302,7 @@ RF_DEVICE void wide_make(uint8_t *stages, wide_shared *sh, const rf_gpu_matmul_a
             const rf_u4 next = wide_load_scales(&t.from, k, rf_min_u32(g + 1, t.n_groups - 1));
             wide_make_half(&t, stage, sh, a, k, g, 1, now, parity);
             t.scales = next;
-            if (++now == RF_WIDE_STAGES) {
+            if (++now == k.n_stages) {
                 now = 0;
                 parity ^= 1;
             }
@@ -304,41 +313,35 @@ RF_DEVICE void wide_make(uint8_t *stages, wide_shared *sh, const rf_gpu_matmul_a
 
 /* Multiplying -----------------------------------------------------------------------------------*/
 
-/* A thread's place: rows row and row + 8 of the tile, word t of four. */
+/* A thread's place: the team's first weight row and activation row; rows row and row + 8 of the tile, word t of four. */
 typedef struct wide_place {
-    uint32_t team, row, t;
+    uint32_t team, first_w, first_x, row, t;
 } wide_place;
 
 /* Begins the products of half of a stage; is_more: onto what is there. */
 RF_DEVICE void wide_begin(int32_t upper[64], int32_t lower[64], const uint8_t *half,
                           const wide_place *at, wide_kind k, int is_more) {
-    const uint32_t first = rf_shared_at(half), w = first + at->team * 64 * 128;
+    const uint32_t first = rf_shared_at(half), w = first + at->first_w * 128,
+                   q = first + k.at.q + at->first_x * 128;
     RF_UNROLL
     for (uint32_t c = 0; c < WIDE_CHUNKS; c++) {
-        const hopper_side x = hopper_chunk(first + k.at.q, c);
-        hopper_multiply(upper, hopper_chunk(w + k.at.upper, c), x, k.digits != RF_WIDE_PRODUCTS,
-                        is_more || c);
-        hopper_multiply(lower, hopper_chunk(w + k.at.lower, c), x, 1, is_more || c);
+        const hopper_side x = hopper_chunk(q, c);
+        hopper_multiply(upper, k.n, hopper_chunk(w + k.at.upper, c), x,
+                        k.digits != RF_WIDE_PRODUCTS, is_more || c);
+        hopper_multiply(lower, k.n, hopper_chunk(w + k.at.lower, c), x, 1, is_more || c);
     }
     hopper_end();
-}
-
-/* A group's integers, in place of the lower digits' sums. */
-RF_DEVICE void wide_total(const int32_t upper[64], int32_t lower[64], wide_kind k) {
-    RF_UNROLL
-    for (uint32_t i = 0; i < 64; i++)
-        lower[i] = digit_total(upper[i], lower[i], k.digits);
 }
 
 /* Begins the group's minima times its sums. */
 RF_DEVICE void wide_begin_mins(float c[64], const uint8_t *stage, const wide_place *at,
                                wide_kind k) {
     const uint32_t first = rf_shared_at(stage);
-    const hopper_side w = hopper_rows(first + k.at.min + at->team * 64 * 16, 0, 8 * 16),
-                      x = hopper_rows(first + k.at.sum, 8 * 16, 2 * 8 * 16);
-    hopper_hold_halves(c, RF_WIDE_COLS);
+    const hopper_side w = hopper_rows(first + k.at.min + at->first_w * 16, 0, 8 * 16),
+                      x = hopper_rows(first + k.at.sum + at->first_x * 32, 8 * 16, 2 * 8 * 16);
+    hopper_hold_halves(c, k.n);
     hopper_begin();
-    hopper_multiply_halves(c, RF_WIDE_COLS, w, x, 1, 0);
+    hopper_multiply_halves(c, k.n, w, x, 1, 0);
     hopper_end();
 }
 
@@ -354,9 +357,10 @@ RF_DEVICE void wide_add(float v[64], const float i[64], const uint8_t *stage, ui
                         const wide_place *at, wide_kind k) {
     const float of_rows[2] = {wide_factor(stage, factors, k, at->row),
                               wide_factor(stage, factors, k, at->row + 8)};
+    const rf_f2 *of_x = (const rf_f2 *)(const void *)(stage + k.at.xd) + at->first_x / 2 + at->t;
     RF_UNROLL
-    for (uint32_t n = 0; n < RF_WIDE_COLS / 8; n++) {
-        const rf_f2 xd = ((const rf_f2 *)(const void *)(stage + k.at.xd))[4 * n + at->t];
+    for (uint32_t n = 0; n < k.n / 8; n++) {
+        const rf_f2 xd = of_x[4 * n];
         RF_UNROLL
         for (uint32_t j = 0; j < 4; j++)
             v[4 * n + j] = rf_fma(i[4 * n + j], of_rows[j / 2] * xd.v[j % 2], v[4 * n + j]);
@@ -368,32 +372,33 @@ RF_DEVICE void wide_add(float v[64], const float i[64], const uint8_t *stage, ui
 RF_DEVICE void wide_end(float v[64], int32_t upper[64], int32_t lower[64], const uint8_t *stage,
                         const wide_place *at, wide_kind k) {
     float exact[64], of_mins[64];
-    wide_total(upper, lower, k);
     RF_UNROLL
-    for (uint32_t i = 0; i < 64; i++)
+    for (uint32_t i = 0; i < k.n / 2; i++) {
+        lower[i] = digit_total(upper[i], lower[i], k.digits);
         of_mins[i] = k.digits == RF_WIDE_MINIMA ? (float)upper[i] : rf_float_of((uint32_t)upper[i]);
+    }
     if (k.digits == RF_WIDE_SCALES) wide_begin_mins(of_mins, stage, at, k);
     RF_UNROLL
-    for (uint32_t i = 0; i < 64; i++)
+    for (uint32_t i = 0; i < k.n / 2; i++)
         exact[i] = (float)lower[i];
     wide_add(v, exact, stage, k.at.d, at, k);
     if (k.digits == RF_WIDE_PRODUCTS) return;
     if (k.digits == RF_WIDE_SCALES) {
         hopper_wait_but(0);
-        hopper_hold_halves(of_mins, RF_WIDE_COLS);
+        hopper_hold_halves(of_mins, k.n);
     }
     wide_add(v, of_mins, stage, k.at.m, at, k);
     RF_UNROLL
-    for (uint32_t i = 0; i < 64; i++)
+    for (uint32_t i = 0; i < k.n / 2; i++)
         upper[i] = (int32_t)rf_bits_of(of_mins[i]); /* the same registers */
 }
 
-/* The sums of a tile, which has so many output rows. */
+/* The sums of n activation rows from number first_x on, where the tile's output rows begin at row; first_w: the team's. */
 RF_DEVICE void wide_put(float *out, float v[64], const rf_gpu_matmul_args *a, const mm_share *share,
-                        uint32_t rows) {
-    const uint32_t row = share->tile * rows + rf_tid() / 32 * (a->is_glu ? 8 : 16);
-    const outputs_of o = {a, share, 0, row};
-    outputs_put(out, v, RF_WIDE_COLS, &o);
+                        uint32_t row, const wide_place *at, uint32_t n) {
+    const uint32_t own = at->first_w + rf_tid() % WIDE_TEAM / 32 * 16;
+    const outputs_of o = {a, share, 0, row + (a->is_glu ? own / 2 : own), at->first_x};
+    outputs_put(out, v, n, &o);
 }
 
 /* A team's place in the ring and among the turns, from tile to tile. */
@@ -406,7 +411,7 @@ RF_DEVICE void wide_work(float v[64], wide_count *c, const uint8_t *stages, wide
                          wide_kind k, const wide_place *at, uint32_t n_groups, int by_threads) {
     int32_t upper[64], lower[64];
     RF_UNROLL
-    for (uint32_t i = 0; i < 64; i++) {
+    for (uint32_t i = 0; i < k.n / 2; i++) {
         v[i] = 0.0f;
         upper[i] = lower[i] = 0;
     }
@@ -416,8 +421,8 @@ RF_DEVICE void wide_work(float v[64], wide_count *c, const uint8_t *stages, wide
         const uint8_t *stage = stages + c->now * k.at.bytes;
         ring_await(&sh->turn[at->team], c->turn);
         c->turn ^= 1;
-        hopper_hold(upper);
-        hopper_hold(lower);
+        hopper_hold(upper, k.n);
+        hopper_hold(lower, k.n);
         ring_await(&sh->full[c->now][0], c->parity);
         if (by_threads) hopper_publish();
         hopper_begin();
@@ -430,36 +435,39 @@ RF_DEVICE void wide_work(float v[64], wide_count *c, const uint8_t *stages, wide
         hopper_wait_but(1);
         if (is_first_lane) ring_arrive(&sh->empty[c->now][0]);
         hopper_wait_but(0);
-        hopper_hold(upper);
-        hopper_hold(lower);
+        hopper_hold(upper, k.n);
+        hopper_hold(lower, k.n);
         wide_end(v, upper, lower, stage, at, k);
         rf_warp_sync();
         if (is_first_lane) ring_arrive(&sh->empty[c->now][1]);
-        if (++c->now == RF_WIDE_STAGES) {
+        if (++c->now == k.n_stages) {
             c->now = 0;
             c->parity ^= 1;
         }
     }
 }
 
-RF_DEVICE wide_place wide_place_of(void) {
-    const uint32_t tid = rf_tid();
+/* Of a tile of so many weight rows. */
+RF_DEVICE wide_place wide_place_of(uint32_t rows) {
+    const uint32_t tid = rf_tid(), team = tid / WIDE_TEAM, is_low = rows < RF_WIDE_ROWS;
     wide_place at;
-    at.team = tid / WIDE_TEAM;
-    at.row = tid / 32 * 16 + tid % 32 / 4;
+    at.team = team;
+    at.first_w = is_low ? 0 : team * 64;
+    at.first_x = is_low ? team * RF_WIDE_COLS / 2 : 0;
+    at.row = at.first_w + tid % WIDE_TEAM / 32 * 16 + tid % 32 / 4;
     at.t = tid % 4;
     return at;
 }
 
 /* The warp's room for outputs. */
 RF_DEVICE float *wide_out_of(uint8_t *stages, wide_kind k) {
-    return (float *)(void *)(stages + RF_WIDE_STAGES * k.at.bytes +
+    return (float *)(void *)(stages + k.n_stages * k.at.bytes +
                              rf_tid() / 32 * RF_WIDE_OUT_BYTES);
 }
 
 RF_DEVICE void wide_multiply(uint8_t *stages, wide_shared *sh, const rf_gpu_matmul_args *a,
                              const wide_list *list, wide_kind k) {
-    const wide_place at = wide_place_of();
+    const wide_place at = wide_place_of(k.rows);
     wide_count c = {0, 0, !at.team};
     float *out = wide_out_of(stages, k);
     RF_NO_UNROLL
@@ -467,14 +475,14 @@ RF_DEVICE void wide_multiply(uint8_t *stages, wide_shared *sh, const rf_gpu_matm
         float v[64];
         wide_work(v, &c, stages, sh, k, &at, a->part[0].w.cols / 256, 1);
         const mm_share share = wide_share(a, list, i);
-        wide_put(out, v, a, &share, list->rows);
+        wide_put(out, v, a, &share, share.tile * list->rows, &at, k.n);
     }
 }
 
 /* The block's barriers, with so many arrivals at a stage; returns where its stages begin. */
 RF_DEVICE uint8_t *wide_begin_block(wide_shared *sh, uint32_t n_arrive) {
     const uint32_t tid = rf_tid();
-    if (tid < 2 * RF_WIDE_STAGES) {
+    if (tid < 2 * RF_WIDE_MOST_STAGES) {
         ring_init(&sh->full[tid / 2][tid % 2], n_arrive);
         ring_init(&sh->empty[tid / 2][tid % 2], 2 * WIDE_TEAM / 32);
     }
@@ -498,10 +506,9 @@ RF_DEVICE void wide_run(const rf_gpu_matmul_args *a, wide_kind k) {
     wide_multiply(stages, sh, a, &list, k);
 }
 
-#define WIDE_KERNEL(hi_bits, digits)                                          \
-    RF_KERNEL_ALONE(wide_256_4##hi_bits, rf_gpu_matmul_args) {                \
-        const wide_kind kind = {digits, hi_bits, rf_wide_parts_of(digits)}; \
-        wide_run(&a, kind);                                                   \
+#define WIDE_KERNEL(hi_bits, digits)                                  \
+    RF_KERNEL_ALONE(wide_256_4##hi_bits, rf_gpu_matmul_args) {        \
+        wide_run(&a, wide_kind_of(digits, hi_bits, RF_WIDE_ROWS)); \
     }
 WIDE_KERNEL(0, RF_WIDE_SCALES)
 WIDE_KERNEL(1, RF_WIDE_SCALES)

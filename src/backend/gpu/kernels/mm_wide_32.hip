@@ -660,7 +660,7 @@ RF_DEVICE void groups_work(float v[64], groups_walk *t, const rf_gpu_matmul_args
 
 RF_DEVICE void groups_multiply(uint8_t *stages, groups_shared *sh, const rf_gpu_matmul_args *a,
                                const groups_kind *k) {
-    const wide_place at = wide_place_of();
+    const wide_place at = wide_place_of(RF_WIDE_ROWS);
     const groups_rows r = groups_rows_of(a, k, &at);
     groups_walk t = {{0, 0}, stages, sh, 0, a->part[0].w.cols / 32, 0};
     float *out =
@@ -679,7 +679,7 @@ RF_DEVICE void groups_multiply(uint8_t *stages, groups_shared *sh, const rf_gpu_
         for (uint32_t j = 0; j < 64; j++)
             v[j] *= 1.0f / GROUPS_UP;
         const mm_share share = groups_share(a, i);
-        wide_put(out, v, a, &share, ahead_tile_rows(a));
+        wide_put(out, v, a, &share, share.tile * ahead_tile_rows(a), &at, RF_WIDE_COLS);
     }
 }
 

@@ -13,7 +13,8 @@ typedef struct outputs_of {
     const rf_gpu_matmul_args *a;
     const mm_share *s;
     const float *scale; /* what an activation row's outputs are multiplied with, or NULL */
-    uint32_t row;       /* the warp's first output row */
+    uint32_t row;       /* the warp's first output row, */
+    uint32_t x;         /* and its first activation row of the share */
 } outputs_of;
 
 enum { OUTPUTS_FOURS = 4 }; /* of a thread, of 32 activation rows by sixteen weight rows */
@@ -30,8 +31,12 @@ RF_DEVICE float outputs_scale(const outputs_of *o, uint32_t dst_row) {
     return o->scale ? o->scale[dst_row] : 1.0f;
 }
 
+/* Where output own of activation row i lies in the room: fours of two rows turned, so that neither side meets a bank
+ * twice. */
+RF_DEVICE uint32_t outputs_at(uint32_t i, uint32_t own) { return (i * 16 + own) ^ i / 2 % 4 * 8; }
+
 RF_DEVICE rf_f4 outputs_room(const float *room, uint32_t i, uint32_t own) {
-    return *(const rf_f4 *)(const void *)(room + i * RF_WIDE_OUT_STRIDE + own);
+    return *(const rf_f4 *)(const void *)(room + outputs_at(i, own));
 }
 
 /* Of the 32 activation rows from number first on; what they are added to is on its way at once. */
@@ -95,11 +100,11 @@ RF_DEVICE void outputs_put_each(const float *room, const outputs_of *o, uint32_t
     const uint32_t per_row = o->a->is_glu ? 8 : 16, lane = rf_tid() % 32, own = lane % per_row;
     RF_NO_UNROLL
     for (uint32_t i = lane / per_row; i < 32; i += 32 / per_row) {
-        const float *from = room + i * RF_WIDE_OUT_STRIDE + own;
+        const float gate = room[outputs_at(i, own)], other = room[outputs_at(i, 8 + own % 8)];
         if (first + i >= o->s->n || o->row + own >= o->s->p.w.rows) break;
         const uint32_t dst_row = dst_row_of(o->a, o->s, first + i);
-        const float up = outputs_scale(o, dst_row), v = from[0] * up;
-        put_output(o->a, o->s, dst_row, o->row + own, v, o->a->is_glu ? from[8] * up : v);
+        const float up = outputs_scale(o, dst_row), v = gate * up;
+        put_output(o->a, o->s, dst_row, o->row + own, v, o->a->is_glu ? other * up : v);
     }
 }
 
@@ -115,17 +120,17 @@ RF_DEVICE void outputs_put(float *room, float *v, uint32_t n_x, const outputs_of
         rf_warp_sync();
         RF_UNROLL
         for (uint32_t i = 0; i < 16; i++)
-            room[(i / 4 * 8 + t * 2 + i % 2) * RF_WIDE_OUT_STRIDE + g + i % 4 / 2 * 8] = v[i];
+            room[outputs_at(i / 4 * 8 + t * 2 + i % 2, g + i % 4 / 2 * 8)] = v[i];
         RF_UNROLL
         for (uint32_t i = 16; i < n_x / 2; i++)
             v[i - 16] = v[i];
         rf_warp_sync();
         if (by_fours && is_swiglu)
-            outputs_put_swiglu(room, o, first);
+            outputs_put_swiglu(room, o, o->x + first);
         else if (by_fours && !o->a->is_glu)
-            outputs_put_fours(room, o, first);
+            outputs_put_fours(room, o, o->x + first);
         else
-            outputs_put_each(room, o, first);
+            outputs_put_each(room, o, o->x + first);
     }
 }
 #endif
