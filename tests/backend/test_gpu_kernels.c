@@ -518,6 +518,28 @@ static void test_wide_products(void **state) {
     queue.info.n_units = n_units;
 }
 
+/* What is kept of one tile, of which either half is a block's. */
+static void check_low(rf_dtype type) {
+    bool is_256 = rf_dtype_get(type)->view == RF_INT_256;
+    uint32_t n_units = queue.info.n_units;
+    product_case c = {.type = type, .rows = 110, .T = 250, .n_parts = 1};
+    c.cols = cols_of(type, is_256 ? 5 : 41);
+    c.kept = c.bias = c.add = true;
+    c.ahead = (size_t)2 << 20;
+    queue.info.n_units = 4;
+    check_product(&c);
+    c.wild = !is_256;
+    if (c.wild) check_product(&c);
+    c = (product_case){.type = type, .rows = 60, .T = 80, .n_parts = 2, .kept = true, .glu = true};
+    c.ahead = (size_t)2 << 20;
+    queue.info.n_units = 3;
+    c.cols = cols_of(type, is_256 ? 1 : 8);
+    check_product(&c);
+    c.cols = cols_of(type, is_256 ? 2 : 22);
+    check_product(&c);
+    queue.info.n_units = n_units;
+}
+
 /* What is kept of groups of 32: whole turns of columns and less, rows that are no whole tiles, activations that f16 does not
  * hold, weights that cannot be kept. */
 static void check_kept_32(rf_dtype type) {
@@ -536,6 +558,7 @@ static void check_kept_32(rf_dtype type) {
     check_product(&c);
     c.wild = true;
     check_product(&c);
+    check_low(type);
 }
 
 /* Digits of weights that are there for some activation rows and for many, of two layouts side by side. */
@@ -549,20 +572,7 @@ static void check_kept(rf_dtype type) {
     c.ahead = (size_t)2 << 20;
     c.glu = c.floats = true;
     check_product(&c);
-    /* one tile, of which either half is a block's */
-    c = (product_case){.type = type, .rows = 110, .cols = 1280, .T = 250, .n_parts = 1};
-    c.kept = c.bias = c.add = true;
-    c.ahead = (size_t)2 << 20;
-    queue.info.n_units = 4;
-    check_product(&c);
-    c = (product_case){.type = type, .rows = 60, .cols = 256, .T = 80, .n_parts = 2, .kept = true};
-    c.ahead = (size_t)2 << 20;
-    c.glu = true;
-    queue.info.n_units = 3;
-    check_product(&c);
-    c.cols = 512;
-    check_product(&c);
-    queue.info.n_units = 2;
+    check_low(type);
 }
 
 /* So many that the digits or integers of weights are made ahead: all at once, and in room for two tiles of them;

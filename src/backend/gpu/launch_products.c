@@ -572,21 +572,26 @@ static uint32_t ahead_tiles(const rf_gpu_matmul_args *a) {
     return tiles_of(a, a->is_glu ? RF_WIDE_ROWS / 2 : RF_WIDE_ROWS);
 }
 
-/* How the kernels that multiply these cut them: whole tiles, or halves of them where that fills more of the device; by
- * the digits, with the weight rows of a block and what 256 columns of it take, in eighths of those of a whole tile. */
+/* What is multiplied: one of rf_wide_digits, or groups of 32 as they are kept. */
+enum { AHEAD_KEPT_32 = RF_WIDE_DIGITS, AHEAD_KINDS };
+
+/* How kernels that multiply it cut it: whole tiles, or halves of them where that fills more of the device; the weight rows of
+ * a block and what it takes for its columns, in eighths of a whole tile. */
 typedef struct ahead_shape {
-    rf_gpu_kernel kernel[RF_WIDE_DIGITS];
+    rf_gpu_kernel kernel[AHEAD_KINDS];
     uint32_t rows, cost;
 } ahead_shape;
 static const ahead_shape ahead_shapes[] = {
     {{[RF_WIDE_PRODUCTS] = RF_GPU_ahead_products,
       [RF_WIDE_SCALES] = RF_GPU_ahead_scales,
-      [RF_WIDE_MINIMA] = RF_GPU_ahead_minima},
+      [RF_WIDE_MINIMA] = RF_GPU_ahead_minima,
+      [AHEAD_KEPT_32] = RF_GPU_wide_32_kept},
      RF_WIDE_ROWS,
      8},
     {{[RF_WIDE_PRODUCTS] = RF_GPU_ahead_low_products,
       [RF_WIDE_SCALES] = RF_GPU_ahead_low_scales,
-      [RF_WIDE_MINIMA] = RF_GPU_ahead_low_minima},
+      [RF_WIDE_MINIMA] = RF_GPU_ahead_low_minima,
+      [AHEAD_KEPT_32] = RF_GPU_wide_32_kept_low},
      RF_WIDE_ROWS / 2,
      5},
 };
@@ -601,14 +606,14 @@ static uint32_t ahead_blocks(const ahead_shape *s, uint32_t n_tiles, uint32_t n_
 }
 
 /* The shape with which the multiprocessor that has most of them is done first; NULL: none can run. */
-static const ahead_shape *ahead_shape_of(const rf_gpu_queue *q, rf_wide_digits digits,
-                                         uint32_t n_tiles, uint32_t n_rows) {
+static const ahead_shape *ahead_shape_of(const rf_gpu_queue *q, uint32_t kind, uint32_t n_tiles,
+                                         uint32_t n_rows) {
     const ahead_shape *best = NULL;
     uint32_t least = UINT32_MAX;
     for (size_t i = 0; i < RF_COUNT(ahead_shapes); i++) {
         const ahead_shape *s = &ahead_shapes[i];
         uint32_t cost = div_up(ahead_blocks(s, n_tiles, n_rows), q->info.n_units) * s->cost;
-        if (!can_run(q, s->kernel[digits]) || cost >= least) continue;
+        if (!can_run(q, s->kernel[kind]) || cost >= least) continue;
         least = cost;
         best = s;
     }
@@ -671,13 +676,12 @@ size_t rf_gpu_ahead_bytes(const rf_gpu_matmul_args *a, uint32_t max_rows) {
     return (size_t)bytes;
 }
 
-/* Tiles of groups of 32 for a third of the device, and for fewer rows than usual, where formats have kernels for as few, for two
- * thirds of it in all of their turns? */
-static bool groups_fill(const rf_gpu_queue *q, uint64_t n_tiles, const rf_gpu_matmul_args *a) {
-    uint64_t n = n_tiles * div_up(a->n_rows, RF_WIDE_COLS), units = q->info.n_units,
-             turns = (n + units - 1) / units;
+/* Blocks with groups of 32 for a third of the device, and of fewer rows than usual, where formats have kernels for as few, for
+ * two thirds of it in all of their turns? */
+static bool groups_fill(const rf_gpu_queue *q, uint64_t n_blocks, const rf_gpu_matmul_args *a) {
+    uint64_t units = q->info.n_units, turns = (n_blocks + units - 1) / units;
     bool are_few = a->n_rows < AHEAD_MIN_ROWS && matrix_kernels_of(&a->part[0].w);
-    return 3 * n >= (are_few ? 2 * turns : 1) * units;
+    return 3 * n_blocks >= (are_few ? 2 * turns : 1) * units;
 }
 
 /* Makes digits of n_w tiles from ahead_first on, and of n_x stretches of activation rows. */
@@ -717,22 +721,22 @@ static bool launch_ahead_256(rf_gpu_queue *q, rf_gpu_matmul_args *a, rf_gpu_kern
 /* With weights that are kept, or as they lie in memory. */
 static bool launch_wide_32(rf_gpu_queue *q, rf_gpu_matmul_args *a, const int_kernels *k) {
     const rf_gpu_weight *w = &a->part[0].w;
-    uint32_t n_stretches = div_up(a->n_rows, RF_WIDE_COLS);
-    bool is_kept =
-        a->kept && can_keep_32(w) && can_run(q, k->keep) && can_run(q, RF_GPU_wide_32_kept);
-    rf_gpu_kernel multiply = is_kept ? RF_GPU_wide_32_kept : k->ahead;
+    const ahead_shape *s = ahead_shapes;
+    uint32_t n_tiles = ahead_tiles(a), n_stretches = div_up(a->n_rows, RF_WIDE_COLS);
+    bool is_kept = a->kept && can_keep_32(w) && can_run(q, k->keep) &&
+                   (s = ahead_shape_of(q, AHEAD_KEPT_32, n_tiles, a->n_rows));
+    rf_gpu_kernel multiply = is_kept ? s->kernel[AHEAD_KEPT_32] : k->ahead;
     rf_groups_parts parts =
-        is_kept ? rf_kept_parts() : rf_groups_parts_of(w->lo_bits, w->hi_bits, w->m != NULL);
+        is_kept ? rf_kept_parts(s->rows) : rf_groups_parts_of(w->lo_bits, w->hi_bits, w->m != NULL);
+    uint32_t n_blocks = ahead_blocks(s, n_tiles, a->n_rows);
     if (!can_run(q, RF_GPU_wide_rows_32) || !can_run(q, multiply)) return false;
+    if (a->ahead_bytes < wide_32_bytes(w, a->n_rows) || !groups_fill(q, n_blocks, a)) return false;
     a->digits = a->kept;
-    a->ahead_tiles = ahead_tiles(a);
-    if (a->ahead_bytes < wide_32_bytes(w, a->n_rows) || !groups_fill(q, a->ahead_tiles, a))
-        return false;
+    a->ahead_tiles = n_tiles;
     rf_gpu_put_shared(q, RF_GPU_wide_rows_32,
                       (rf_gpu_grid){div_up(w->cols, RF_GROUPS_COLS), n_stretches, 1}, parts.x_bytes,
                       a, sizeof *a);
-    rf_gpu_put_shared(q, multiply,
-                      (rf_gpu_grid){min_u32(a->ahead_tiles * n_stretches, q->info.n_units), 1, 1},
+    rf_gpu_put_shared(q, multiply, (rf_gpu_grid){min_u32(n_blocks, q->info.n_units), 1, 1},
                       rf_groups_shared_bytes(parts), a, sizeof *a);
     return true;
 }

@@ -202,7 +202,13 @@ enum {
     RF_KEPT_D = (int)RF_WIDE_ROWS * RF_GROUPS_COLS, /* bytes of integers, before the factors */
     RF_KEPT_BYTES = RF_KEPT_D + (int)RF_WIDE_ROWS * RF_GROUPS_MANY * 4
 };
-RF_TILE_FN rf_groups_parts rf_kept_parts(void) { return rf_groups_parts_of(8, 0, 0); }
+/* Of tiles of so many weight rows. */
+RF_TILE_FN rf_groups_parts rf_kept_parts(uint32_t rows) {
+    rf_groups_parts p = rf_groups_parts_of(8, 0, 0);
+    p.d = p.lo + rows * RF_GROUPS_COLS;
+    p.bytes = rf_tile_round_up(p.d + rows * RF_GROUPS_MANY * 4, RF_WIDE_ALIGN);
+    return p;
+}
 RF_TILE_FN uint32_t rf_groups_shared_bytes(rf_groups_parts p) {
     return RF_WIDE_HEAD + RF_GROUPS_STAGES * p.bytes + RF_WIDE_WARPS * RF_WIDE_OUT_BYTES;
 }

@@ -208,14 +208,18 @@ RF_DEVICE void hopper_multiply_halves(float *c, uint32_t n, hopper_side w, hoppe
                  : "r"(w[0]), "r"(w[1]), "r"(w[2]), "r"(w[3]), "r"(x.at), "r"(x.form), \
                    "r"(is_more)                                                        \
                  : "memory")
+#define HOPPER_OWN_64(type) \
+    HOPPER_OWN("m64n64k16", type, HOPPER_R32, "%32, %33, %34, %35", "%36, %37", "%38", "0")
 #define HOPPER_OWN_128(type) \
     HOPPER_OWN("m64n128k16", type, HOPPER_R64, "%64, %65, %66, %67", "%68, %69", "%70", "0")
 #define HOPPER_TURNED_64(type) \
     HOPPER_OWN("m64n64k16", type, HOPPER_R32, "%32, %33, %34, %35", "%36, %37", "%38", "1")
-/* The same of f16 by 128 rows of the right side, with the left one in registers as mma.sync has it; these stay as they are
- * until the product is done. */
-RF_DEVICE void hopper_multiply_own(float *c, const uint32_t w[4], hopper_side x, int is_more) {
-    HOPPER_OWN_BEGIN(HOPPER_OWN_128("f16"), HOPPER_F64(c));
+/* The same of f16 by n rows of the right side, 64 or 128, with the left one in registers as mma.sync has it; these stay as
+ * they are until the product is done. */
+RF_DEVICE void hopper_multiply_own(float *c, uint32_t n, const uint32_t w[4], hopper_side x,
+                                   int is_more) {
+    if (n == 64) HOPPER_OWN_BEGIN(HOPPER_OWN_64("f16"), HOPPER_F32(c, 0));
+    if (n == 128) HOPPER_OWN_BEGIN(HOPPER_OWN_128("f16"), HOPPER_F64(c));
 }
 /* Likewise, of either format by 64 columns of sixteen rows of a panel, the first of which x names: the right side turned. */
 RF_DEVICE void hopper_multiply_turned(float *c, const uint32_t w[4], hopper_side x, int is_f16,
@@ -332,8 +336,9 @@ RF_DEVICE void hopper_own(float *c, uint32_t n_x, const uint32_t w[4], hopper_si
         c[i] = (float)sum;
     }
 }
-RF_DEVICE void hopper_multiply_own(float *c, const uint32_t w[4], hopper_side x, int is_more) {
-    hopper_own(c, 128, w, x, RF_GPU_F16, is_more, 0);
+RF_DEVICE void hopper_multiply_own(float *c, uint32_t n, const uint32_t w[4], hopper_side x,
+                                   int is_more) {
+    hopper_own(c, n, w, x, RF_GPU_F16, is_more, 0);
 }
 RF_DEVICE void hopper_multiply_turned(float *c, const uint32_t w[4], hopper_side x, int is_f16,
                                       int is_more) {

@@ -145,20 +145,9 @@ RF_DEVICE uint32_t ahead_stretches(const rf_gpu_matmul_args *a) {
     return rf_div_up(a->n_rows, RF_WIDE_COLS);
 }
 
-/* A block takes every so many of these: whole tiles, or halves of them, by stretches of activation rows.  Number i: which
- * tile of those made ahead, its first weight row of these, and the stretch. */
-typedef struct ahead_place {
-    uint32_t tile, first, stretch;
-} ahead_place;
-
+/* Whole tiles of those made ahead, or parts of them, by stretches of activation rows: a block takes every so many. */
 RF_DEVICE uint32_t ahead_n_places(const rf_gpu_matmul_args *a, wide_kind k) {
-    return a->ahead_tiles * (RF_WIDE_ROWS / k.rows) * ahead_stretches(a);
-}
-RF_DEVICE ahead_place ahead_place_of(const rf_gpu_matmul_args *a, wide_kind k, uint32_t i) {
-    const uint32_t n_stretches = ahead_stretches(a), part = i / n_stretches;
-    const ahead_place p = {part * k.rows / RF_WIDE_ROWS, part * k.rows % RF_WIDE_ROWS,
-                           i % n_stretches};
-    return p;
+    return wide_n_places(a->ahead_tiles, ahead_stretches(a), k.rows);
 }
 
 /* Half of a stage, from where either side's begin. */
@@ -199,7 +188,7 @@ RF_DEVICE void ahead_bring(uint8_t *stages, wide_shared *sh, const rf_gpu_matmul
     uint32_t now = 0, parity = 1;
     RF_NO_UNROLL
     for (uint32_t i = rf_bid_x(); i < ahead_n_places(a, k); i += hopper_grid_x()) {
-        const ahead_place p = ahead_place_of(a, k, i);
+        const wide_part p = wide_part_of(i, ahead_stretches(a), k.rows);
         const uint8_t *w = ahead_w_at(a, k, p.tile), *x = ahead_x_at(a, k, p.stretch);
         RF_NO_UNROLL
         for (uint32_t g = 0; g < n_groups; g++) {
@@ -234,11 +223,10 @@ RF_DEVICE void ahead_multiply(uint8_t *stages, wide_shared *sh, const rf_gpu_mat
     for (uint32_t i = rf_bid_x(); i < ahead_n_places(a, k); i += hopper_grid_x()) {
         float v[64];
         wide_work(v, &c, stages, sh, k, &at, a->part[0].w.cols / 256, 0);
-        const ahead_place p = ahead_place_of(a, k, i);
+        const wide_part p = wide_part_of(i, ahead_stretches(a), k.rows);
         const mm_share share =
             share_at(a, ahead_tile_rows(a), RF_WIDE_COLS, a->ahead_first + p.tile, p.stretch);
-        const uint32_t first = a->is_glu ? p.first / 2 : p.first;
-        wide_put(out, v, a, &share, share.tile * ahead_tile_rows(a) + first, &at, k.n);
+        wide_put_part(out, v, a, &share, ahead_tile_rows(a), &p, &at, k.n);
     }
 }
 

@@ -393,11 +393,28 @@ RF_DEVICE void wide_end(float v[64], int32_t upper[64], int32_t lower[64], const
         upper[i] = (int32_t)rf_bits_of(of_mins[i]); /* the same registers */
 }
 
-/* The sums of n activation rows from number first_x on, where the tile's output rows begin at row; first_w: the team's. */
-RF_DEVICE void wide_put(float *out, float v[64], const rf_gpu_matmul_args *a, const mm_share *share,
-                        uint32_t row, const wide_place *at, uint32_t n) {
-    const uint32_t own = at->first_w + rf_tid() % WIDE_TEAM / 32 * 16;
-    const outputs_of o = {a, share, 0, row + (a->is_glu ? own / 2 : own), at->first_x};
+/* Whole tiles, or parts of so many weight rows, by stretches of activation rows.  Number i: which tile, the part's first
+ * weight row of it, and the stretch. */
+typedef struct wide_part {
+    uint32_t tile, first, stretch;
+} wide_part;
+
+RF_DEVICE uint32_t wide_n_places(uint32_t n_tiles, uint32_t n_stretches, uint32_t rows) {
+    return n_tiles * (RF_WIDE_ROWS / rows) * n_stretches;
+}
+RF_DEVICE wide_part wide_part_of(uint32_t i, uint32_t n_stretches, uint32_t rows) {
+    const uint32_t part = i / n_stretches, per_tile = RF_WIDE_ROWS / rows;
+    const wide_part p = {part / per_tile, part % per_tile * rows, i % n_stretches};
+    return p;
+}
+
+/* The team's sums of n activation rows; tile_rows: outputs of a whole tile. */
+RF_DEVICE void wide_put_part(float *out, float v[64], const rf_gpu_matmul_args *a,
+                             const mm_share *share, uint32_t tile_rows, const wide_part *p,
+                             const wide_place *at, uint32_t n) {
+    const uint32_t own = p->first + at->first_w + rf_tid() % WIDE_TEAM / 32 * 16,
+                   row = share->tile * tile_rows + (a->is_glu ? own / 2 : own);
+    const outputs_of o = {a, share, 0, row, at->first_x};
     outputs_put(out, v, n, &o);
 }
 
@@ -468,6 +485,7 @@ RF_DEVICE float *wide_out_of(uint8_t *stages, wide_kind k) {
 RF_DEVICE void wide_multiply(uint8_t *stages, wide_shared *sh, const rf_gpu_matmul_args *a,
                              const wide_list *list, wide_kind k) {
     const wide_place at = wide_place_of(k.rows);
+    const wide_part whole = {0, 0, 0};
     wide_count c = {0, 0, !at.team};
     float *out = wide_out_of(stages, k);
     RF_NO_UNROLL
@@ -475,7 +493,7 @@ RF_DEVICE void wide_multiply(uint8_t *stages, wide_shared *sh, const rf_gpu_matm
         float v[64];
         wide_work(v, &c, stages, sh, k, &at, a->part[0].w.cols / 256, 1);
         const mm_share share = wide_share(a, list, i);
-        wide_put(out, v, a, &share, share.tile * list->rows, &at, k.n);
+        wide_put_part(out, v, a, &share, list->rows, &whole, &at, k.n);
     }
 }
 

@@ -35,10 +35,12 @@ typedef struct groups_shared {
     uint64_t full[GROUPS_STAGES], empty[GROUPS_STAGES];
 } groups_shared;
 
-/* What is constant in a kernel; is_kept: weights are as mm_kept_32.hip makes them, whatever they were. */
+/* What is constant in a kernel; is_kept: weights are as mm_kept_32.hip makes them, whatever they were.  Of a tile with fewer
+ * weight rows than whole ones, which only these have, teams share the activation rows, as in mm_wide.hip: n each. */
 typedef struct groups_kind {
     uint32_t lo_bits, hi_bits, with_m, d_f32, is_kept;
     rf_groups_parts at;
+    uint32_t rows, n;
 } groups_kind;
 
 RF_DEVICE uint32_t groups_stages(const rf_gpu_matmul_args *a) {
@@ -205,7 +207,7 @@ RF_DEVICE int groups_make(uint8_t *made, const rf_gpu_matmul_args *a, const grou
 RF_KERNEL_EARLY(wide_rows_32, rf_gpu_matmul_args, 3) {
     RF_SHARED uint32_t plain;
     const uint32_t with_m = a.part[0].w.m != NULL;
-    const groups_kind k = {0, 0, with_m, 0, 0, rf_groups_parts_of(0, 0, with_m)};
+    const groups_kind k = {0, 0, with_m, 0, 0, rf_groups_parts_of(0, 0, with_m), 0, 0};
     uint8_t *made = hopper_shared;
     uint32_t is_plain = 0;
     if (rf_tid() == 0) plain = 0;
@@ -240,12 +242,14 @@ RF_DEVICE void groups_next(groups_place *p) {
 }
 
 /* Tiles by stretches of activation rows: a block takes every so many. */
-RF_DEVICE uint32_t groups_n_shares(const rf_gpu_matmul_args *a) {
-    return a->ahead_tiles * ahead_stretches(a);
+RF_DEVICE uint32_t groups_n_places(const rf_gpu_matmul_args *a, const groups_kind *k) {
+    return wide_n_places(a->ahead_tiles, ahead_stretches(a), k->rows);
 }
-RF_DEVICE mm_share groups_share(const rf_gpu_matmul_args *a, uint32_t i) {
-    const uint32_t n = ahead_stretches(a);
-    return share_at(a, ahead_tile_rows(a), RF_WIDE_COLS, i / n, i % n);
+RF_DEVICE wide_part groups_part(const rf_gpu_matmul_args *a, const groups_kind *k, uint32_t i) {
+    return wide_part_of(i, ahead_stretches(a), k->rows);
+}
+RF_DEVICE mm_share groups_share(const rf_gpu_matmul_args *a, const wide_part *p) {
+    return share_at(a, ahead_tile_rows(a), RF_WIDE_COLS, p->tile, p->stretch);
 }
 
 /* What a lane of the warp that brings copies: the first the activations, and of the next sixteen each four, one for each
@@ -286,8 +290,9 @@ RF_DEVICE void groups_bring(uint8_t *stages, groups_shared *sh, const rf_gpu_mat
     uint64_t *full = &sh->full[now];
     uint32_t at = now, parity = 1;
     RF_NO_UNROLL
-    for (uint32_t i = rf_bid_x(); i < groups_n_shares(a); i += hopper_grid_x()) {
-        const mm_share share = groups_share(a, i);
+    for (uint32_t i = rf_bid_x(); i < groups_n_places(a, k); i += hopper_grid_x()) {
+        const wide_part p = groups_part(a, k, i);
+        const mm_share share = groups_share(a, &p);
         const groups_copy c = groups_copy_of(a, &share, k, lane);
         RF_NO_UNROLL
         for (; at < n_stages; at += GROUPS_STAGES) {
@@ -297,8 +302,7 @@ RF_DEVICE void groups_bring(uint8_t *stages, groups_shared *sh, const rf_gpu_mat
             parity ^= 1;
             if (lane == 0) {
                 hopper_arrive_with(full, k->at.x_bytes + GROUPS_TILES * n * of_group);
-                hopper_bring(stage, groups_x_at(a, k, i % ahead_stretches(a), at), k->at.x_bytes,
-                             full);
+                hopper_bring(stage, groups_x_at(a, k, p.stretch, at), k->at.x_bytes, full);
             }
             rf_warp_sync();
             if (lane && c.of_group)
@@ -308,25 +312,33 @@ RF_DEVICE void groups_bring(uint8_t *stages, groups_shared *sh, const rf_gpu_mat
     }
 }
 
-/* The same of weights that are kept, one piece a stage. */
+/* The same of weights that are kept, one piece of whole tiles a stage. */
 RF_DEVICE void groups_bring_kept(uint8_t *stages, groups_shared *sh, const rf_gpu_matmul_args *a,
                                  const groups_kind *k) {
     const uint32_t now = rf_tid() / 32 % GROUPS_STAGES, n_stages = groups_stages(a),
-                   n_stretches = ahead_stretches(a);
+                   ints = k->rows * RF_GROUPS_COLS, factors = k->rows * RF_GROUPS_MANY * 4;
     uint8_t *stage = stages + now * k->at.bytes;
     uint64_t *full = &sh->full[now];
     uint32_t at = now, parity = 1;
     if (rf_tid() % 32) return;
     RF_NO_UNROLL
-    for (uint32_t i = rf_bid_x(); i < groups_n_shares(a); i += hopper_grid_x()) {
-        const uint8_t *w = a->digits + (uint64_t)(i / n_stretches) * n_stages * RF_KEPT_BYTES;
+    for (uint32_t i = rf_bid_x(); i < groups_n_places(a, k); i += hopper_grid_x()) {
+        const wide_part p = groups_part(a, k, i);
+        const uint8_t *w = a->digits + (uint64_t)p.tile * n_stages * RF_KEPT_BYTES;
         RF_NO_UNROLL
         for (; at < n_stages; at += GROUPS_STAGES) {
+            const uint8_t *piece = w + (uint64_t)at * RF_KEPT_BYTES;
             ring_await(&sh->empty[now], parity);
             parity ^= 1;
-            hopper_arrive_with(full, k->at.x_bytes + RF_KEPT_BYTES);
-            hopper_bring(stage, groups_x_at(a, k, i % n_stretches, at), k->at.x_bytes, full);
-            hopper_bring(stage + k->at.lo, w + (uint64_t)at * RF_KEPT_BYTES, RF_KEPT_BYTES, full);
+            hopper_arrive_with(full, k->at.x_bytes + ints + factors);
+            hopper_bring(stage, groups_x_at(a, k, p.stretch, at), k->at.x_bytes, full);
+            if (k->rows == RF_WIDE_ROWS) {
+                hopper_bring(stage + k->at.lo, piece, ints + factors, full);
+                continue;
+            }
+            hopper_bring(stage + k->at.lo, piece + p.first * RF_GROUPS_COLS, ints, full);
+            hopper_bring(stage + k->at.d, piece + RF_KEPT_D + p.first * RF_GROUPS_MANY * 4, factors,
+                         full);
         }
         at -= n_stages;
     }
@@ -335,9 +347,9 @@ RF_DEVICE void groups_bring_kept(uint8_t *stages, groups_shared *sh, const rf_gp
 /* Multiplying -----------------------------------------------------------------------------------*/
 
 /* Where a thread's integers and factors lie in a stage, those of rows g and g + 8 of its warp's sixteen; of low bits, and
- * of factors in f16, which the threads load together, where what it names lies. */
+ * of factors in f16, which the threads load together, where what it names lies.  first_x: the team's activation rows. */
 typedef struct groups_rows {
-    uint32_t lo, hi[2], d[2], halves, t, off;
+    uint32_t lo, hi[2], d[2], halves, t, off, first_x;
 } groups_rows;
 
 /* Row g or g + 8 of the warp's sixteen, in the tile. */
@@ -351,12 +363,13 @@ RF_DEVICE groups_rows groups_rows_of(const rf_gpu_matmul_args *a, const groups_k
     const uint32_t lane = rf_tid() % 32, named = groups_own(a, at, lane % 8, lane / 16),
                    eight = groups_own(a, at, 0, lane / 8 % 2);
     groups_rows r;
+    r.t = at->t;
+    r.first_x = at->first_x;
     if (k->is_kept) {
-        r.lo = k->at.lo + rf_tid() / 32 * RF_GROUPS_MANY * 512 + lane * 16;
-        r.d[0] = k->at.d + rf_tid() / 32 * RF_GROUPS_MANY * 64 + lane / 4 * 8;
+        r.lo = k->at.lo + at->row / 16 * RF_GROUPS_MANY * 512 + lane * 16;
+        r.d[0] = k->at.d + at->row / 16 * RF_GROUPS_MANY * 64 + lane / 4 * 8;
         return r;
     }
-    r.t = at->t;
     r.off = (uint32_t)a->part[0].w.off;
     r.lo = k->at.lo + named / RF_GPU_TILE_ROWS * k->at.lo_tile + named % RF_GPU_TILE_ROWS * 16 +
            lane / 8 % 2 * GROUPS_PIECE;
@@ -476,13 +489,14 @@ RF_DEVICE groups_factors groups_factors_of(const groups_halves_of *h, const uint
 RF_DEVICE void groups_begin(float sums[64], uint32_t w[2][4], const groups_raw *raw,
                             const uint8_t *stage, const groups_rows *r, const groups_kind *k,
                             uint32_t c) {
-    const uint32_t x = rf_shared_at(stage), chunk = c / 2 * (RF_GROUPS_PANEL / 32) + 2 * (c % 2);
+    const uint32_t x = rf_shared_at(stage) + r->first_x * 128,
+                   chunk = c / 2 * (RF_GROUPS_PANEL / 32) + 2 * (c % 2);
     groups_convert(w, raw, r, k, c);
-    hopper_hold_halves(sums, RF_WIDE_COLS);
+    hopper_hold_halves(sums, k->n);
     hopper_begin();
     RF_UNROLL
     for (uint32_t i = 0; i < 2; i++)
-        hopper_multiply_own(sums, w[i], hopper_chunk(x, chunk + i), i > 0);
+        hopper_multiply_own(sums, k->n, w[i], hopper_chunk(x, chunk + i), i > 0);
     hopper_end();
 }
 
@@ -494,7 +508,7 @@ RF_DEVICE void groups_add(float v[64], const float sums[64], const groups_factor
         (const float *)(const void *)(stage + k->at.sum) + groups_sum_at(c, 2 * r->t);
     rf_f4 sum = {{0.0f, 0.0f, 0.0f, 0.0f}};
     RF_UNROLL
-    for (uint32_t n = 0; n < RF_WIDE_COLS / 8; n++) {
+    for (uint32_t n = 0; n < k->n / 8; n++) {
         if (k->with_m && n % 2 == 0) sum = *(const rf_f4 *)(const void *)(x_sums + 2 * n);
         RF_UNROLL
         for (uint32_t j = 0; j < 4; j++) {
@@ -555,7 +569,7 @@ RF_DEVICE void groups_multiply_stages(float v[64], float even[64], float odd[64]
             hopper_wait_but(1);
         else
             hopper_wait_but(0);
-        hopper_hold_halves(own, RF_WIDE_COLS);
+        hopper_hold_halves(own, k->n);
         groups_add(v, own, &f, stage, r, k, c % RF_GROUPS_MANY);
         if (c + 2 < all) groups_begin(own, w[c % 2], &raw, ahead, r, k, then);
         if (then != 1) continue;
@@ -569,20 +583,19 @@ RF_DEVICE void groups_multiply_stages(float v[64], float even[64], float odd[64]
 /* Sums of a plain stage's group times the scales of its activations: exact, since these have four bits and those 19 (and
  * scales are between 2^-120 and 2^100). */
 RF_DEVICE void groups_scale(float sums[64], groups_factors *f, const rf_gpu_matmul_args *a,
-                            uint32_t group, uint32_t stretch, const groups_kind *k) {
+                            uint32_t group, uint32_t first_x, const groups_kind *k) {
     const uint32_t n_groups = rf_now(a->part[0].w.cols / 32), t = rf_now(rf_tid() % 4);
     const float up = k->is_kept ? GROUPS_UP * KEPT_UP : GROUPS_UP;
     RF_UNROLL
     for (uint32_t j = 0; k->is_kept && j < 2; j++)
         f->d[j] *= 1.0f / KEPT_UP;
     RF_UNROLL
-    for (uint32_t n = 0; n < RF_WIDE_COLS / 4; n++) {
-        const uint32_t col = n / 2 * 8 + 2 * t + n % 2,
-                       row = rf_min_u32(stretch * RF_WIDE_COLS + col, a->n_rows - 1);
+    for (uint32_t n = 0; n < k->n / 4; n++) {
+        const uint32_t row = rf_min_u32(first_x + n / 2 * 8 + 2 * t + n % 2, a->n_rows - 1);
         const float d = a->xq.d[(uint64_t)row * n_groups + group] * up;
         sums[n / 2 * 4 + n % 2] *= d;
         sums[n / 2 * 4 + n % 2 + 2] *= d;
-        if (n % 4 == 3) hopper_hold_halves(sums, RF_WIDE_COLS); /* few loads at a time: registers */
+        if (n % 4 == 3) hopper_hold_halves(sums, k->n); /* few loads at a time: registers */
     }
 }
 
@@ -604,8 +617,9 @@ RF_DEVICE void groups_multiply_few(float v[64], float sums[64], groups_walk *t,
         groups_factors f = groups_factors_of(&halves, stage, r, k, c);
         groups_begin(sums, w, &raw, stage, r, k, c);
         hopper_wait_but(0);
-        hopper_hold_halves(sums, RF_WIDE_COLS);
-        if (is_plain) groups_scale(sums, &f, a, t->group + c, t->stretch, k);
+        hopper_hold_halves(sums, k->n);
+        if (is_plain)
+            groups_scale(sums, &f, a, t->group + c, t->stretch * RF_WIDE_COLS + r->first_x, k);
         groups_add(v, sums, &f, stage, r, k, c);
     }
     groups_give_back(&t->sh->empty[t->p.now]);
@@ -627,7 +641,7 @@ RF_DEVICE void groups_work_apart(float v[64], groups_walk *t, const rf_gpu_matmu
                                  const groups_rows *r, const groups_kind *k, const uint8_t *plain) {
     float even[64], odd[64];
     RF_UNROLL
-    for (uint32_t i = 0; i < 64; i++)
+    for (uint32_t i = 0; i < k->n / 2; i++)
         v[i] = even[i] = odd[i] = 0.0f;
     RF_NO_UNROLL
     for (; t->group < t->n_groups; plain++) {
@@ -637,7 +651,7 @@ RF_DEVICE void groups_work_apart(float v[64], groups_walk *t, const rf_gpu_matmu
         else
             groups_multiply_few(v, even, t, a, r, k, is_plain);
         RF_UNROLL
-        for (uint32_t i = 0; i < 64; i++)
+        for (uint32_t i = 0; i < k->n / 2; i++)
             odd[i] = 0.0f; /* the scales were in its registers */
     }
 }
@@ -647,7 +661,7 @@ RF_DEVICE void groups_work(float v[64], groups_walk *t, const rf_gpu_matmul_args
                            const groups_rows *r, const groups_kind *k) {
     float even[64], odd[64];
     RF_UNROLL
-    for (uint32_t i = 0; i < 64; i++)
+    for (uint32_t i = 0; i < k->n / 2; i++)
         v[i] = even[i] = odd[i] = 0.0f;
     RF_NO_UNROLL
     while (t->group + GROUPS_OF_TURN <= t->n_groups)
@@ -660,26 +674,27 @@ RF_DEVICE void groups_work(float v[64], groups_walk *t, const rf_gpu_matmul_args
 
 RF_DEVICE void groups_multiply(uint8_t *stages, groups_shared *sh, const rf_gpu_matmul_args *a,
                                const groups_kind *k) {
-    const wide_place at = wide_place_of(RF_WIDE_ROWS);
+    const wide_place at = wide_place_of(k->rows);
     const groups_rows r = groups_rows_of(a, k, &at);
     groups_walk t = {{0, 0}, stages, sh, 0, a->part[0].w.cols / 32, 0};
     float *out =
         (float *)(void *)(stages + GROUPS_STAGES * k->at.bytes + rf_tid() / 32 * RF_WIDE_OUT_BYTES);
     RF_NO_UNROLL
-    for (uint32_t i = rf_bid_x(); i < groups_n_shares(a); i += hopper_grid_x()) {
+    for (uint32_t i = rf_bid_x(); i < groups_n_places(a, k); i += hopper_grid_x()) {
         float v[64];
+        const wide_part p = groups_part(a, k, i);
         t.group = 0;
-        t.stretch = i % ahead_stretches(a);
+        t.stretch = p.stretch;
         const uint8_t *plain = groups_plain_at(a, k, t.stretch);
         if (groups_any_plain(plain, groups_stages(a)))
             groups_work_apart(v, &t, a, &r, k, plain);
         else
             groups_work(v, &t, a, &r, k);
         RF_UNROLL
-        for (uint32_t j = 0; j < 64; j++)
+        for (uint32_t j = 0; j < k->n / 2; j++)
             v[j] *= 1.0f / GROUPS_UP;
-        const mm_share share = groups_share(a, i);
-        wide_put(out, v, a, &share, share.tile * ahead_tile_rows(a), &at, RF_WIDE_COLS);
+        const mm_share share = groups_share(a, &p);
+        wide_put_part(out, v, a, &share, ahead_tile_rows(a), &p, &at, k->n);
     }
 }
 
@@ -708,8 +723,9 @@ RF_DEVICE void groups_run(const rf_gpu_matmul_args *a, groups_kind kind) {
 
 RF_DEVICE void groups_run_as(const rf_gpu_matmul_args *a, uint32_t lo_bits, uint32_t hi_bits,
                              uint32_t with_m, uint32_t d_f32) {
-    const groups_kind kind = {lo_bits, hi_bits, with_m,
-                              d_f32,   0,       rf_groups_parts_of(lo_bits, hi_bits, with_m)};
+    const groups_kind kind = {
+        lo_bits,      hi_bits,     with_m, d_f32, 0, rf_groups_parts_of(lo_bits, hi_bits, with_m),
+        RF_WIDE_ROWS, RF_WIDE_COLS};
     groups_run(a, kind);
 }
 
