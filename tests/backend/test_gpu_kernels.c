@@ -623,6 +623,28 @@ static void test_ahead_products(void **state) {
         assert_int_equal(queue.launched[k], queue.function[k] != NULL);
 }
 
+/* Three tiles for two multiprocessors: two in whole, one in halves. */
+static void test_ahead_cut(void **state) {
+    (void)state;
+    static const struct {
+        rf_dtype type;
+        rf_gpu_kernel whole, low;
+    } cases[] = {{RF_DT_Q4_K, RF_GPU_ahead_scales, RF_GPU_ahead_low_scales},
+                 {RF_DT_Q8_0, RF_GPU_wide_32_kept, RF_GPU_wide_32_kept_low}};
+    uint32_t n_units = queue.info.n_units;
+    queue.info.n_units = 2;
+    for (size_t i = 0; i < RF_COUNT(cases); i++) {
+        product_case c = {.type = cases[i].type, .rows = 300, .cols = 4096, .T = 70, .n_parts = 1};
+        c.kept = true;
+        c.ahead = (size_t)8 << 20;
+        memset(queue.launched, 0, sizeof queue.launched);
+        check_product(&c);
+        assert_int_equal(queue.launched[cases[i].whole], queue.function[cases[i].whole] != NULL);
+        assert_int_equal(queue.launched[cases[i].low], queue.function[cases[i].low] != NULL);
+    }
+    queue.info.n_units = n_units;
+}
+
 /* Columns, some fewer of formats in groups of 32, whose last slot is not full then. */
 static uint32_t cols_less(rf_dtype t, uint32_t cols, uint32_t fewer) {
     return rf_dtype_get(t)->view == RF_INT_32 ? cols - fewer : cols;
@@ -1446,6 +1468,7 @@ int main(void) {
         cmocka_unit_test(test_tall_products),
         cmocka_unit_test(test_wide_products),
         cmocka_unit_test(test_ahead_products),
+        cmocka_unit_test(test_ahead_cut),
         cmocka_unit_test(test_wide_experts),
         cmocka_unit_test(test_batch_products),
         cmocka_unit_test(test_each_batch_kernel),

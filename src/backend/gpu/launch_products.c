@@ -575,57 +575,98 @@ static uint32_t ahead_tiles(const rf_gpu_matmul_args *a) {
 /* What is multiplied: one of rf_wide_digits, or groups of 32 as they are kept. */
 enum { AHEAD_KEPT_32 = RF_WIDE_DIGITS, AHEAD_KINDS };
 
-/* How kernels that multiply it cut it: whole tiles, or halves of them where that fills more of the device; the weight rows of
- * a block and what it takes for its columns, in eighths of a whole tile. */
+/* How kernels that multiply it cut it: whole tiles, or halves of them; the weight rows of a block, and how long it takes for
+ * 256 columns. */
 typedef struct ahead_shape {
     rf_gpu_kernel kernel[AHEAD_KINDS];
-    uint32_t rows, cost;
+    uint32_t rows, ns;
 } ahead_shape;
-static const ahead_shape ahead_shapes[] = {
-    {{[RF_WIDE_PRODUCTS] = RF_GPU_ahead_products,
-      [RF_WIDE_SCALES] = RF_GPU_ahead_scales,
-      [RF_WIDE_MINIMA] = RF_GPU_ahead_minima,
-      [AHEAD_KEPT_32] = RF_GPU_wide_32_kept},
-     RF_WIDE_ROWS,
-     8},
-    {{[RF_WIDE_PRODUCTS] = RF_GPU_ahead_low_products,
-      [RF_WIDE_SCALES] = RF_GPU_ahead_low_scales,
-      [RF_WIDE_MINIMA] = RF_GPU_ahead_low_minima,
-      [AHEAD_KEPT_32] = RF_GPU_wide_32_kept_low},
-     RF_WIDE_ROWS / 2,
-     5},
+enum { AHEAD_WHOLE, AHEAD_LOW, AHEAD_SHAPES, AHEAD_LAUNCH_NS = 3000 };
+static const ahead_shape ahead_shapes[AHEAD_SHAPES] = {
+    [AHEAD_WHOLE] = {{[RF_WIDE_PRODUCTS] = RF_GPU_ahead_products,
+                      [RF_WIDE_SCALES] = RF_GPU_ahead_scales,
+                      [RF_WIDE_MINIMA] = RF_GPU_ahead_minima,
+                      [AHEAD_KEPT_32] = RF_GPU_wide_32_kept},
+                     RF_WIDE_ROWS,
+                     1880},
+    [AHEAD_LOW] = {{[RF_WIDE_PRODUCTS] = RF_GPU_ahead_low_products,
+                    [RF_WIDE_SCALES] = RF_GPU_ahead_low_scales,
+                    [RF_WIDE_MINIMA] = RF_GPU_ahead_low_minima,
+                    [AHEAD_KEPT_32] = RF_GPU_wide_32_kept_low},
+                   RF_WIDE_ROWS / 2,
+                   1180},
 };
 
 static rf_wide_digits digits_of(const rf_gpu_weight *w) {
     return !w->m ? RF_WIDE_PRODUCTS : w->lo_bits > 2 ? RF_WIDE_SCALES : RF_WIDE_MINIMA;
 }
 
-/* Blocks of n_tiles made ahead. */
-static uint32_t ahead_blocks(const ahead_shape *s, uint32_t n_tiles, uint32_t n_rows) {
-    return n_tiles * (RF_WIDE_ROWS / s->rows) * div_up(n_rows, RF_WIDE_COLS);
+/* So many tiles in whole, behind which the others are in halves, a launch each. */
+typedef struct ahead_cut {
+    uint32_t n_tiles[AHEAD_SHAPES];
+} ahead_cut;
+
+static uint32_t ahead_blocks(const ahead_cut *cut, uint32_t i, uint32_t n_rows) {
+    return cut->n_tiles[i] * (RF_WIDE_ROWS / ahead_shapes[i].rows) * div_up(n_rows, RF_WIDE_COLS);
 }
 
-/* The shape with which the multiprocessor that has most of them is done first; NULL: none can run. */
-static const ahead_shape *ahead_shape_of(const rf_gpu_queue *q, uint32_t kind, uint32_t n_tiles,
-                                         uint32_t n_rows) {
-    const ahead_shape *best = NULL;
-    uint32_t least = UINT32_MAX;
-    for (size_t i = 0; i < RF_COUNT(ahead_shapes); i++) {
-        const ahead_shape *s = &ahead_shapes[i];
-        uint32_t cost = div_up(ahead_blocks(s, n_tiles, n_rows), q->info.n_units) * s->cost;
-        if (!can_run(q, s->kernel[kind]) || cost >= least) continue;
-        least = cost;
-        best = s;
+/* How long the multiprocessor with most blocks takes; UINT64_MAX: a kernel cannot run. */
+static uint64_t ahead_ns(const rf_gpu_queue *q, uint32_t kind, const rf_gpu_matmul_args *a,
+                         const ahead_cut *cut) {
+    uint64_t ns = 0;
+    for (uint32_t i = 0; i < AHEAD_SHAPES; i++) {
+        if (cut->n_tiles[i] == 0) continue;
+        if (!can_run(q, ahead_shapes[i].kernel[kind])) return UINT64_MAX;
+        uint32_t turns = div_up(ahead_blocks(cut, i, a->n_rows), q->info.n_units);
+        ns += (uint64_t)turns * div_up(a->part[0].w.cols, 256) * ahead_shapes[i].ns;
+        ns += AHEAD_LAUNCH_NS;
     }
-    return best;
+    return ns;
+}
+
+/* The fastest cut: all of the tiles in whole, all in halves, or in whole as many as fill turns of all of the device. */
+static bool ahead_cut_of(const rf_gpu_queue *q, uint32_t kind, const rf_gpu_matmul_args *a,
+                         uint32_t n_tiles, ahead_cut *best) {
+    uint32_t n_stretches = div_up(a->n_rows, RF_WIDE_COLS), units = q->info.n_units;
+    const uint32_t whole[] = {n_tiles, 0, n_tiles * n_stretches / units * units / n_stretches};
+    uint64_t least = UINT64_MAX;
+    for (size_t i = 0; i < RF_COUNT(whole); i++) {
+        ahead_cut cut = {{[AHEAD_WHOLE] = whole[i], [AHEAD_LOW] = n_tiles - whole[i]}};
+        uint64_t ns = ahead_ns(q, kind, a, &cut);
+        if (ns >= least) continue;
+        least = ns;
+        *best = cut;
+    }
+    return least < UINT64_MAX;
 }
 
 /* Enough blocks for a third of the device?  Kernels for fewer rows are as fast as halves of tiles where they have scales for
  * digits, whose whole tiles are what counts there. */
-static bool ahead_fills(const rf_gpu_queue *q, const ahead_shape *s, rf_wide_digits digits,
-                        uint32_t n_tiles, uint32_t n_rows) {
-    if (digits == RF_WIDE_SCALES) s = ahead_shapes;
-    return 3 * ahead_blocks(s, n_tiles, n_rows) >= q->info.n_units;
+static bool ahead_fills(const rf_gpu_queue *q, const ahead_cut *cut, rf_wide_digits digits,
+                        uint32_t n_rows) {
+    uint32_t of_halves = ahead_blocks(cut, AHEAD_LOW, n_rows);
+    if (digits == RF_WIDE_SCALES) of_halves /= 2;
+    return 3 * (ahead_blocks(cut, AHEAD_WHOLE, n_rows) + of_halves) >= q->info.n_units;
+}
+
+/* Multiplies the tiles from a->ahead_first on; of_tile: bytes of what is there of each. */
+static void put_ahead(rf_gpu_queue *q, const rf_gpu_matmul_args *a, uint32_t kind,
+                      const ahead_cut *cut, uint64_t of_tile) {
+    rf_gpu_matmul_args args = *a;
+    for (uint32_t i = 0; i < AHEAD_SHAPES; i++) {
+        const ahead_shape *s = &ahead_shapes[i];
+        uint32_t n_blocks = min_u32(ahead_blocks(cut, i, a->n_rows), q->info.n_units);
+        uint32_t shared =
+            kind == AHEAD_KEPT_32
+                ? rf_groups_shared_bytes(rf_kept_parts(s->rows))
+                : rf_wide_shared_bytes(rf_wide_parts_of((rf_wide_digits)kind, s->rows));
+        args.ahead_tiles = cut->n_tiles[i];
+        if (args.ahead_tiles == 0) continue;
+        rf_gpu_put_shared(q, s->kernel[kind], (rf_gpu_grid){n_blocks, 1, 1}, shared, &args,
+                          sizeof args);
+        args.ahead_first += args.ahead_tiles;
+        args.digits += args.ahead_tiles * of_tile;
+    }
 }
 
 /* How a product of groups of 256 is done with digits made ahead (mm_ahead.hip): the bytes
@@ -703,17 +744,16 @@ static bool launch_ahead_256(rf_gpu_queue *q, rf_gpu_matmul_args *a, rf_gpu_kern
     uint64_t room = made ? (a->ahead_bytes - way.of_rows) / made : n_tiles;
     uint32_t most = room < n_tiles ? (uint32_t)room : n_tiles,
              step = div_up(n_tiles, div_up(n_tiles, most));
-    const ahead_shape *s = ahead_shape_of(q, way.digits, step, a->n_rows);
-    if (!s || !ahead_fills(q, s, way.digits, step, a->n_rows)) return false;
-    rf_wide_parts parts = rf_wide_parts_of(way.digits, s->rows);
+    ahead_cut cut;
+    if (!ahead_cut_of(q, way.digits, a, step, &cut) || !ahead_fills(q, &cut, way.digits, a->n_rows))
+        return false;
     if (a->x) quantise_rows(q, a);
     a->digits = a->kept ? a->kept : a->ahead + way.of_rows;
     for (a->ahead_first = 0; a->ahead_first < n_tiles; a->ahead_first += step) {
-        a->ahead_tiles = min_u32(step, n_tiles - a->ahead_first);
-        uint32_t n_blocks = min_u32(ahead_blocks(s, a->ahead_tiles, a->n_rows), q->info.n_units);
-        put_digits(q, a, &way, a->kept ? 0 : a->ahead_tiles, a->ahead_first == 0 ? n_stretches : 0);
-        rf_gpu_put_shared(q, s->kernel[way.digits], (rf_gpu_grid){n_blocks, 1, 1},
-                          rf_wide_shared_bytes(parts), a, sizeof *a);
+        uint32_t n = min_u32(step, n_tiles - a->ahead_first);
+        if (n < step) (void)ahead_cut_of(q, way.digits, a, n, &cut); /* it could */
+        put_digits(q, a, &way, a->kept ? 0 : n, a->ahead_first == 0 ? n_stretches : 0);
+        put_ahead(q, a, way.digits, &cut, way.of_tile);
     }
     return true;
 }
@@ -721,23 +761,29 @@ static bool launch_ahead_256(rf_gpu_queue *q, rf_gpu_matmul_args *a, rf_gpu_kern
 /* With weights that are kept, or as they lie in memory. */
 static bool launch_wide_32(rf_gpu_queue *q, rf_gpu_matmul_args *a, const int_kernels *k) {
     const rf_gpu_weight *w = &a->part[0].w;
-    const ahead_shape *s = ahead_shapes;
     uint32_t n_tiles = ahead_tiles(a), n_stretches = div_up(a->n_rows, RF_WIDE_COLS);
+    rf_groups_parts parts = rf_groups_parts_of(w->lo_bits, w->hi_bits, w->m != NULL);
+    ahead_cut cut;
     bool is_kept = a->kept && can_keep_32(w) && can_run(q, k->keep) &&
-                   (s = ahead_shape_of(q, AHEAD_KEPT_32, n_tiles, a->n_rows));
-    rf_gpu_kernel multiply = is_kept ? s->kernel[AHEAD_KEPT_32] : k->ahead;
-    rf_groups_parts parts =
-        is_kept ? rf_kept_parts(s->rows) : rf_groups_parts_of(w->lo_bits, w->hi_bits, w->m != NULL);
-    uint32_t n_blocks = ahead_blocks(s, n_tiles, a->n_rows);
-    if (!can_run(q, RF_GPU_wide_rows_32) || !can_run(q, multiply)) return false;
-    if (a->ahead_bytes < wide_32_bytes(w, a->n_rows) || !groups_fill(q, n_blocks, a)) return false;
+                   ahead_cut_of(q, AHEAD_KEPT_32, a, n_tiles, &cut);
+    if (!is_kept) cut = (ahead_cut){{[AHEAD_WHOLE] = n_tiles}};
+    uint32_t n_blocks = ahead_blocks(&cut, AHEAD_WHOLE, a->n_rows),
+             n_low = ahead_blocks(&cut, AHEAD_LOW, a->n_rows);
+    if (!can_run(q, RF_GPU_wide_rows_32) || (!is_kept && !can_run(q, k->ahead))) return false;
+    if (a->ahead_bytes < wide_32_bytes(w, a->n_rows) || !groups_fill(q, n_blocks + n_low, a))
+        return false;
     a->digits = a->kept;
+    a->ahead_first = 0;
     a->ahead_tiles = n_tiles;
     rf_gpu_put_shared(q, RF_GPU_wide_rows_32,
                       (rf_gpu_grid){div_up(w->cols, RF_GROUPS_COLS), n_stretches, 1}, parts.x_bytes,
                       a, sizeof *a);
-    rf_gpu_put_shared(q, multiply, (rf_gpu_grid){min_u32(n_blocks, q->info.n_units), 1, 1},
-                      rf_groups_shared_bytes(parts), a, sizeof *a);
+    if (is_kept)
+        put_ahead(q, a, AHEAD_KEPT_32, &cut,
+                  div_up(w->cols, RF_GROUPS_COLS) * (uint64_t)RF_KEPT_BYTES);
+    else
+        rf_gpu_put_shared(q, k->ahead, (rf_gpu_grid){min_u32(n_blocks, q->info.n_units), 1, 1},
+                          rf_groups_shared_bytes(parts), a, sizeof *a);
     return true;
 }
 
@@ -1080,8 +1126,8 @@ static uint64_t kept_bytes(const rf_gpu_queue *q, const rf_gpu_matmul_args *a) {
                    : 0;
     }
     ahead_way way = ahead_way_of(w, 0);
-    bool are_there =
-        q->function[ahead_shapes->kernel[way.digits]] && q->function[int_kernels_of(w)->ahead];
+    bool are_there = q->function[ahead_shapes[AHEAD_WHOLE].kernel[way.digits]] &&
+                     q->function[int_kernels_of(w)->ahead];
     return are_there ? ahead_tiles(a) * way.of_tile : 0;
 }
 

@@ -375,7 +375,7 @@ static void note_launched(tester *t, const rf_exec *x) {
     for (uint32_t i = 0; i < x->n_tasks && x->by_task; i++)
         for (int k = 0; k < RF_GPU_KERNEL_COUNT; k++)
             t->launched[k] = t->launched[k] || x->by_task[i].launched[k];
-    if (!t->launched[RF_GPU_wide_32_kept]) return;
+    if (!t->launched[RF_GPU_wide_32_kept] && !t->launched[RF_GPU_wide_32_kept_low]) return;
     for (int k = 0; k < RF_GPU_KERNEL_COUNT; k++)
         t->launched[k] = t->launched[k] || t->keeping[k];
 }
@@ -580,6 +580,25 @@ static uint32_t n_unmet(const tester *t, rf_gpu_trial_kind kind) {
     return n;
 }
 
+/* Whole tiles give way to halves of them that were not met: one multiprocessor has no use for these.  What either multiplies is
+ * still made. */
+static void leave_whole_out(tester *t) {
+    static const rf_gpu_kernel pairs[][2] = {{RF_GPU_ahead_products, RF_GPU_ahead_low_products},
+                                             {RF_GPU_ahead_scales, RF_GPU_ahead_low_scales},
+                                             {RF_GPU_ahead_minima, RF_GPU_ahead_low_minima},
+                                             {RF_GPU_wide_32_kept, RF_GPU_wide_32_kept_low}};
+    bool *left_out = t->gpu->queue.left_out, any = false;
+    for (size_t i = 0; i < RF_COUNT(pairs); i++) {
+        bool is_unmet = t->out->kernels[pairs[i][1]].n_cases == 0;
+        left_out[pairs[i][0]] = is_unmet && t->out->kernels[pairs[i][0]].n_cases > 0;
+        any = any || is_unmet;
+    }
+    for (int k = RF_GPU_digits_256_20; any && k <= RF_GPU_digits_256_80; k++)
+        left_out[k] = false;
+    for (int k = RF_GPU_keep_32_40; any && k <= RF_GPU_keep_32_80; k++)
+        left_out[k] = false;
+}
+
 /* Nothing but what was not met does its work from now on, as far as that can be. */
 static void leave_met_out(tester *t) {
     rf_gpu_queue *q = &t->gpu->queue;
@@ -593,6 +612,7 @@ static void leave_met_out(tester *t) {
             q->left_out[RF_GPU_half_wave_16] = q->left_out[RF_GPU_attend_halves] = false;
     for (int k = RF_GPU_ahead_products; k <= RF_GPU_wide_rows_32; k++)
         q->left_out[k] = false; /* nor without these what makes digits for them */
+    leave_whole_out(t);
 }
 
 /* In the second round as often as that brings kernels that were not met. */

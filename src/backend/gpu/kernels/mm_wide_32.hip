@@ -249,7 +249,7 @@ RF_DEVICE wide_part groups_part(const rf_gpu_matmul_args *a, const groups_kind *
     return wide_part_of(i, ahead_stretches(a), k->rows);
 }
 RF_DEVICE mm_share groups_share(const rf_gpu_matmul_args *a, const wide_part *p) {
-    return share_at(a, ahead_tile_rows(a), RF_WIDE_COLS, p->tile, p->stretch);
+    return share_at(a, ahead_tile_rows(a), RF_WIDE_COLS, a->ahead_first + p->tile, p->stretch);
 }
 
 /* What a lane of the warp that brings copies: the first the activations, and of the next sixteen each four, one for each
