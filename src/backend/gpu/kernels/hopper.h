@@ -112,15 +112,18 @@ RF_DEVICE void hopper_begin(void) { asm volatile("wgmma.fence.sync.aligned;" :::
     "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, " \
     "%111, %112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, "   \
     "%125, %126, %127"
-#define HOPPER_MULTIPLY(shape, kind, results, w, x, more)                              \
-    "{\n"                                                                              \
-    ".reg .pred p;\n"                                                                  \
-    ".reg .b64 w, x;\n"                                                                \
-    "mov.b64 w, {" w "};\n"                                                            \
-    "mov.b64 x, {" x "};\n"                                                            \
-    "setp.ne.b32 p, " more ", 0;\n"                                                    \
-    "wgmma.mma_async.sync.aligned." shape ".s32." kind ".s8 {" results "}, w, x, p;\n" \
+/* A product of what two descriptors name; last: what else it is told. */
+#define HOPPER_PRODUCT(shape, types, results, w, x, more, last)                          \
+    "{\n"                                                                                \
+    ".reg .pred p;\n"                                                                    \
+    ".reg .b64 w, x;\n"                                                                  \
+    "mov.b64 w, {" w "};\n"                                                              \
+    "mov.b64 x, {" x "};\n"                                                              \
+    "setp.ne.b32 p, " more ", 0;\n"                                                      \
+    "wgmma.mma_async.sync.aligned." shape "." types " {" results "}, w, x, p" last ";\n" \
     "}"
+#define HOPPER_MULTIPLY(shape, kind, results, w, x, more) \
+    HOPPER_PRODUCT(shape, "s32." kind ".s8", results, w, x, more, "")
 #define HOPPER_MULTIPLY_64(kind) \
     HOPPER_MULTIPLY("m64n64k32", kind, HOPPER_R32, "%32, %33", "%34, %35", "%36")
 #define HOPPER_MULTIPLY_128(kind) \
@@ -155,16 +158,8 @@ RF_DEVICE void hopper_multiply(int32_t *c, uint32_t n, hopper_side w, hopper_sid
 #define HOPPER_F56(c)  HOPPER_F32(c, 0), HOPPER_F8(c, 32), HOPPER_F8(c, 40), HOPPER_F8(c, 48)
 #define HOPPER_F64(c)  HOPPER_F32(c, 0), HOPPER_F32(c, 32)
 #define HOPPER_F128(c) HOPPER_F64(c), HOPPER_F32(c, 64), HOPPER_F32(c, 96)
-#define HOPPER_HALVES(shape, type, results, w, x, more)                      \
-    "{\n"                                                                    \
-    ".reg .pred p;\n"                                                        \
-    ".reg .b64 w, x;\n"                                                      \
-    "mov.b64 w, {" w "};\n"                                                  \
-    "mov.b64 x, {" x "};\n"                                                  \
-    "setp.ne.b32 p, " more ", 0;\n"                                          \
-    "wgmma.mma_async.sync.aligned." shape ".f32." type "." type " {" results \
-    "}, w, x, p, 1, 1, 0, 0;\n"                                              \
-    "}"
+#define HOPPER_HALVES(shape, type, results, w, x, more) \
+    HOPPER_PRODUCT(shape, "f32." type "." type, results, w, x, more, ", 1, 1, 0, 0")
 #define HOPPER_HALVES_32(type) \
     HOPPER_HALVES("m64n32k16", type, HOPPER_R16, "%16, %17", "%18, %19", "%20")
 #define HOPPER_HALVES_48(type) \
