@@ -1,5 +1,5 @@
 /* launch.c - which kernel runs an op on rows, over what grid: norms, heads, what keeps a state, and all that a kernel does
- * alone.  Attention: launch_attend.c; matrix products: launch_products.c. */
+ * alone.  Attention: launch_attend.c; matrix products: launch_products.c, launch_ahead.c, launch_halves.c. */
 #include "backend/gpu/launch.h"
 
 #include "backend/gpu/put.h"

@@ -1,4 +1,4 @@
-/* put.h - what the files that choose kernels share (launch.c, launch_attend.c, launch_products.c): how a kernel is
+/* put.h - what the files that choose kernels share (launch*.c): how a kernel is
  * queued, and what the device has room for. */
 #pragma once
 #include <string.h>
