@@ -21,14 +21,7 @@
 #include "backend/gpu/pack.h"
 #include "base/os.h"
 
-enum {
-    MAX_T = 2048,
-    MAX_COLS = 14336,
-    MAX_ROWS = 151936,
-    REPLAYS = 9,
-    ROOM_BYTES = 168 << 20,
-    KEPT_MIN = 65
-};
+enum { MAX_T = 2048, MAX_COLS = 14336, MAX_ROWS = 151936, REPLAYS = 9, ROOM_BYTES = 168 << 20 };
 
 static rf_gpu_queue queue;
 static uint8_t *pool; /* weights of noise */
@@ -170,7 +163,7 @@ static void launch_product(const void *what) {
         else
             a.norm.q32 = q32;
     }
-    if (keeps && r->T >= KEPT_MIN) a.kept = next_bytes(rf_gpu_kept_bytes(&queue, &a));
+    if (keeps) a.kept = next_bytes(rf_gpu_kept_bytes(&queue, &a));
     rf_gpu_op_matmul(&queue, &a);
 }
 

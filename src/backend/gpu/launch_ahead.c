@@ -137,10 +137,11 @@ static void put_ahead(rf_gpu_queue *q, const rf_gpu_matmul_args *a, uint32_t kin
     }
 }
 
-/* How a product of groups of 256 is done with digits made ahead (mm_ahead.hip): the bytes
+/* How a product of groups of 256 is done with digits made ahead (mm_ahead.hip): what makes them, the bytes
  * of what is made of all activation rows and of each tile of weight rows, and shared memory. */
 typedef struct ahead_way {
     rf_wide_digits digits;
+    rf_gpu_kernel make;
     uint64_t of_rows, of_tile;
     uint32_t n_makers, making;
 } ahead_way;
@@ -150,6 +151,7 @@ static ahead_way ahead_way_of(const rf_gpu_weight *w, uint32_t n_rows) {
     uint64_t n = w->cols / 256;
     return (ahead_way){
         .digits = digits,
+        .make = layout_of(w)->make,
         .n_makers = (uint32_t)n,
         .of_tile = n * rf_ahead_w_bytes(digits),
         .of_rows = div_up(n_rows, RF_WIDE_COLS) * n * rf_ahead_x_bytes(digits),
@@ -198,16 +200,16 @@ static void put_digits(rf_gpu_queue *q, const rf_gpu_matmul_args *a, const ahead
                        uint32_t n_w, uint32_t n_x) {
     rf_gpu_matmul_args args = *a;
     args.ahead_tiles = n_w;
-    rf_gpu_put_shared(q, layout_of(&a->part[0].w)->make, (rf_gpu_grid){way->n_makers, n_w + n_x, 1},
-                      way->making, &args, sizeof args);
+    rf_gpu_put_shared(q, way->make, (rf_gpu_grid){way->n_makers, n_w + n_x, 1}, way->making, &args,
+                      sizeof args);
 }
 
 /* With digits that are kept, or of as many weight rows at a time as there is room for. */
-static bool launch_256(rf_gpu_queue *q, rf_gpu_matmul_args *a, rf_gpu_kernel make) {
+static bool launch_256(rf_gpu_queue *q, rf_gpu_matmul_args *a) {
     ahead_way way = ahead_way_of(&a->part[0].w, a->n_rows);
     uint32_t n_tiles = ahead_tiles(a), n_stretches = div_up(a->n_rows, RF_WIDE_COLS);
     uint64_t made = a->kept ? 0 : way.of_tile;
-    if (!can_run(q, make)) return false;
+    if (!can_run(q, way.make)) return false;
     if (a->ahead_bytes < way.of_rows + made) return false;
     uint64_t room = made ? (a->ahead_bytes - way.of_rows) / made : n_tiles;
     uint32_t most = room < n_tiles ? (uint32_t)room : n_tiles,
@@ -227,8 +229,9 @@ static bool launch_256(rf_gpu_queue *q, rf_gpu_matmul_args *a, rf_gpu_kernel mak
 }
 
 /* With weights that are kept, or as they lie in memory. */
-static bool launch_32(rf_gpu_queue *q, rf_gpu_matmul_args *a, const ahead_layout *k) {
+static bool launch_32(rf_gpu_queue *q, rf_gpu_matmul_args *a) {
     const rf_gpu_weight *w = &a->part[0].w;
+    const ahead_layout *k = layout_of(w);
     uint32_t n_tiles = ahead_tiles(a), n_stretches = div_up(a->n_rows, RF_WIDE_COLS);
     rf_groups_parts parts = rf_groups_parts_of(w->lo_bits, w->hi_bits, w->m != NULL);
     ahead_cut cut;
@@ -261,8 +264,7 @@ bool rf_gpu_launch_ahead(rf_gpu_queue *q, rf_gpu_matmul_args *a) {
     uint32_t least = is_32 ? GROUPS_MIN_ROWS : a->kept ? KEPT_MIN_ROWS : AHEAD_MIN_ROWS;
     if (w->form < RF_GPU_INT_32 || a->mode != RF_GPU_MM_PLAIN || !a->ahead || a->n_rows < least)
         return false;
-    const ahead_layout *k = layout_of(w);
-    return is_32 ? launch_32(q, a, k) : launch_256(q, a, k->make);
+    return is_32 ? launch_32(q, a) : launch_256(q, a);
 }
 
 /* What is kept ------------------------------------------------------------------------------------*/
@@ -277,8 +279,8 @@ uint64_t rf_gpu_group_kept_bytes(const rf_gpu_queue *q, const rf_gpu_matmul_args
                    : 0;
     }
     ahead_way way = ahead_way_of(w, 0);
-    bool are_there = q->function[ahead_shapes[AHEAD_WHOLE].kernel[way.digits]] &&
-                     q->function[layout_of(w)->make];
+    bool are_there =
+        q->function[ahead_shapes[AHEAD_WHOLE].kernel[way.digits]] && q->function[way.make];
     return are_there ? ahead_tiles(a) * way.of_tile : 0;
 }
 
