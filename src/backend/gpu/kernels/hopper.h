@@ -132,13 +132,15 @@ RF_DEVICE void hopper_begin(void) { asm volatile("wgmma.fence.sync.aligned;" :::
     asm volatile(text:__VA_ARGS__                                               \
                  : "r"(w.at), "r"(w.form), "r"(x.at), "r"(x.form), "r"(is_more) \
                  : "memory")
-#define HOPPER_MULTIPLY_BEGIN(text, ...)           \
-    do {                                           \
-        if (is_unsigned)                           \
-            HOPPER_BEGIN(text("u8"), __VA_ARGS__); \
-        else                                       \
-            HOPPER_BEGIN(text("s8"), __VA_ARGS__); \
+/* Of one type or the other. */
+#define HOPPER_BEGIN_AS(is_first, first, other, text, ...) \
+    do {                                                   \
+        if (is_first)                                      \
+            HOPPER_BEGIN(text(first), __VA_ARGS__);        \
+        else                                               \
+            HOPPER_BEGIN(text(other), __VA_ARGS__);        \
     } while (0)
+#define HOPPER_MULTIPLY_BEGIN(...) HOPPER_BEGIN_AS(is_unsigned, "u8", "s8", __VA_ARGS__)
 /* Begins c = w x, or with is_more c += w x, of n rows of the right side, 64 or 128, a constant; w is of unsigned or signed
  * bytes. */
 RF_DEVICE void hopper_multiply(int32_t *c, uint32_t n, hopper_side w, hopper_side x,
@@ -172,13 +174,7 @@ RF_DEVICE void hopper_multiply(int32_t *c, uint32_t n, hopper_side w, hopper_sid
     HOPPER_HALVES("m64n128k16", type, HOPPER_R64, "%64, %65", "%66, %67", "%68")
 #define HOPPER_HALVES_256(type) \
     HOPPER_HALVES("m64n256k16", type, HOPPER_R128, "%128, %129", "%130, %131", "%132")
-#define HOPPER_HALVES_BEGIN(text, ...)               \
-    do {                                             \
-        if (is_f16)                                  \
-            HOPPER_BEGIN(text("f16"), __VA_ARGS__);  \
-        else                                         \
-            HOPPER_BEGIN(text("bf16"), __VA_ARGS__); \
-    } while (0)
+#define HOPPER_HALVES_BEGIN(...) HOPPER_BEGIN_AS(is_f16, "f16", "bf16", __VA_ARGS__)
 /* n is a constant. */
 RF_DEVICE void hopper_multiply_halves(float *c, uint32_t n, hopper_side w, hopper_side x,
                                       int is_f16, int is_more) {

@@ -70,13 +70,11 @@ RF_KERNEL(keep_32_40, rf_gpu_matmul_args) { kept_make(&a, 4, 0); }
 RF_KERNEL(keep_32_41, rf_gpu_matmul_args) { kept_make(&a, 4, 1); }
 RF_KERNEL(keep_32_80, rf_gpu_matmul_args) { kept_make(&a, 8, 0); }
 
-RF_DEVICE void kept_run(const rf_gpu_matmul_args *a, uint32_t rows, uint32_t n) {
-    const groups_kind kind = {8, 0, 0, 0, 1, rf_kept_parts(rows), rows, n};
+RF_DEVICE void kept_run(const rf_gpu_matmul_args *a, uint32_t rows) {
+    const groups_kind kind = {8, 0, 0, 0, 1, rf_kept_parts(rows), rows, wide_team_cols(rows)};
     groups_run(a, kind);
 }
 
-RF_KERNEL_ALONE(wide_32_kept, rf_gpu_matmul_args) { kept_run(&a, RF_WIDE_ROWS, RF_WIDE_COLS); }
-RF_KERNEL_ALONE(wide_32_kept_low, rf_gpu_matmul_args) {
-    kept_run(&a, RF_WIDE_ROWS / 2, RF_WIDE_COLS / 2);
-}
+RF_KERNEL_ALONE(wide_32_kept, rf_gpu_matmul_args) { kept_run(&a, RF_WIDE_ROWS); }
+RF_KERNEL_ALONE(wide_32_kept_low, rf_gpu_matmul_args) { kept_run(&a, RF_WIDE_ROWS / 2); }
 #endif

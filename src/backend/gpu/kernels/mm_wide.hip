@@ -27,10 +27,12 @@ typedef struct wide_kind {
     rf_wide_parts at;
 } wide_kind;
 
+/* Activation rows of a team, where tiles have so many weight rows. */
+RF_DEVICE uint32_t wide_team_cols(uint32_t rows) { return RF_WIDE_COLS / (RF_WIDE_ROWS / rows); }
+
 RF_DEVICE wide_kind wide_kind_of(rf_wide_digits digits, int hi_bits, uint32_t rows) {
     const rf_wide_parts at = rf_wide_parts_of(digits, rows);
-    const wide_kind k = {digits, hi_bits, rows, RF_WIDE_COLS / (RF_WIDE_ROWS / rows),
-                         rf_wide_stages(at), at};
+    const wide_kind k = {digits, hi_bits, rows, wide_team_cols(rows), rf_wide_stages(at), at};
     return k;
 }
 
