@@ -73,9 +73,13 @@ static void make_act(bench *b, uint32_t n_rows) {
                            .x = x,
                            .q = need(n, 1),
                            .d = need(n / 32 + 1, sizeof(float)),
-                           .sum = need(n / 16 + 1, sizeof(int32_t))};
+                           .sum = need(n / 16 + 1, sizeof(int32_t)),
+                           .total = need(n / 32 + 1, sizeof(float))};
     if (b->act.view == RF_INT_32) b->kernels->quant_32(x, n, b->act.q, b->act.d, b->act.sum);
     if (b->act.view == RF_INT_256) b->kernels->quant_256(x, n, b->act.q, b->act.d, b->act.sum);
+    for (size_t t = 0, of_row = b->w.cols / 32; b->act.view == RF_INT_32 && t < n_rows; t++)
+        rf_mm_totals(b->act.d + t * of_row, b->act.sum + t * of_row, of_row,
+                     b->act.total + t * of_row);
     if (rf_act_wants_blocks(b->kernels, b->act.view, n_rows)) {
         b->act.blocks =
             need(rf_act_n_blocks(b->act.view, n_rows), rf_act_block_bytes(b->act.view, b->w.cols));
@@ -92,6 +96,7 @@ static void free_act(bench *b) {
     rf_free(b->act.q);
     rf_free(b->act.d);
     rf_free(b->act.sum);
+    rf_free(b->act.total);
     rf_free(b->act.blocks);
     rf_free(b->dst);
     rf_free(b->scratch);

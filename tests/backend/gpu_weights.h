@@ -63,10 +63,11 @@ static inline void without_128(uint8_t *blocks, size_t n) {
         if (at % size >= scale && blocks[at] == 128) blocks[at]++;
 }
 
-/* The tensor as the device has it, in a block of host memory; free with rf_free. */
-static inline uint8_t *packed_weight(const rf_tensor *w, rf_gpu_layout *l) {
+/* The tensor as the device has it for products or as a table, in a block of host memory; free with rf_free. */
+static inline uint8_t *packed_weight(const rf_tensor *w, rf_gpu_layout *l, bool is_table) {
     rf_error e = {RF_OK, ""};
     if (rf_gpu_layout_of(l, w, &e) != RF_OK) fail_msg("%s", e.text);
+    if (is_table) l->rounds = false;
     uint8_t *block = rf_alloc(l->bytes, 1);
     float *scratch = rf_alloc(w->cols, sizeof *scratch);
     assert_true(block && scratch);

@@ -165,12 +165,21 @@ static void product_on_cpu(const rf_tensor *w, uint32_t plane, const float *bias
     int8_t *q = rf_alloc(n, 1);
     float *d = rf_alloc(n / 32 + 1, sizeof *d);
     int32_t *sum = rf_alloc(n / 16 + 1, sizeof *sum);
+    float *total = rf_alloc(n / 32 + 1, sizeof *total);
     void *scratch = rf_alloc(rf_mm_scratch_bytes(T, w->cols), 1);
-    assert_true(q && d && sum && scratch);
+    assert_true(q && d && sum && total && scratch);
     if (view == RF_INT_32) cpu->quant_32(x, n, q, d, sum);
     if (view == RF_INT_256) cpu->quant_256(x, n, q, d, sum);
-    rf_mm_input in = {
-        .view = view, .n_rows = T, .n_cols = w->cols, .x = x, .q = q, .d = d, .sum = sum};
+    for (size_t t = 0, of_row = w->cols / 32; view == RF_INT_32 && t < T; t++)
+        rf_mm_totals(d + t * of_row, sum + t * of_row, of_row, total + t * of_row);
+    rf_mm_input in = {.view = view,
+                      .n_rows = T,
+                      .n_cols = w->cols,
+                      .x = x,
+                      .q = q,
+                      .d = d,
+                      .sum = sum,
+                      .total = total};
     rf_mm mm = {.w = &one,
                 .bias = bias ? bias + (size_t)plane * w->rows : NULL,
                 .act = &in,
@@ -180,6 +189,7 @@ static void product_on_cpu(const rf_tensor *w, uint32_t plane, const float *bias
     rf_free(q);
     rf_free(d);
     rf_free(sum);
+    rf_free(total);
     rf_free(scratch);
 }
 
@@ -487,7 +497,7 @@ static void assert_launched(const rf_gpu_kernel *kernels, size_t n) {
 }
 
 /* The kernels for some activation rows, all that are not of experts. */
-enum { FIRST_BATCH = RF_GPU_batch_256_40_low_8, LAST_BATCH = RF_GPU_batch_32_80_tall_64 };
+enum { FIRST_BATCH = RF_GPU_batch_256_40_low_8, LAST_BATCH = RF_GPU_batch_32_41_minima_tall_64 };
 static void leave_out_batch(bool is_out) {
     for (uint32_t k = FIRST_BATCH; k <= LAST_BATCH; k++)
         queue.left_out[k] = is_out;
@@ -582,14 +592,14 @@ static void check_ahead(rf_dtype type) {
     product_case c = {.type = type, .rows = 150, .cols = cols_of(type, 1), .T = 257, .n_parts = 3};
     c.ahead = (size_t)2 << 20;
     check_product(&c);
-    size_t of_rows =
-               is_256 ? rf_ahead_x_bytes(RF_WIDE_SCALES) : rf_groups_parts_of(4, 0, 1).x_bytes,
+    size_t of_rows = is_256 ? rf_ahead_x_bytes(RF_WIDE_SCALES) : RF_GROUPS_X_BYTES,
            of_tile = is_256 ? rf_ahead_w_bytes(RF_WIDE_SCALES) : 0;
     uint32_t cols = cols_of(type, is_256 ? 5 : 40),
              n_stages = (cols - 1) / (is_256 ? 256 : RF_GROUPS_COLS) + 1;
     c = (product_case){.type = type, .rows = 300, .cols = cols, .T = 258, .n_parts = 1};
     c.bias = c.add = true;
-    c.ahead = n_stages * (3 * of_rows + 2 * of_tile) + (is_256 ? 0 : 3 * ((n_stages + 3) / 4 * 4));
+    c.ahead = n_stages * (3 * of_rows + 2 * of_tile);
+    if (!is_256) c.ahead += 3 * ((n_stages + 3) / 4 * 4 + (n_stages + 1) / 2 * RF_MINIMA_X_BYTES);
     check_product(&c);
     c = (product_case){.type = type, .rows = 170, .cols = cols_of(type, 4), .T = 256, .n_parts = 2};
     c.glu = true;
@@ -654,9 +664,10 @@ static uint32_t cols_less(rf_dtype t, uint32_t cols, uint32_t fewer) {
  * launch of their own, where the device is small. */
 static void test_batch_products(void **state) {
     (void)state;
-    static const rf_dtype types[] = {
-        RF_DT_Q4_K,   RF_DT_Q5_K,    RF_DT_Q6_K, RF_DT_Q2_K, RF_DT_Q3_K,  RF_DT_IQ3_S, RF_DT_IQ1_S,
-        RF_DT_IQ4_XS, RF_DT_IQ3_XXS, RF_DT_Q4_0, RF_DT_Q5_0, RF_DT_MXFP4, RF_DT_Q8_0};
+    static const rf_dtype types[] = {RF_DT_Q4_K,    RF_DT_Q5_K,  RF_DT_Q6_K,  RF_DT_Q2_K,
+                                     RF_DT_Q3_K,    RF_DT_IQ3_S, RF_DT_IQ1_S, RF_DT_IQ4_XS,
+                                     RF_DT_IQ3_XXS, RF_DT_Q4_0,  RF_DT_Q5_0,  RF_DT_MXFP4,
+                                     RF_DT_Q8_0,    RF_DT_Q4_1,  RF_DT_Q5_1};
     static const uint32_t Ts[] = {2, 6, 12, 24, 50, 65, 120, 150, 255};
     uint32_t n_units = queue.info.n_units;
     for (size_t i = 0; i < RF_COUNT(types) * RF_COUNT(Ts); i++) {
@@ -692,8 +703,9 @@ static void test_batch_products(void **state) {
 /* Each of those kernels, whatever the device would rather take. */
 static void test_each_batch_kernel(void **state) {
     (void)state;
-    static const rf_dtype types[] = {RF_DT_Q4_K,  RF_DT_Q5_K,   RF_DT_Q6_K, RF_DT_Q2_K, RF_DT_Q3_K,
-                                     RF_DT_IQ3_S, RF_DT_IQ4_XS, RF_DT_Q4_0, RF_DT_Q5_0, RF_DT_Q8_0};
+    static const rf_dtype types[] = {RF_DT_Q4_K, RF_DT_Q5_K,  RF_DT_Q6_K,   RF_DT_Q2_K,
+                                     RF_DT_Q3_K, RF_DT_IQ3_S, RF_DT_IQ4_XS, RF_DT_Q4_0,
+                                     RF_DT_Q5_0, RF_DT_Q8_0,  RF_DT_Q4_1,   RF_DT_Q5_1};
     static const uint32_t Ts[RF_BATCH_WIDTHS] = {6, 12, 24, 50};
     enum { EACH = 12 };
     uint32_t n_units = queue.info.n_units;
@@ -891,13 +903,13 @@ static void test_experts(void **state) {
 /* So few rows of each expert that NVIDIA's small blocks have them. */
 static void test_small_experts(void **state) {
     (void)state;
-    static const rf_dtype types[] = {RF_DT_Q4_K, RF_DT_Q5_K,  RF_DT_Q6_K,   RF_DT_Q2_K,
-                                     RF_DT_Q3_K, RF_DT_IQ3_S, RF_DT_IQ4_XS, RF_DT_Q4_0,
-                                     RF_DT_Q5_0, RF_DT_Q8_0,  RF_DT_MXFP4,  RF_DT_IQ3_XXS};
+    static const rf_dtype types[] = {RF_DT_Q4_K,  RF_DT_Q5_K,    RF_DT_Q6_K, RF_DT_Q2_K, RF_DT_Q3_K,
+                                     RF_DT_IQ3_S, RF_DT_IQ4_XS,  RF_DT_Q4_0, RF_DT_Q5_0, RF_DT_Q8_0,
+                                     RF_DT_MXFP4, RF_DT_IQ3_XXS, RF_DT_Q4_1, RF_DT_Q5_1};
     for (size_t i = 0; i < RF_COUNT(types); i++)
         for (int k = 0; k < 4; k++)
             check_experts(types[i], cols_less(types[i], 768, 64), 12, k & 1, true, k & 2);
-    for (uint32_t k = RF_GPU_batch_256_40_small_8; k <= RF_GPU_batch_32_80_small_8; k++)
+    for (uint32_t k = RF_GPU_batch_256_40_small_8; k <= RF_GPU_batch_32_41_minima_small_8; k++)
         assert_int_equal(queue.launched[k], queue.function[k] != NULL);
 }
 
@@ -1103,7 +1115,7 @@ static void test_embed(void **state) {
         const rf_dtype_info *info = rf_dtype_get((rf_dtype)type);
         if (!info->decode || type == RF_DT_F64) continue;
         rf_tensor w = random_weight((rf_dtype)type, 1, ROWS, COLS, &seed);
-        rf_gpu_weight table = weight_on_gpu(&w);
+        rf_gpu_weight table = packed_on_gpu(&w, true);
         float want[T * COLS], got[T * COLS];
         for (int way = 0; way < 3; way++) {
             const int32_t *picked = way ? up(at, sizeof at) : NULL;

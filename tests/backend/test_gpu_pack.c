@@ -52,7 +52,7 @@ static void test_every_format(void **state) {
         uint32_t cols = info->is_block ? 3 * info->block_elems : 37;
         rf_tensor w = random_weight(t, 2, 35, cols, &seed);
         rf_gpu_layout l;
-        uint8_t *block = packed_weight(&w, &l);
+        uint8_t *block = packed_weight(&w, &l, true);
         if (info->view == RF_INT_NONE)
             check_floats(&w, &l, block);
         else
@@ -89,7 +89,7 @@ static void test_extremes(void **state) {
                            .row_bytes = info->block_bytes,
                            .data = data};
             rf_gpu_layout l;
-            uint8_t *block = packed_weight(&w, &l);
+            uint8_t *block = packed_weight(&w, &l, true);
             check_integers(&w, &l, block);
             rf_free(block);
         }

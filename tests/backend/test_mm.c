@@ -11,6 +11,7 @@
 #include "backend/cpu/kernels.h"
 #include "base/fmath.h"
 #include "lib/testlib.h"
+#include "quant/blocks.h"
 
 #define SENTINEL -12345.5f
 
@@ -95,7 +96,7 @@ static float *make_x(uint32_t cols, uint64_t seed) {
 }
 
 typedef struct act_memory {
-    rf_guarded x, q, d, sum, blocks;
+    rf_guarded x, q, d, sum, total, blocks;
     rf_mm_input act;
 } act_memory;
 
@@ -132,17 +133,22 @@ static void make_act(act_memory *m, const rf_cpu_kernels *k, rf_int_view view, c
     m->q = rf_guard(x, n);
     m->d = rf_guard(d, n / group * sizeof *d);
     m->sum = rf_guard(sum, n / (view == RF_INT_256 ? 16 : 32) * sizeof *sum);
+    if (view == RF_INT_32) m->total = rf_guard(d, n / 32 * sizeof *d);
     m->act.q = (int8_t *)(void *)m->q.p;
     m->act.d = (float *)(void *)m->d.p;
     m->act.sum = (int32_t *)(void *)m->sum.p;
+    m->act.total = (float *)(void *)m->total.p;
     (view == RF_INT_32 ? k->quant_32 : k->quant_256)(m->act.x, n, m->act.q, m->act.d, m->act.sum);
+    for (size_t t = 0, of_row = cols / 32; view == RF_INT_32 && t < n_rows; t++)
+        rf_mm_totals(m->act.d + t * of_row, m->act.sum + t * of_row, of_row,
+                     m->act.total + t * of_row);
     lay_out(m, k);
     rf_free(d);
     rf_free(sum);
 }
 
 static void free_act(act_memory *m) {
-    rf_guarded *all[] = {&m->x, &m->q, &m->d, &m->sum, &m->blocks};
+    rf_guarded *all[] = {&m->x, &m->q, &m->d, &m->sum, &m->total, &m->blocks};
     for (size_t i = 0; i < RF_COUNT(all); i++)
         if (all[i]->p) rf_guard_free(all[i]);
 }
@@ -162,9 +168,32 @@ static float model_scale(float *d, float amax, size_t size) {
     return *d > 0 ? 1 / *d : 0;
 }
 
+/* Up to eight numbers as multiples of 2^(e - less), where 2^e is in the largest; e is `least` at least. */
+static void model_steps(double v[8], size_t n, int less, int least) {
+    double most = 0;
+    for (size_t i = 0; i < n; i++)
+        most = fmax(most, fabs(v[i]));
+    int e;
+    (void)frexp(most, &e);
+    e = most > 0 && e - 1 > least ? e - 1 : least;
+    for (size_t i = 0; i < n; i++)
+        v[i] = ldexp(rint(ldexp(v[i], less - e)), e - less);
+}
+
+/* What minima m add for the groups that share steps with totals t. */
+static double model_minima(double m[8], double t[8], size_t n) {
+    model_steps(m, n, 10, -14);
+    model_steps(t, n, 9, -90);
+    double sum = 0;
+    for (size_t i = 0; i < n; i++)
+        sum += m[i] * t[i];
+    return sum;
+}
+
 static float model_ints(const rf_dtype_info *info, const uint8_t *row, const float *x, size_t n) {
     size_t size = info->view == RF_INT_256 ? 256 : 32;
     float acc = 0;
+    double minima[8], totals[8];
     for (size_t g = 0; g < n / size; g++) {
         rf_int_group w;
         info->unpack(row, g, &w);
@@ -179,7 +208,11 @@ static float model_ints(const rf_dtype_info *info, const uint8_t *row, const flo
             m += q * (size == 256 ? w.min[k / 16] : 1);
         }
         acc = fmaf((float)i, w.d * xd, acc);
-        if (info->has_min) acc = fmaf((float)m, w.m * xd, acc);
+        if (info->has_min && size == 256) acc = fmaf((float)m, w.m * xd, acc);
+        minima[g % 8] = (double)w.m;
+        totals[g % 8] = m * (double)xd;
+        if (info->has_min && size == 32 && (g % 8 == 7 || g == n / size - 1))
+            acc += (float)model_minima(minima, totals, g % 8 + 1);
     }
     return acc;
 }
@@ -213,6 +246,30 @@ static void model(const rf_tensor *w, const float *x, wanted *out) {
         }
 }
 
+/* What rounding minima of groups of 32 and the totals of x, less than 32 steps off each, costs at most. */
+static double minima_slack(const rf_dtype_info *info, const uint8_t *row, const float *x,
+                           const float *step, size_t n) {
+    double slack = 0;
+    for (size_t first = 0; first < n / 32; first += 8) {
+        double m[8], t[8], most_m = 0, most_t = 0;
+        const size_t n_own = n / 32 - first < 8 ? n / 32 - first : 8;
+        for (size_t i = 0; i < n_own; i++) {
+            rf_int_group w;
+            info->unpack(row, first + i, &w);
+            m[i] = fabs((double)w.m);
+            t[i] = 0;
+            for (size_t k = (first + i) * 32; k < (first + i + 1) * 32; k++)
+                t[i] += (double)x[k];
+            t[i] = fabs(t[i]) + 32 * (double)step[first * 32];
+            most_m = fmax(most_m, m[i]);
+            most_t = fmax(most_t, t[i]);
+        }
+        for (size_t i = 0; i < n_own; i++)
+            slack += 0x1p-11 * most_m * t[i] + 0x1.01p-10 * most_t * m[i];
+    }
+    return slack;
+}
+
 /* What exact arithmetic gives, against what quantised activations cost at most: half a step of each
  * group's scale times |w|.  Returns false where a result lies outside; adds to error and norm. */
 static void check_accuracy(const rf_tensor *w, const float *x, const wanted *got) {
@@ -236,6 +293,9 @@ static void check_accuracy(const rf_tensor *w, const float *x, const wanted *got
         double row_error = 0, row_norm = 0;
         for (size_t t = 5; t < MAX_T; t++) {
             double exact = 0, slack = 0;
+            if (info->has_min && size == 32)
+                slack = minima_slack(info, (const uint8_t *)w->data + r * w->row_bytes, x + t * n,
+                                     step + t * n, n);
             for (size_t k = 0; k < n; k++) {
                 const double xk = (double)x[t * n + k], half = (double)step[t * n + k] * 0.5001;
                 exact += (double)dec[k] * xk;
@@ -494,14 +554,14 @@ static void test_quant(void **state) {
 /* A NaN or an infinity among the activations reaches the result, whatever the kernel. */
 static void test_nan(void **state) {
     (void)state;
-    static const rf_dtype types[] = {RF_DT_Q8_0, RF_DT_Q4_K, RF_DT_F16};
+    static const rf_dtype types[] = {RF_DT_Q8_0, RF_DT_Q4_1, RF_DT_Q4_K, RF_DT_F16};
     for (size_t i = 0; i < RF_COUNT(types); i++)
         for (int isa = RF_ISA_SCALAR; isa <= (int)rf_isa_best(); isa++)
-            for (uint32_t n_rows = 1; n_rows <= 4; n_rows += 3) {
+            for (uint32_t n_rows = 1; n_rows <= 16; n_rows *= 4) {
                 const rf_cpu_kernels *k = rf_cpu_kernels_get((rf_isa)isa);
                 rf_guarded guard;
                 rf_tensor w = make_weight(types[i], 8, 256, 5, &guard);
-                float *x = make_x(256, 6), dst[4 * 8];
+                float *x = make_x(256, 6), dst[16 * 8];
                 x[100] = NAN;
                 act_memory m;
                 make_act(&m, k, rf_dtype_get(types[i])->view, x, n_rows, 256);
@@ -623,6 +683,49 @@ static void test_many_rows(void **state) {
     rf_free(got);
 }
 
+/* Gives a format's blocks minima of any bits, infinities and NaNs among them, or below 2, or subnormal ones. */
+static void put_minima(const rf_tensor *w, uint8_t *bytes, uint64_t *seed) {
+    static const uint16_t bits[] = {0xffff, 0xbfff, 0x87ff};
+    const rf_dtype_info *info = rf_dtype_get(w->type);
+    for (size_t r = 0; r < w->rows; r++)
+        for (size_t b = 0; b < w->cols / 32; b++) {
+            const uint16_t m = (uint16_t)(rf_test_rand(seed) >> 40) & bits[r % RF_COUNT(bits)];
+            memcpy(bytes + r * w->row_bytes + b * info->block_bytes + offsetof(rf_block_q4_1, m),
+                   &m, sizeof m);
+        }
+}
+
+/* Those with totals of any size, alike in some groups and not in others, where five to seven groups are left behind those
+ * by eights: as the scalar kernels have them. */
+static void test_minima(void **state) {
+    (void)state;
+    enum { T = 130, ROWS = 40, MOST = 39 };
+    static const rf_dtype types[] = {RF_DT_Q4_1, RF_DT_Q5_1};
+    static const uint32_t n_rows[] = {1, 2, 3, 4, 6, 16, T}, n_groups[] = {5, 22, MOST};
+    static const float sizes[] = {1.0f, 0.0f, 1e-3f, 1e3f, 1e-25f, 1e-37f, 1e-42f, 1e27f};
+    const size_t n = (size_t)T * MOST * 32;
+    float *x = rf_alloc(n, sizeof *x), *want = rf_alloc((size_t)T * ROWS, sizeof *want),
+          *got = rf_alloc((size_t)T * ROWS, sizeof *got);
+    assert_true(x && want && got);
+    uint64_t seed = 79;
+    for (size_t i = 0; i < n; i++) {
+        const size_t g = i / 32, part = g / MOST;
+        x[i] = rf_test_randf(&seed) * sizes[part % 2 ? g % 7 : part / 2 % RF_COUNT(sizes)];
+    }
+    for (size_t i = 0; i < RF_COUNT(types) * RF_COUNT(n_groups); i++) {
+        rf_guarded guard;
+        rf_tensor w = make_weight(types[i % RF_COUNT(types)], ROWS,
+                                  n_groups[i / RF_COUNT(types)] * 32, i, &guard);
+        put_minima(&w, guard.p, &seed);
+        for (size_t k = 0; k < RF_COUNT(n_rows); k++)
+            check_many_rows(&w, x, n_rows[k], want, got);
+        rf_guard_free(&guard);
+    }
+    rf_free(x);
+    rf_free(want);
+    rf_free(got);
+}
+
 /* Activations that no second-level cache holds: in parts, each with several blocks of weight rows, the last of which is
  * not full. */
 static void test_long_rows(void **state) {
@@ -653,6 +756,7 @@ int main(void) {
         cmocka_unit_test(test_floats),      cmocka_unit_test(test_formats),
         cmocka_unit_test(test_scales),      cmocka_unit_test(test_nan),
         cmocka_unit_test(test_long_floats), cmocka_unit_test(test_long_rows),
+        cmocka_unit_test(test_minima),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -11,13 +11,15 @@ static inline void free_tensor(rf_tensor *w) {
     rf_free(u.memory);
 }
 
-static inline rf_gpu_weight weight_on_gpu(const rf_tensor *w) {
+static inline rf_gpu_weight packed_on_gpu(const rf_tensor *w, bool is_table) {
     rf_gpu_layout l;
-    uint8_t *block = packed_weight(w, &l);
+    uint8_t *block = packed_weight(w, &l, is_table);
     void *base = up(block, l.bytes);
     rf_free(block);
     return rf_gpu_weight_at(&l, base);
 }
+
+static inline rf_gpu_weight weight_on_gpu(const rf_tensor *w) { return packed_on_gpu(w, false); }
 
 /* A route of T rows to n_used different experts each. */
 static inline float *random_route(uint32_t T, uint32_t n_experts, uint32_t n_used) {

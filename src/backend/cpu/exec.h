@@ -106,8 +106,9 @@ typedef struct rf_cpu_task {
     /* PRODUCTS, HEADS, EXPERTS */
     rf_cpu_product product[RF_CPU_MAX_PRODUCTS];
     uint32_t n_products, cols, n_inputs;
-    unsigned views; /* bit v: some weight has rf_int_view v */
-    bool picked;    /* input row o is row out_row[o] of a */
+    unsigned views;   /* bit v: some weight has rf_int_view v */
+    bool with_totals; /* some in groups of 32 has minima */
+    bool picked;      /* input row o is row out_row[o] of a */
     rf_cpu_norm norm;
     rf_val norm_dst; /* where the norm is also kept for other readers, or 0 */
     /* EXPERTS */
@@ -124,6 +125,7 @@ typedef struct rf_cpu_acts {
     int8_t *q[2];       /* [rows][cols]: groups of 32, groups of 256 */
     float *d[2];        /* [rows][cols / 32], [rows][cols / 256] */
     int32_t *sum[2];    /* [rows][cols / 32], [rows][cols / 16] */
+    float *total;       /* [rows][cols / 32] of the groups of 32 */
     uint8_t *blocks[3]; /* what the kernels' lay_out makes of them, by view */
 } rf_cpu_acts;
 

@@ -168,8 +168,10 @@ static rf_status add_product(fuser *f, rf_cpu_task *t, uint32_t i) {
     m->w = weight_of(f, s->w);
     m->dst = s->dst;
     RF_TRY(must_decode(f, m->w, "a matrix"));
-    rf_int_view view = rf_dtype_get(m->w->type)->view;
+    const rf_dtype_info *info = rf_dtype_get(m->w->type);
+    const rf_int_view view = info->view;
     t->views |= 1u << view;
+    t->with_totals |= view == RF_INT_32 && info->has_min;
     t->cols = m->w->cols;
     t->n_inputs = f->p->vals[s->a].cols / t->cols;
     widen(&x->view_cols[view], t->n_inputs * t->cols);

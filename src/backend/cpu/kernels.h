@@ -45,7 +45,8 @@ typedef struct rf_mm_input {
     int8_t *q;       /* [n_rows][n_cols] */
     float *d;        /* [n_rows][n_cols / 32] or [n_rows][n_cols / 256] */
     int32_t *sum;    /* [n_rows][n_cols / 32], or [n_rows][n_cols / 16] for RF_INT_256 */
-    uint8_t *blocks; /* x, or q, d and sum, as lay_out wrote them; or NULL */
+    float *total;    /* RF_INT_32, for formats with minima: [n_rows][n_cols / 32]; or NULL */
+    uint8_t *blocks; /* x, or q, d and totals or sums, as lay_out wrote them; or NULL */
 } rf_mm_input;
 
 /* One matrix product: dst[t * dst_stride + r] = sum_k w[r][k] x[t][k] + bias[r]. */
@@ -135,6 +136,9 @@ static inline void rf_act_lay_out(const rf_cpu_kernels *k, const rf_mm_input *a,
     for (; first < end; first += rf_act_block_rows(a->view))
         k->lay_out(a, first);
 }
+
+/* What minima of groups of 32 are multiplied with: total[g] from sum[g] * d[g], of all n groups of a row. */
+void rf_mm_totals(const float *d, const int32_t *sum, size_t n, float *total);
 
 /* The table of a level; the CPU must have it. */
 const rf_cpu_kernels *rf_cpu_kernels_get(rf_isa isa);

@@ -191,6 +191,7 @@ static rf_cpu_acts cut_acts(cutter *c, const uint32_t cols[3], bool with_x, cons
         a.q[0] = cut(c, rows * n32, sizeof *a.q[0]);
         a.d[0] = cut(c, rows * (n32 / 32), sizeof *a.d[0]);
         a.sum[0] = cut(c, rows * (n32 / 32), sizeof *a.sum[0]);
+        a.total = cut(c, rows * (n32 / 32), sizeof *a.total);
     }
     if (n256) {
         a.q[1] = cut(c, rows * n256, sizeof *a.q[1]);

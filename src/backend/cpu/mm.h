@@ -53,6 +53,18 @@ RF_INLINE rf_mm_scale rf_mm_short_scale_of(float amax) {
 }
 typedef rf_mm_scale rf_mm_scale_fn(float amax);
 
+/* Groups of 32 that share steps of minima and of totals; how many of them end with group g of n, or 0 where none do;
+ * bits of what rounds them. */
+enum { RF_MM_SHARE = 8 };
+RF_INLINE size_t rf_mm_shares_ended(size_t g, size_t n) {
+    return g % RF_MM_SHARE == RF_MM_SHARE - 1 || g + 1 == n ? g % RF_MM_SHARE + 1 : 0;
+}
+RF_INLINE float rf_mm_rounded(float v, uint32_t by) {
+    float c;
+    memcpy(&c, &by, sizeof c);
+    return (v + c) - c;
+}
+
 static inline size_t rf_mm_round16(size_t n) { return (n + 15) & ~(size_t)15; }
 static inline const uint8_t *rf_mm_row(const rf_tensor *w, uint32_t r) {
     return (const uint8_t *)w->data + (size_t)r * w->row_bytes;
@@ -99,7 +111,7 @@ void rf_mm_scalar(const rf_mm *mm, uint32_t begin, uint32_t end, void *scratch);
 
 /* A panel holds n_vecs vectors of `lanes` weight rows (8 or 16) over a stretch of n_groups groups:
  * [n_vecs][n_groups] records.  A record of RF_INT_32 is
- *   f32 d[lanes], m[lanes]; u8 q[8][lanes][4]                        (k in fours)
+ *   f32 d[lanes], m[lanes] (rounded); u8 q[8][lanes][4]              (k in fours)
  * and one of RF_INT_256 is
  *   f32 d[lanes], m[lanes]; i16 scale[16][lanes][2] (twice the same, or one and a 0),
  *   scales[8][lanes][2], mins[8][lanes][2] (two neighbours; four such pairs where 32 elements share a
@@ -159,7 +171,7 @@ typedef struct rf_mm_tile {
     size_t vec_bytes, n_groups;
     const int8_t *q;      /* [T][q_stride] */
     const float *d;       /* [T][group_stride] */
-    const int32_t *sum;   /* RF_INT_32: [T][group_stride] */
+    const float *total;   /* RF_INT_32 with minima: [T][group_stride]; else NULL */
     const int32_t *start; /* [T][group_stride], -off * sum; RF_INT_256: of scaled weights */
     const int16_t *sums;  /* RF_INT_256: [T][group_stride][n_pairs][2] */
     size_t q_stride, group_stride;

@@ -14,6 +14,8 @@
  * Activations that are not laid out, and floats, are AVX-512's. */
 #include "backend/cpu/mm_grid_avx512.h"
 #include "backend/cpu/mm_vec_avx512.h"
+
+#include "backend/cpu/mm_minima.h"
 #include "base/amx.h"
 
 enum {
@@ -31,9 +33,8 @@ enum {
 
 /* Records of a group: of activations ... */
 typedef struct act_32 {
-    float d[SIDE];
-    int32_t sum[SIDE];
-    int8_t q[8][SIDE][4]; /* [k / 4] */
+    float d[SIDE], total[SIDE]; /* total: for formats with minima */
+    int8_t q[8][SIDE][4];       /* [k / 4] */
 } __attribute__((aligned(64))) act_32;
 typedef struct act_256 {
     float d[SIDE];
@@ -55,6 +56,7 @@ _Static_assert(sizeof(act_32) == RF_ACT_RECORD_32, "kernels.h");
 _Static_assert(sizeof(act_256) == RF_ACT_RECORD_256, "kernels.h");
 _Static_assert(sizeof(weights_32) * (LONG_STRETCH / 32) <= RF_MM_PANEL_BYTES, "panel");
 _Static_assert(sizeof(weights_256) * (STRETCH / 256) <= RF_MM_PANEL_BYTES, "panel");
+_Static_assert(STRETCH / 32 % RF_MM_SHARE == 0, "groups that share steps are in one stretch");
 
 /* Sixteen sums or results of each weight row. */
 typedef struct block {
@@ -95,7 +97,7 @@ static void lay_out_32(const rf_mm_input *a, const uint32_t row[SIDE], act_32 *d
         for (size_t i = 0; i < SIDE; i++) {
             q[i] = a->q + (size_t)row[i] * a->n_cols + 32 * g;
             dst->d[i] = a->d[row[i] * n_groups + g];
-            dst->sum[i] = a->sum[row[i] * n_groups + g];
+            if (a->total) dst->total[i] = a->total[row[i] * n_groups + g];
         }
         lay_out_dwords(q, 8, dst->q);
     }
@@ -403,6 +405,8 @@ RF_INLINE void unpack_groups(rf_mm_format f, const source *s, void *panel) {
         if ((g + 1) % n_parts == 0) rows.p += bytes;
     }
     if (f < RF_MM_Q4_K) widen_scales(f, panel, s->n);
+    if (rf_mm_has_m(f))
+        round_all_minima((uint8_t *)((weights_32 *)panel)->m, sizeof(weights_32), s->n);
 }
 
 #define UNPACK(f)                           \
@@ -458,7 +462,7 @@ RF_INLINE vec_floats add_scaled(vec_floats i, float wd, vec_floats xd, vec_float
 
 /* ---- groups of 32 ---- */
 
-RF_INLINE void add_32(bool has_min, const weights_32 *w, const act_32 *a, const block *sums,
+RF_INLINE void add_32(const weights_32 *w, const act_32 *a, const block *sums,
                       vec_floats acc[SIDE]) {
     const vec_floats xd = _mm512_load_ps(a->d);
     RF_UNROLL
@@ -466,11 +470,23 @@ RF_INLINE void add_32(bool has_min, const weights_32 *w, const act_32 *a, const 
         const vec_floats i = vec_to_floats(_mm512_load_si512(sums->v[r]));
         acc[r] = add_scaled(i, w->d[r], xd, acc[r]);
     }
-    if (!has_min) return;
-    const vec_floats sum = vec_to_floats(_mm512_load_si512(a->sum));
+}
+
+/* Minima of n groups that share steps. */
+RF_INLINE void add_minima(const weights_32 *w, const act_32 *a, size_t n, vec_floats acc[SIDE]) {
+    vec_floats p[SIDE];
     RF_UNROLL
     for (int r = 0; r < SIDE; r++)
-        acc[r] = add_scaled(sum, w->m[r], xd, acc[r]);
+        p[r] = vec_floats_zero();
+    for (size_t g = 0; g < n; g++) {
+        const vec_floats total = _mm512_load_ps(a[g].total);
+        RF_UNROLL
+        for (int r = 0; r < SIDE; r++)
+            p[r] = vec_fma(vec_floats_set(w[g].m[r]), total, p[r]);
+    }
+    RF_UNROLL
+    for (int r = 0; r < SIDE; r++)
+        acc[r] = vec_floats_add(acc[r], p[r]);
 }
 
 /* The intrinsics want registers' numbers as digits. */
@@ -489,13 +505,16 @@ RF_INLINE void add_32(bool has_min, const weights_32 *w, const act_32 *a, const 
     if (!(sure) && (g) >= n) break;                                     \
     if ((sure) || (g) + 2 < n) MULTIPLY_32((g) + 2, sum, weights, act); \
     rf_mm_look_ahead(ahead);                                            \
-    add_32(has_min, &w[g], &a[g], &sums, acc);                          \
+    add_32(&w[g], &a[g], &sums, acc);                                   \
     if ((sure) || (g) + 1 < n) STORE_32(stored);
-#define FOUR_STEPS_32(sure)          \
-    STEP_32(sure, g, 2, 4, 6, 1)     \
-    STEP_32(sure, g + 1, 3, 5, 7, 2) \
-    STEP_32(sure, g + 2, 0, 4, 6, 3) \
-    STEP_32(sure, g + 3, 1, 5, 7, 0)
+/* Every other four end groups that share steps. */
+#define FOUR_STEPS_32(sure)                            \
+    STEP_32(sure, g, 2, 4, 6, 1)                       \
+    STEP_32(sure, g + 1, 3, 5, 7, 2)                   \
+    STEP_32(sure, g + 2, 0, 4, 6, 3)                   \
+    STEP_32(sure, g + 3, 1, 5, 7, 0)                   \
+    if (has_min && g % RF_MM_SHARE == RF_MM_SHARE - 4) \
+        add_minima(&w[g - 4], &a[g - 4], RF_MM_SHARE, acc);
 
 RF_INLINE void block_32(bool has_min, const weights_32 *w, const act_32 *a, size_t n,
                         block_floats *result, rf_mm_ahead *ahead) {
@@ -514,6 +533,8 @@ RF_INLINE void block_32(bool has_min, const weights_32 *w, const act_32 *a, size
     for (;; g += 4) {
         FOUR_STEPS_32(false)
     }
+    const size_t left = n % RF_MM_SHARE;
+    if (has_min && left) add_minima(&w[n - left], &a[n - left], left, acc);
     RF_UNROLL
     for (int r = 0; r < SIDE; r++)
         _mm512_store_ps(result->v[r], acc[r]);

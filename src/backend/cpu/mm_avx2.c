@@ -207,6 +207,30 @@ RF_INLINE void add_products(tile_mode mode, bool scaled, int nv, int nt, int n_q
         at->w[v] += n_quads * LANES * 4;
 }
 
+/* acc[v][t] += the minima of n groups from `first` on, which share steps, times their totals. */
+RF_INLINE void add_minima(const rf_mm_tile *a, int nv, int nt, size_t first, size_t n,
+                          lane_floats *acc) {
+    __m256 p[VECS][WIDTH];
+    for (int t = 0; t < nt; t++)
+        for (int v = 0; v < nv; v++)
+            p[v][t] = _mm256_setzero_ps();
+    for (size_t g = first; g < first + n; g++) {
+        const uint8_t *m = a->panel + g * RF_MM_RECORD_32(LANES) + RF_MM_AT_M(LANES);
+        RF_UNROLL
+        for (int t = 0; t < nt; t++) {
+            const __m256 total = _mm256_set1_ps(a->total[(size_t)t * a->group_stride + g]);
+            RF_UNROLL
+            for (int v = 0; v < nv; v++) {
+                const void *of_vec = m + (size_t)v * a->vec_bytes;
+                p[v][t] = _mm256_fmadd_ps(_mm256_load_ps(of_vec), total, p[v][t]);
+            }
+        }
+    }
+    for (int t = 0; t < nt; t++)
+        for (int v = 0; v < nv; v++)
+            _mm256_store_ps(acc->v[v][t], _mm256_add_ps(_mm256_load_ps(acc->v[v][t]), p[v][t]));
+}
+
 RF_INLINE void tile_32(tile_mode mode, int nv, int nt, const rf_mm_tile *a) {
     lane_floats acc;
     tile_place at;
@@ -233,12 +257,8 @@ RF_INLINE void tile_32(tile_mode mode, int nv, int nt, const rf_mm_tile *a) {
             at.w[v] += RF_MM_RECORD_32(LANES) - 8 * LANES * 4;
         add_scaled(a, nv, nt, record, g, &i, &acc);
         if (!a->has_min) continue;
-        for (int t = 0; t < nt; t++) {
-            __m256i sum = _mm256_set1_epi32(a->sum[(size_t)t * a->group_stride + g]);
-            for (int v = 0; v < nv; v++)
-                i.v[v][t] = sum;
-        }
-        add_scaled(a, nv, nt, record + RF_MM_AT_M(LANES), g, &i, &acc);
+        const size_t ended = rf_mm_shares_ended(g, a->n_groups);
+        if (ended) add_minima(a, nv, nt, g + 1 - ended, ended, &acc);
     }
     store_acc(a, nv, nt, &acc);
 }
@@ -368,7 +388,7 @@ static void run_tiles(const rf_mm_tiles *tiles, uint32_t n_act, rf_mm_tile tile,
             run[width - 1](&tile);
             tile.q += width * tile.q_stride;
             tile.d += width * tile.group_stride;
-            tile.sum += width * tile.group_stride;
+            if (tile.total) tile.total += width * tile.group_stride;
             tile.start += width * tile.group_stride;
             tile.sums += width * tile.group_stride * 2 * tile.n_pairs;
             tile.dst += width * tile.dst_stride;
@@ -453,7 +473,8 @@ void rf_mm_panels_avx2(const rf_mm *mm, uint32_t begin, uint32_t end, void *scra
     const uint32_t per_panel = a->n_rows >= tiles->tall_from ? lanes * tiles->vecs : lanes;
     const size_t group = is_256 ? 256 : 32, n_groups = a->n_cols / group;
     const size_t record = is_256 ? RF_MM_RECORD_256(lanes) : RF_MM_RECORD_32(lanes);
-    const size_t stretch = 8192 / lanes / group; /* groups: what fits the first-level cache */
+    /* Groups: what fits the first-level cache; those that share steps (RF_MM_SHARE) are not torn apart. */
+    const size_t stretch = 8192 / lanes / group;
     const rf_mm_scaled scaled = rf_mm_scaled_of(mm->w->type);
     const uint8_t off =
         tiles->scales == RF_MM_SCALES_IN ? scaled.off : rf_mm_range_of(mm->w->type).off;
@@ -485,7 +506,7 @@ void rf_mm_panels_avx2(const rf_mm *mm, uint32_t begin, uint32_t end, void *scra
                                .n_groups = n,
                                .q = a->q + g * group,
                                .d = a->d + g,
-                               .sum = a->sum + (is_256 ? 0 : g),
+                               .total = info->has_min && !is_256 ? a->total + g : NULL,
                                .start = (const int32_t *)sums + g,
                                .sums = (const int16_t *)sums + 2 * n_pairs * g,
                                .q_stride = a->n_cols,

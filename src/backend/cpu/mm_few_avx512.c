@@ -3,6 +3,7 @@
  * activation rows while it is in registers; sums wait in the first-level cache. */
 #include "backend/cpu/mm_vec_avx512.h"
 
+#include "backend/cpu/mm_minima.h"
 #include "backend/cpu/mm_quads.h"
 
 typedef struct few {
@@ -32,16 +33,16 @@ RF_INLINE void store_sums(const few *c, size_t n, uint32_t row, int nv, const ve
 typedef struct x_group {
     const int8_t *q;
     const float *d;
-    const int32_t *start, *sum;
+    const int32_t *start;
 } x_group;
 
-/* A group of the weight rows with an activation row. */
+/* A group of the weight rows with an activation row.  Formats with minima have no offset. */
 RF_INLINE void multiply_row(rf_mm_format f, int nv, x_group x, const block_32 *b, vec w[][8],
                             vec_floats acc[]) {
     vec i[2];
     RF_UNROLL
     for (int v = 0; v < nv; v++)
-        i[v] = vec_set((uint32_t)*x.start);
+        i[v] = vec_set(rf_mm_has_m(f) ? 0 : (uint32_t)*x.start);
     RF_UNROLL
     for (int k = 0; k < 8; k++) {
         RF_UNROLL
@@ -52,11 +53,6 @@ RF_INLINE void multiply_row(rf_mm_format f, int nv, x_group x, const block_32 *b
     RF_UNROLL
     for (int v = 0; v < nv; v++)
         acc[v] = vec_fma(vec_to_floats(i[v]), vec_floats_mul(b[v].d, xd), acc[v]);
-    if (!rf_mm_has_m(f)) return;
-    vec_floats sum = vec_floats_set((float)*x.sum);
-    RF_UNROLL
-    for (int v = 0; v < nv; v++)
-        acc[v] = vec_fma(sum, vec_floats_mul(b[v].m, xd), acc[v]);
 }
 
 /* And with all n of them, nt if that is not 0. */
@@ -66,8 +62,7 @@ RF_INLINE void multiply_group(rf_mm_format f, int nv, size_t nt, size_t n, size_
     if (nt) {
         RF_UNROLL
         for (size_t t = 0; t < nt; t++) {
-            x_group row = {x.q + t * n_cols, x.d + t * n_groups, x.start + t * n_groups,
-                           x.sum + t * n_groups};
+            x_group row = {x.q + t * n_cols, x.d + t * n_groups, x.start + t * n_groups};
             multiply_row(f, nv, row, b, w, acc + t * (size_t)nv);
         }
         return;
@@ -77,8 +72,44 @@ RF_INLINE void multiply_group(rf_mm_format f, int nv, size_t nt, size_t n, size_
         x.q += n_cols;
         x.d += n_groups;
         x.start += n_groups;
-        x.sum += n_groups;
     }
+}
+
+/* Minima of the groups that share a step. */
+typedef struct minima {
+    vec_floats v[RF_MM_SHARE][2];
+} minima;
+
+/* Adds those of n groups, which are rounded, times an activation row's totals. */
+RF_INLINE void add_row_minima(int nv, size_t n, const minima *m, const float *total,
+                              vec_floats acc[]) {
+    vec_floats p[2] = {vec_floats_zero(), vec_floats_zero()};
+    for (size_t g = 0; g < n; g++) {
+        RF_UNROLL
+        for (int v = 0; v < nv; v++)
+            p[v] = vec_fma(m->v[g][v], vec_floats_set(total[g]), p[v]);
+    }
+    RF_UNROLL
+    for (int v = 0; v < nv; v++)
+        acc[v] = vec_floats_add(acc[v], p[v]);
+}
+
+/* And with those of all activation rows, nt if that is not 0; the first of these groups is number `first`. */
+RF_INLINE void add_minima(int nv, size_t nt, const rf_mm_input *a, size_t first, size_t n,
+                          minima *m, vec_floats acc[]) {
+    const size_t n_groups = a->n_cols / 32;
+    const float *total = a->total + first;
+    RF_UNROLL
+    for (int v = 0; v < nv; v++)
+        round_minima((uint8_t *)&m->v[0][v], sizeof m->v[0], n);
+    if (nt) {
+        RF_UNROLL
+        for (size_t t = 0; t < nt; t++)
+            add_row_minima(nv, n, m, total + t * n_groups, acc + t * (size_t)nv);
+        return;
+    }
+    for (size_t t = 0; t < a->n_rows; t++)
+        add_row_minima(nv, n, m, total + t * n_groups, acc + t * (size_t)nv);
 }
 
 /* Asks for some bytes well before they are wanted, and once more when they are due, since a request is
@@ -99,8 +130,9 @@ RF_INLINE void some_rows(rf_mm_format f, int nv, size_t nt, few *c, uint32_t row
     const size_t n = nt ? nt : c->n, n_cols = a->n_cols;
     const size_t bytes_of_all = (size_t)nv * VEC_ROWS * bytes;
     const uint8_t *next = c->next;
-    x_group x = {a->q, a->d, c->start, a->sum};
+    x_group x = {a->q, a->d, c->start};
     vec_floats acc[2 * RF_MM_FEW_MAX];
+    minima m;
     rf_mm_lanes rows[2];
     for (uint32_t v = 0; v < (uint32_t)nv; v++)
         rows[v] = lanes_at(rf_mm_row(weights, row + v * VEC_ROWS), weights->row_bytes);
@@ -113,6 +145,7 @@ RF_INLINE void some_rows(rf_mm_format f, int nv, size_t nt, few *c, uint32_t row
         RF_UNROLL
         for (int v = 0; v < nv; v++) {
             gather_block_32(f, &rows[v], &b[v]);
+            if (rf_mm_has_m(f)) m.v[g % RF_MM_SHARE][v] = b[v].m; /* a block is a group */
             RF_UNROLL
             for (int i = 0; i < VEC_ROWS / 4; i++)
                 rows[v].p[i] += bytes;
@@ -130,8 +163,12 @@ RF_INLINE void some_rows(rf_mm_format f, int nv, size_t nt, few *c, uint32_t row
             x.q += 32;
             x.d++;
             x.start++;
-            x.sum++;
         }
+        const size_t ended = rf_mm_has_m(f) ? rf_mm_shares_ended(g, n_cols / 32) : 0;
+        if (ended == RF_MM_SHARE)
+            add_minima(nv, nt, a, g + 1 - RF_MM_SHARE, RF_MM_SHARE, &m, acc);
+        else if (ended)
+            add_minima(nv, nt, a, g + 1 - ended, ended, &m, acc);
     }
     store_sums(c, n, row, nv, acc);
 }
@@ -159,7 +196,7 @@ RF_INLINE void all_rows(rf_mm_format f, size_t nt, few *c, uint32_t begin, uint3
 VARIANTS(Q4_0)
 VARIANTS(Q4_1)
 VARIANTS(Q5_0)
-VARIANTS(Q5_1)
+VARIANT(Q5_1, 0) /* with four: the sums' registers are wanted for unpacking */
 VARIANTS(Q8_0)
 VARIANTS(IQ4_NL)
 VARIANTS(MXFP4)
@@ -170,8 +207,11 @@ VARIANTS(Q2_0)
 typedef void (*rows_fn)(few *c, uint32_t begin, uint32_t end);
 #define ENTRY(f) [RF_MM_##f] = {rows_##f##_4, rows_##f##_0}
 static const rows_fn variants[][2] = {
-    ENTRY(Q4_0),   ENTRY(Q4_1),  ENTRY(Q5_0),       ENTRY(Q5_1), ENTRY(Q8_0),
-    ENTRY(IQ4_NL), ENTRY(MXFP4), ENTRY(MXFP6_E2M3), ENTRY(Q1_0), ENTRY(Q2_0),
+    ENTRY(Q4_0),       ENTRY(Q4_1),
+    ENTRY(Q5_0),       ENTRY(Q8_0),
+    ENTRY(IQ4_NL),     ENTRY(MXFP4),
+    ENTRY(MXFP6_E2M3), ENTRY(Q1_0),
+    ENTRY(Q2_0),       [RF_MM_Q5_1] = {rows_Q5_1_0, rows_Q5_1_0},
 };
 
 void rf_mm_few_avx512(const rf_mm *mm, uint32_t begin, uint32_t end, void *scratch) {

@@ -117,8 +117,7 @@ typedef struct four_groups {
     float d[ROWS], m[ROWS];
 } four_groups;
 
-RF_INLINE float32x4_t group_32(const four_groups *w, bool has_min, const int8_t *x, float xd,
-                               int32_t sum, float32x4_t acc) {
+RF_INLINE float32x4_t group_32(const four_groups *w, const int8_t *x, float xd, float32x4_t acc) {
     int8x16_t x0 = vld1q_s8(x), x1 = vld1q_s8(x + 16);
     int32x4_t part[ROWS];
     RF_UNROLL
@@ -126,8 +125,20 @@ RF_INLINE float32x4_t group_32(const four_groups *w, bool has_min, const int8_t 
         part[r] = vdotq_s32(vdupq_n_s32(0), vld1q_s8(w->group[r].q), x0);
         part[r] = vdotq_s32(part[r], vld1q_s8(w->group[r].q + 16), x1);
     }
-    acc = scaled(acc, sum_rows(part), vld1q_f32(w->d), xd);
-    return has_min ? scaled(acc, vdupq_n_s32(sum), vld1q_f32(w->m), xd) : acc;
+    return scaled(acc, sum_rows(part), vld1q_f32(w->d), xd);
+}
+
+/* The minima of n groups from `first` on, which share steps, times their totals. */
+static void add_minima_of_four(const rf_mm_input *a, size_t first, size_t n,
+                               float m[RF_MM_SHARE][ROWS], float32x4_t acc[MAX_T]) {
+    round_minima(m[0], ROWS, n);
+    for (size_t t = 0; t < a->n_rows; t++) {
+        const float *total = a->total + t * (a->n_cols / 32) + first;
+        float32x4_t p = vdupq_n_f32(0);
+        for (size_t g = 0; g < n; g++)
+            p = vfmaq_n_f32(p, vld1q_f32(m[g]), total[g]);
+        acc[t] = vaddq_f32(acc[t], p);
+    }
 }
 
 /* The products of one row's group of 256, in four partial sums. */
@@ -167,6 +178,7 @@ static void four_rows(const rf_mm *mm, const rf_dtype_info *info, uint32_t row, 
     const rf_mm_input *a = mm->act;
     const bool is_256 = info->view == RF_INT_256;
     const size_t group = is_256 ? 256 : 32, n_groups = a->n_cols / group;
+    float minima[RF_MM_SHARE][ROWS];
     for (size_t g = 0; g < n_groups; g++) {
         four_groups w;
         for (uint32_t r = 0; r < ROWS; r++) {
@@ -178,8 +190,12 @@ static void four_rows(const rf_mm *mm, const rf_dtype_info *info, uint32_t row, 
             size_t at = t * n_groups + g;
             const int8_t *x = a->q + t * a->n_cols + g * group;
             acc[t] = is_256 ? group_256(&w, info->has_min, x, a->d[at], a->sum + 16 * at, acc[t])
-                            : group_32(&w, info->has_min, x, a->d[at], a->sum[at], acc[t]);
+                            : group_32(&w, x, a->d[at], acc[t]);
         }
+        if (is_256 || !info->has_min) continue;
+        memcpy(minima[g % RF_MM_SHARE], w.m, sizeof w.m);
+        const size_t ended = rf_mm_shares_ended(g, n_groups);
+        if (ended) add_minima_of_four(a, g + 1 - ended, ended, minima, acc);
     }
 }
 

@@ -13,8 +13,8 @@
 
 typedef struct
     record_32 { /* one group of 32 of eight rows; rows that do not exist have d = m = 0 */
-    float d[LANES], m[LANES];
-    int8_t q[32 * LANES]; /* [32 / CHUNK][LANES][CHUNK] */
+    float d[LANES], m[LANES]; /* m: rounded */
+    int8_t q[32 * LANES];     /* [32 / CHUNK][LANES][CHUNK] */
 } record_32;
 typedef struct record_256 {
     float d[LANES], m[LANES];
@@ -28,7 +28,8 @@ typedef struct tile {
     size_t n_groups;
     const int8_t *q;    /* [WIDTH][q_stride] */
     const float *d;     /* [WIDTH][group_stride] */
-    const int32_t *sum; /* [WIDTH][group_stride] or [WIDTH][16 * group_stride] */
+    const float *total; /* RF_INT_32 with minima: [WIDTH][group_stride]; else NULL */
+    const int32_t *sum; /* RF_INT_256: [WIDTH][16 * group_stride] */
     size_t q_stride, group_stride;
     bool has_min, first; /* first: the sums start at 0 and not at dst */
     float *dst;          /* [WIDTH][dst_stride] */
@@ -68,6 +69,29 @@ RF_INLINE void add_scaled(const float w[LANES], float x, const int32x4_t i[2], f
     *high = vfmaq_f32(*high, vcvtq_f32_s32(i[1]), vmulq_n_f32(vld1q_f32(w + 4), x));
 }
 
+/* acc += the minima of n groups from `first` on, which share steps, times their totals. */
+RF_INLINE void add_minima(const tile *a, int nt, size_t first, size_t n, lane_floats *acc) {
+    const record_32 *w = a->panel;
+    lane_floats p;
+    RF_UNROLL
+    for (int t = 0; t < nt; t++)
+        p.v[0][t] = p.v[1][t] = vdupq_n_f32(0);
+    for (size_t g = first; g < first + n; g++) {
+        const float32x4_t low = vld1q_f32(w[g].m), high = vld1q_f32(w[g].m + 4);
+        RF_UNROLL
+        for (int t = 0; t < nt; t++) {
+            const float total = a->total[(size_t)t * a->group_stride + g];
+            p.v[0][t] = vfmaq_n_f32(p.v[0][t], low, total);
+            p.v[1][t] = vfmaq_n_f32(p.v[1][t], high, total);
+        }
+    }
+    RF_UNROLL
+    for (int t = 0; t < nt; t++) {
+        acc->v[0][t] = vaddq_f32(acc->v[0][t], p.v[0][t]);
+        acc->v[1][t] = vaddq_f32(acc->v[1][t], p.v[1][t]);
+    }
+}
+
 RF_INLINE void tile_32(const tile *a, int nt) {
     lane_floats acc;
     load_acc(a, nt, &acc);
@@ -86,10 +110,10 @@ RF_INLINE void tile_32(const tile *a, int nt) {
             size_t at = (size_t)t * a->group_stride + g;
             int32x4_t it[2] = {i.v[0][t], i.v[1][t]};
             add_scaled(w->d, a->d[at], it, &acc.v[0][t], &acc.v[1][t]);
-            if (!a->has_min) continue;
-            it[0] = it[1] = vdupq_n_s32(a->sum[at]);
-            add_scaled(w->m, a->d[at], it, &acc.v[0][t], &acc.v[1][t]);
         }
+        if (!a->has_min) continue;
+        const size_t ended = rf_mm_shares_ended(g, a->n_groups);
+        if (ended) add_minima(a, nt, g + 1 - ended, ended, &acc);
     }
     store_acc(a, nt, &acc);
 }
@@ -159,6 +183,27 @@ static void pack_lane(int8_t *q, size_t l, const int8_t *src, size_t n) {
         memcpy(q + (k * LANES + l) * CHUNK, src + k * CHUNK, CHUNK);
 }
 
+/* Rounds four rows' minima of n groups that share a step (RF_ROUND_MINIMA), `apart` floats from each other. */
+static void round_minima(float *m, size_t apart, size_t n) {
+    uint32x4_t most = vdupq_n_u32(0x38800000);
+    for (size_t g = 0; g < n; g++)
+        most = vmaxq_u32(most, vreinterpretq_u32_f32(vabsq_f32(vld1q_f32(m + g * apart))));
+    most = vandq_u32(vminq_u32(most, vdupq_n_u32(0x47800000)), vdupq_n_u32(0x7f800000));
+    most = vorrq_u32(vaddq_u32(most, vdupq_n_u32(13u << 23)), vdupq_n_u32(0x00400000));
+    const float32x4_t c = vreinterpretq_f32_u32(most);
+    for (size_t g = 0; g < n; g++)
+        vst1q_f32(m + g * apart, vsubq_f32(vaddq_f32(vld1q_f32(m + g * apart), c), c));
+}
+
+/* Those of a panel of n groups. */
+static void round_panel(record_32 *p, size_t n) {
+    for (size_t g = 0; g < n; g += RF_MM_SHARE) {
+        const size_t shared = n - g < RF_MM_SHARE ? n - g : RF_MM_SHARE;
+        for (size_t half = 0; half < LANES; half += 4)
+            round_minima(p[g].m + half, sizeof *p / sizeof *p->m, shared);
+    }
+}
+
 /* Groups [g, g + n) of eight rows from `row`; rows from n_rows on do not exist. */
 static void pack_32(const rf_tensor *w, uint32_t row, uint32_t n_rows, size_t g, size_t n,
                     record_32 *out) {
@@ -173,6 +218,7 @@ static void pack_32(const rf_tensor *w, uint32_t row, uint32_t n_rows, size_t g,
             pack_lane(out[i].q, l, group.q, 32);
         }
     }
+    if (info->has_min) round_panel(out, n);
 }
 
 static void pack_256(const rf_tensor *w, uint32_t row, uint32_t n_rows, size_t g, size_t n,
@@ -218,7 +264,8 @@ static void run_tiles(tile a, bool is_256, uint32_t n_act) {
         run_tile(&a, is_256, n_act - t < WIDTH ? n_act - t : WIDTH);
         a.q += WIDTH * a.q_stride;
         a.d += WIDTH * a.group_stride;
-        a.sum += WIDTH * a.group_stride * (is_256 ? 16 : 1);
+        if (a.total) a.total += WIDTH * a.group_stride;
+        if (is_256) a.sum += WIDTH * a.group_stride * 16;
         a.dst += WIDTH * a.dst_stride;
     }
 }
@@ -228,7 +275,8 @@ static void matmul_panels(const rf_mm *mm, uint32_t begin, uint32_t end, void *s
     const rf_dtype_info *info = rf_dtype_get(mm->w->type);
     const bool is_256 = info->view == RF_INT_256;
     const size_t group = is_256 ? 256 : 32, n_groups = act->n_cols / group;
-    const size_t stretch = PANEL_BYTES / (is_256 ? sizeof(record_256) : sizeof(record_32));
+    const size_t stretch = is_256 ? PANEL_BYTES / sizeof(record_256)
+                                  : PANEL_BYTES / (RF_MM_SHARE * sizeof(record_32)) * RF_MM_SHARE;
     for (uint32_t row = begin; row < end; row += LANES) {
         uint32_t n_rows = end - row < LANES ? end - row : LANES;
         for (size_t g = 0; g < n_groups; g += stretch) {
@@ -241,7 +289,8 @@ static void matmul_panels(const rf_mm *mm, uint32_t begin, uint32_t end, void *s
                       .n_groups = n,
                       .q = act->q + g * group,
                       .d = act->d + g,
-                      .sum = act->sum + g * (is_256 ? 16 : 1),
+                      .total = info->has_min && !is_256 ? act->total + g : NULL,
+                      .sum = act->sum + (is_256 ? 16 * g : 0),
                       .q_stride = act->n_cols,
                       .group_stride = n_groups,
                       .has_min = info->has_min,

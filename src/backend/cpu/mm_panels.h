@@ -1,6 +1,7 @@
 /* mm_panels.h - writes panels (mm.h) from packed blocks; private to mm_pack_*.c.  Written over `vec` like
  * mm_quads.h. */
 #pragma once
+#include "backend/cpu/mm_minima.h"
 #include "backend/cpu/mm_quads.h"
 
 enum { COPY_BYTES = VEC_ROWS * RF_MM_STRETCH / 256 * sizeof(rf_block_q8_k) }; /* of a stretch */
@@ -40,6 +41,7 @@ RF_INLINE void pack(rf_mm_format f, rf_mm_scales how, const rf_mm_pack *p) {
     const size_t n_blocks = p->n_groups / in_block; /* a stretch is one of whole blocks */
     uint8_t copy[COPY_BYTES], *record = p->panel;
     for (uint32_t v = 0; v < p->n_vecs; v++) {
+        uint8_t *const first = record;
         rf_mm_lanes rows = lanes_of(p, v, p->group / in_block, n_blocks, bytes, copy);
         for (size_t b = 0; b < n_blocks; b++) {
             RF_UNROLL
@@ -56,6 +58,7 @@ RF_INLINE void pack(rf_mm_format f, rf_mm_scales how, const rf_mm_pack *p) {
             for (int i = 0; i < VEC_ROWS / 4; i++)
                 rows.p[i] += bytes;
         }
+        if (rf_mm_has_m(f)) round_all_minima(first + RF_MM_AT_M(VEC_ROWS), size, p->n_groups);
     }
 }
 

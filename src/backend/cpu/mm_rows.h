@@ -89,9 +89,9 @@ RF_INLINE void store_rows(const rf_mm *mm, uint32_t row, uint32_t n, size_t t, c
         dst[r] = mm->bias ? acc[r] + mm->bias[row + r] : acc[r];
 }
 
-/* d and m of eight blocks; m only where the block stores it. */
-RF_INLINE void floats_of_eight(rf_mm_format f, const uint8_t *const p[8], __m256 *d, __m256 *m) {
-    *m = _mm256_setzero_ps();
+/* d of eight blocks, and m, as halves, only where the block stores it. */
+RF_INLINE void floats_of_eight(rf_mm_format f, const uint8_t *const p[8], __m256 *d, __m128i *m) {
+    *m = _mm_setzero_si128();
     if (f == RF_MM_MXFP4) {
         *d = rf_e8m0(eight_bytes(p), 1, false);
     } else if (f == RF_MM_MXFP6_E2M3) {
@@ -99,13 +99,13 @@ RF_INLINE void floats_of_eight(rf_mm_format f, const uint8_t *const p[8], __m256
     } else {
         __m128i a = four_pairs(p), b = four_pairs(p + 4);
         *d = _mm256_cvtph_ps(_mm_unpacklo_epi64(a, b));
-        if (rf_mm_has_m(f)) *m = _mm256_cvtph_ps(_mm_unpackhi_epi64(a, b));
+        if (rf_mm_has_m(f)) *m = _mm_unpackhi_epi64(a, b);
     }
 }
 
-/* Adds group g of eight rows, which lies in the blocks p, to acc[t]. */
-RF_INLINE void group_32(rf_mm_format f, int nt, const rf_mm_input *a, size_t g,
-                        const uint8_t *const p[8], uint32_t off, __m256 acc[]) {
+/* Adds group g of eight rows, which lies in the blocks p, to acc[t], but for its minima, which it returns. */
+RF_INLINE __m128i group_32(rf_mm_format f, int nt, const rf_mm_input *a, size_t g,
+                           const uint8_t *const p[8], uint32_t off, __m256 acc[]) {
     size_t n_groups = a->n_cols / 32;
     __m256i part[MAX_T][4];
     RF_UNROLL
@@ -120,18 +120,50 @@ RF_INLINE void group_32(rf_mm_format f, int nt, const rf_mm_input *a, size_t g,
             part[t][i] = dot_32(f, low, high, xl, xh);
         }
     }
-    __m256 d, m;
+    __m256 d;
+    __m128i m;
     floats_of_eight(f, p, &d, &m);
     RF_UNROLL
     for (int t = 0; t < nt; t++) {
         __m256 xd = _mm256_set1_ps(a->d[(size_t)t * n_groups + g]);
         int32_t sum = a->sum[(size_t)t * n_groups + g];
         __m256i i = sum_8_rows(part[t]);
-        if (!ROWS_SIGNED(f)) i = _mm256_sub_epi32(i, _mm256_set1_epi32((int)off * sum));
+        if (!ROWS_SIGNED(f) && !rf_mm_has_m(f)) /* with minima there is no offset */
+            i = _mm256_sub_epi32(i, _mm256_set1_epi32((int)off * sum));
         acc[t] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(i), _mm256_mul_ps(d, xd), acc[t]);
-        if (f != RF_MM_Q4_1 && f != RF_MM_Q5_1) continue;
-        acc[t] = _mm256_fmadd_ps(_mm256_set1_ps((float)sum), _mm256_mul_ps(m, xd), acc[t]);
     }
+    return m;
+}
+
+/* What rounds minima of n groups that share steps: RF_ROUND_MINIMA of halves, whose exponents are 112 less. */
+RF_INLINE __m256 rounding_of(const __m128i m[], size_t n) {
+    __m128i most = _mm_set1_epi16(0x0400);
+    for (size_t g = 0; g < n; g++)
+        most = _mm_max_epi16(most, _mm_and_si128(m[g], _mm_set1_epi16(0x7fff)));
+    __m256i c = _mm256_cvtepu16_epi32(_mm_and_si128(most, _mm_set1_epi16(0x7c00)));
+    c = _mm256_add_epi32(_mm256_slli_epi32(c, 13), _mm256_set1_epi32((112 + 13) << 23 | 0x400000));
+    return _mm256_castsi256_ps(c);
+}
+
+/* Adds the minima m of the n groups from `first` on, which share steps, to acc[t]. */
+RF_INLINE void add_minima(int nt, const rf_mm_input *a, size_t first, size_t n, const __m128i m[],
+                          __m256 acc[]) {
+    const __m256 c = rounding_of(m, n);
+    __m256 p[MAX_T];
+    RF_UNROLL
+    for (int t = 0; t < nt; t++)
+        p[t] = _mm256_setzero_ps();
+    for (size_t g = 0; g < n; g++) {
+        const __m256 rounded = _mm256_sub_ps(_mm256_add_ps(_mm256_cvtph_ps(m[g]), c), c);
+        RF_UNROLL
+        for (int t = 0; t < nt; t++) {
+            const float total = a->total[(size_t)t * (a->n_cols / 32) + first + g];
+            p[t] = _mm256_fmadd_ps(rounded, _mm256_set1_ps(total), p[t]);
+        }
+    }
+    RF_UNROLL
+    for (int t = 0; t < nt; t++)
+        acc[t] = _mm256_add_ps(acc[t], p[t]);
 }
 
 RF_INLINE void rows_32(rf_mm_format f, int nt, const rf_mm *mm, uint32_t begin, uint32_t end) {
@@ -144,13 +176,23 @@ RF_INLINE void rows_32(rf_mm_format f, int nt, const rf_mm *mm, uint32_t begin, 
         for (uint32_t r = 0; r < ROWS_32; r++)
             p[r] = rf_mm_row(mm->w, row + (r < n ? r : n - 1));
         __m256 acc[MAX_T];
+        __m128i m[RF_MM_SHARE];
         for (int t = 0; t < nt; t++)
             acc[t] = _mm256_setzero_ps();
         const uint8_t *next = rf_mm_next_row(mm, row + ROWS_32, end);
         for (size_t b = 0; b < n_blocks; b++) {
             RF_UNROLL
-            for (size_t g = 0; g < rf_mm_groups(f); g++)
-                group_32(f, nt, a, b * rf_mm_groups(f) + g, p, off, acc);
+            for (size_t i = 0; i < rf_mm_groups(f); i++) {
+                const size_t g = b * rf_mm_groups(f) + i;
+                const __m128i own = group_32(f, nt, a, g, p, off, acc);
+                if (!rf_mm_has_m(f)) continue;
+                m[g % RF_MM_SHARE] = own;
+                const size_t ended = rf_mm_shares_ended(g, a->n_cols / 32);
+                if (ended == RF_MM_SHARE)
+                    add_minima(nt, a, g + 1 - RF_MM_SHARE, RF_MM_SHARE, m, acc);
+                else if (ended)
+                    add_minima(nt, a, g + 1 - ended, ended, m, acc);
+            }
             prefetch(next + b * ROWS_32 * bytes, ROWS_32 * bytes);
             for (int r = 0; r < ROWS_32; r++)
                 p[r] += bytes;
@@ -338,6 +380,7 @@ static void some_rows(const rf_mm *mm, uint32_t begin, uint32_t end, const void 
     a.q += t * cols;
     a.d += t * (cols / group);
     if (group == 32) a.sum += t * (cols / group);
+    if (group == 32 && a.total) a.total += t * (cols / group);
     part.act = &a;
     part.next = next;
     part.dst += t * mm->dst_stride;

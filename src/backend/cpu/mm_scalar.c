@@ -45,8 +45,8 @@ rf_mm_scaled rf_mm_scaled_of(rf_dtype t) {
     return scaled[t];
 }
 
-/* The largest |x|, compared as bits so that a NaN is larger than any number and reaches d. */
-static float abs_max(const float *x, size_t n) {
+/* The largest |x|, as bits, by which a NaN is larger than any number and reaches d. */
+static uint32_t abs_most(const float *x, size_t n) {
     uint32_t most = 0;
     for (size_t i = 0; i < n; i++) {
         uint32_t bits;
@@ -54,6 +54,11 @@ static float abs_max(const float *x, size_t n) {
         bits &= 0x7fffffffu;
         most = bits > most ? bits : most;
     }
+    return most;
+}
+
+static float abs_max(const float *x, size_t n) {
+    const uint32_t most = abs_most(x, n);
     float amax;
     memcpy(&amax, &most, sizeof amax);
     return amax;
@@ -85,6 +90,17 @@ RF_INLINE void quant_groups(const float *x, size_t n, rf_mm_scale_fn *scale_of, 
     }
 }
 
+void rf_mm_totals(const float *d, const int32_t *sum, size_t n, float *total) {
+    for (size_t g = 0; g < n; g += RF_MM_SHARE) {
+        const size_t end = g + RF_MM_SHARE < n ? g + RF_MM_SHARE : n;
+        for (size_t i = g; i < end; i++)
+            total[i] = (float)sum[i] * d[i];
+        const uint32_t by = RF_ROUND_TOTALS(abs_most(total + g, end - g));
+        for (size_t i = g; i < end; i++)
+            total[i] = rf_mm_rounded(total[i], by);
+    }
+}
+
 static void quant_32(const float *x, size_t n, int8_t *q, float *d, int32_t *sum) {
     quant_groups(x, n, rf_mm_short_scale_of, q, d, sum);
 }
@@ -101,9 +117,23 @@ static void quant_256(const float *x, size_t n, int8_t *q, float *d, int32_t *su
     }
 }
 
+/* The minima m of the last n groups before `end`, which share a step, with those groups' totals onto row r. */
+static void add_minima(const rf_mm *mm, uint32_t r, const float *m, size_t n, size_t end) {
+    const rf_mm_input *a = mm->act;
+    const uint32_t by = RF_ROUND_MINIMA(abs_most(m, n));
+    for (size_t t = 0; t < a->n_rows; t++) {
+        const float *total = a->total + t * (a->n_cols / 32) + end - n;
+        float sum = 0;
+        for (size_t i = 0; i < n; i++)
+            sum = fmaf(rf_mm_rounded(m[i], by), total[i], sum);
+        mm->dst[t * mm->dst_stride + r] += sum;
+    }
+}
+
 static void row_32(const rf_mm *mm, const rf_dtype_info *info, uint32_t r) {
     const rf_mm_input *a = mm->act;
     size_t n_groups = a->n_cols / 32;
+    float m[RF_MM_SHARE];
     for (size_t g = 0; g < n_groups; g++) {
         rf_int_group w;
         info->unpack(rf_mm_row(mm->w, r), g, &w);
@@ -114,8 +144,10 @@ static void row_32(const rf_mm *mm, const rf_dtype_info *info, uint32_t r) {
             for (size_t k = 0; k < 32; k++)
                 i += w.q[k] * q[k];
             *acc = fmaf((float)i, w.d * xd, g > 0 ? *acc : 0);
-            if (info->has_min) *acc = fmaf((float)a->sum[t * n_groups + g], w.m * xd, *acc);
         }
+        m[g % RF_MM_SHARE] = w.m;
+        const size_t ended = rf_mm_shares_ended(g, n_groups);
+        if (info->has_min && ended) add_minima(mm, r, m, ended, g + 1);
     }
 }
 

@@ -21,6 +21,8 @@ RF_INLINE vec vec_sub_words(vec a, vec b) { return _mm256_sub_epi16(a, b); }
 RF_INLINE vec vec_mul_words(vec a, vec b) { return _mm256_mullo_epi16(a, b); }
 RF_INLINE vec vec_add(vec a, vec b) { return _mm256_add_epi32(a, b); }
 RF_INLINE vec vec_mul(vec a, vec b) { return _mm256_mullo_epi32(a, b); }
+RF_INLINE vec vec_min(vec a, vec b) { return _mm256_min_epi32(a, b); }
+RF_INLINE vec vec_max(vec a, vec b) { return _mm256_max_epi32(a, b); }
 RF_INLINE vec vec_negative_ints(vec v) { return _mm256_sub_epi32(_mm256_setzero_si256(), v); }
 /* Of each dword's four signed bytes. */
 RF_INLINE vec vec_sum_bytes(vec v) {
@@ -38,11 +40,18 @@ RF_INLINE vec vec_shr(vec v, int n) { return _mm256_srli_epi32(v, n); }
 RF_INLINE vec vec_sar(vec v, int n) { return _mm256_srai_epi32(v, n); }
 RF_INLINE vec vec_load(const uint8_t *p) { return _mm256_load_si256((const __m256i *)p); }
 RF_INLINE void vec_store(uint8_t *p, vec v) { _mm256_store_si256((__m256i *)p, v); }
+RF_INLINE vec_floats vec_load_floats(const uint8_t *p) {
+    return _mm256_load_ps((const float *)(const void *)p);
+}
 RF_INLINE void vec_store_floats(uint8_t *p, vec_floats v) {
     _mm256_store_ps((float *)(void *)p, v);
 }
 RF_INLINE vec_floats vec_floats_zero(void) { return _mm256_setzero_ps(); }
 RF_INLINE vec_floats vec_negative(vec_floats v) { return _mm256_xor_ps(v, _mm256_set1_ps(-0.0f)); }
+RF_INLINE vec_floats vec_floats_add(vec_floats a, vec_floats b) { return _mm256_add_ps(a, b); }
+RF_INLINE vec_floats vec_floats_sub(vec_floats a, vec_floats b) { return _mm256_sub_ps(a, b); }
+RF_INLINE vec_floats vec_as_floats(vec v) { return _mm256_castsi256_ps(v); }
+RF_INLINE vec vec_of_floats(vec_floats v) { return _mm256_castps_si256(v); }
 
 /* Bytes of a table of sixteen. */
 RF_INLINE vec vec_look_up(__m128i table, vec v) {

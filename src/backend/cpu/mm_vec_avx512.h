@@ -21,6 +21,8 @@ RF_INLINE vec vec_sub_words(vec a, vec b) { return _mm512_sub_epi16(a, b); }
 RF_INLINE vec vec_mul_words(vec a, vec b) { return _mm512_mullo_epi16(a, b); }
 RF_INLINE vec vec_add(vec a, vec b) { return _mm512_add_epi32(a, b); }
 RF_INLINE vec vec_mul(vec a, vec b) { return _mm512_mullo_epi32(a, b); }
+RF_INLINE vec vec_min(vec a, vec b) { return _mm512_min_epi32(a, b); }
+RF_INLINE vec vec_max(vec a, vec b) { return _mm512_max_epi32(a, b); }
 RF_INLINE vec vec_negative_ints(vec v) { return _mm512_sub_epi32(_mm512_setzero_si512(), v); }
 RF_INLINE vec vec_sum_bytes(vec v) {
     return _mm512_dpbusd_epi32(_mm512_setzero_si512(), vec_bytes(1), v);
@@ -129,6 +131,7 @@ RF_INLINE vec_floats vec_floats_set(float f) { return _mm512_set1_ps(f); }
 RF_INLINE vec_floats vec_load_floats(const uint8_t *p) { return _mm512_load_ps((const void *)p); }
 RF_INLINE vec_floats vec_to_floats(vec v) { return _mm512_cvtepi32_ps(v); }
 RF_INLINE vec_floats vec_floats_add(vec_floats a, vec_floats b) { return _mm512_add_ps(a, b); }
+RF_INLINE vec_floats vec_floats_sub(vec_floats a, vec_floats b) { return _mm512_sub_ps(a, b); }
 RF_INLINE vec_floats vec_floats_mul(vec_floats a, vec_floats b) { return _mm512_mul_ps(a, b); }
 RF_INLINE vec_floats vec_as_floats(vec v) { return _mm512_castsi512_ps(v); }
 RF_INLINE vec vec_of_floats(vec_floats v) { return _mm512_castps_si512(v); }

@@ -7,12 +7,7 @@ RF_INLINE vec vec_dot_bytes(vec sum, vec u, vec s) { return _mm256_dpbusd_avx_ep
 RF_INLINE vec vec_dot_pairs(vec sum, vec a, vec b) { return _mm256_dpwssd_avx_epi32(sum, a, b); }
 
 RF_INLINE vec_floats vec_floats_set(float f) { return _mm256_set1_ps(f); }
-RF_INLINE vec_floats vec_load_floats(const uint8_t *p) {
-    return _mm256_load_ps((const float *)(const void *)p);
-}
 RF_INLINE vec_floats vec_to_floats(vec v) { return _mm256_cvtepi32_ps(v); }
-RF_INLINE vec_floats vec_floats_add(vec_floats a, vec_floats b) { return _mm256_add_ps(a, b); }
-RF_INLINE vec_floats vec_as_floats(vec v) { return _mm256_castsi256_ps(v); }
 RF_INLINE vec_floats vec_floats_mul(vec_floats a, vec_floats b) { return _mm256_mul_ps(a, b); }
 RF_INLINE vec_floats vec_fma(vec_floats a, vec_floats b, vec_floats c) {
     return _mm256_fmadd_ps(a, b, c);

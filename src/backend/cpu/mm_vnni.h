@@ -128,6 +128,35 @@ RF_INLINE void add_times(const rf_mm_tile *a, int nt, size_t g, const lane_ints 
     }
 }
 
+/* acc[v][t] += the minima of n groups from `first` on, which share steps, times their totals. */
+RF_INLINE void add_minima(const rf_mm_tile *a, int nv, int nt, size_t first, size_t n,
+                          lane_floats *acc) {
+    lane_floats p;
+    RF_UNROLL
+    for (int t = 0; t < nt; t++) {
+        RF_UNROLL
+        for (int v = 0; v < nv; v++)
+            p.v[v][t] = vec_floats_zero();
+    }
+    for (size_t g = first; g < first + n; g++) {
+        const uint8_t *m = a->panel + g * RF_MM_RECORD_32(VEC_ROWS) + RF_MM_AT_M(VEC_ROWS);
+        RF_UNROLL
+        for (int t = 0; t < nt; t++) {
+            const vec_floats total = vec_floats_set(a->total[(size_t)t * a->group_stride + g]);
+            RF_UNROLL
+            for (int v = 0; v < nv; v++)
+                p.v[v][t] =
+                    vec_fma(vec_load_floats(m + (size_t)v * a->vec_bytes), total, p.v[v][t]);
+        }
+    }
+    RF_UNROLL
+    for (int t = 0; t < nt; t++) {
+        RF_UNROLL
+        for (int v = 0; v < nv; v++)
+            acc->v[v][t] = vec_floats_add(acc->v[v][t], p.v[v][t]);
+    }
+}
+
 RF_INLINE void tile_32(bool by_table, int nv, int nt, const rf_mm_tile *a) {
     lane_floats acc;
     rf_mm_ask_for_next(a, nv, nt, VEC_ROWS);
@@ -149,14 +178,8 @@ RF_INLINE void tile_32(bool by_table, int nv, int nt, const rf_mm_tile *a) {
         else
             add_scaled(a, nv, nt, record, g, &i, &acc);
         if (!a->has_min) continue;
-        RF_UNROLL
-        for (int t = 0; t < nt; t++) {
-            vec sum = vec_set((uint32_t)a->sum[(size_t)t * a->group_stride + g]);
-            RF_UNROLL
-            for (int v = 0; v < nv; v++)
-                i.v[v][t] = sum;
-        }
-        add_scaled(a, nv, nt, record + RF_MM_AT_M(VEC_ROWS), g, &i, &acc);
+        const size_t ended = rf_mm_shares_ended(g, a->n_groups);
+        if (ended) add_minima(a, nv, nt, g + 1 - ended, ended, &acc);
     }
     store_acc(a, nv, nt, &acc);
 }

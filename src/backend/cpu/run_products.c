@@ -69,8 +69,11 @@ static bool is_moved(const rf_cpu_task *t) {
 
 /* Quantises n floats at x as the task's weights want them, to place number at. */
 static void quantise(const runner *r, const rf_cpu_acts *a, const float *x, size_t n, size_t at) {
+    const size_t of_32 = at * (n / 32);
     if (r->t->views & 1u << RF_INT_32)
-        r->k->quant_32(x, n, a->q[0] + at * n, a->d[0] + at * (n / 32), a->sum[0] + at * (n / 32));
+        r->k->quant_32(x, n, a->q[0] + at * n, a->d[0] + of_32, a->sum[0] + of_32);
+    if (r->t->with_totals)
+        rf_mm_totals(a->d[0] + of_32, a->sum[0] + of_32, n / 32, a->total + of_32);
     if (r->t->views & 1u << RF_INT_256)
         r->k->quant_256(x, n, a->q[1] + at * n, a->d[1] + at * (n / 256),
                         a->sum[1] + at * (n / 16));
@@ -127,6 +130,7 @@ static void prepare(const runner *r, uint32_t n_rows, rf_mm_input act[3]) {
             act[view].q = a->q[view - RF_INT_32];
             act[view].d = a->d[view - RF_INT_32];
             act[view].sum = a->sum[view - RF_INT_32];
+            act[view].total = a->total;
         }
         if (!(t->views & 1u << view) || !may_lay_out || !rf_act_wants_blocks(r->k, view, n_rows))
             continue;
@@ -158,6 +162,7 @@ static rf_mm_input rows_at(const rf_mm_input *a, size_t first, uint32_t n) {
         part.q += first * cols;
         part.d += first * (cols / group);
         part.sum += first * (cols / sum);
+        if (a->view == RF_INT_32) part.total += first * (cols / 32);
     }
     return part;
 }
@@ -246,6 +251,7 @@ static rf_mm_input gather(const runner *r, const rf_mm_input *all, const uint32_
         in.q = g->q[all->view - RF_INT_32];
         in.d = g->d[all->view - RF_INT_32];
         in.sum = g->sum[all->view - RF_INT_32];
+        in.total = g->total;
     }
     size_t cols = all->n_cols;
     for (uint32_t s = 0; s < n; s++) {
@@ -259,6 +265,8 @@ static rf_mm_input gather(const runner *r, const rf_mm_input *all, const uint32_
         memcpy(to.q, from.q, cols);
         memcpy(to.d, from.d, groups * sizeof *to.d);
         memcpy(to.sum, from.sum, sums * sizeof *to.sum);
+        if (r->t->with_totals && all->view == RF_INT_32)
+            memcpy(to.total, from.total, groups * sizeof *to.total);
     }
     in.blocks = NULL;
     if (!rf_act_wants_blocks(r->k, all->view, n)) return in;

@@ -126,7 +126,7 @@ static void put_ahead(rf_gpu_queue *q, const rf_gpu_matmul_args *a, uint32_t kin
         uint32_t n_blocks = min_u32(ahead_blocks(cut, i, a->n_rows), q->info.n_units);
         uint32_t shared =
             kind == AHEAD_KEPT_32
-                ? rf_groups_shared_bytes(rf_kept_parts(s->rows))
+                ? rf_groups_shared_bytes(rf_kept_parts(s->rows), a->part[0].w.m != NULL, 1)
                 : rf_wide_shared_bytes(rf_wide_parts_of((rf_wide_digits)kind, s->rows));
         args.ahead_tiles = cut->n_tiles[i];
         if (args.ahead_tiles == 0) continue;
@@ -159,14 +159,12 @@ static ahead_way ahead_way_of(const rf_gpu_weight *w, uint32_t n_rows) {
     };
 }
 
-/* Can groups of 32 be kept (mm_kept_32.hip)?  Where there are minima these are most of what there is to do. */
-static bool can_keep_32(const rf_gpu_weight *w) { return w->form == RF_GPU_INT_32 && !w->m; }
-
-/* Rows of groups of 32 as f16 (mm_wide_32.hip). */
+/* Rows of groups of 32 as f16, with what multiplies minima (mm_wide_32.hip). */
 static uint64_t wide_32_bytes(const rf_gpu_weight *w, uint32_t n_rows) {
-    uint32_t n_stages = div_up(w->cols, RF_GROUPS_COLS);
+    uint32_t n_stages = div_up(w->cols, RF_GROUPS_COLS),
+             n_minima = w->m ? div_up(n_stages, RF_MINIMA_STAGES) : 0;
     return (uint64_t)div_up(n_rows, RF_WIDE_COLS) *
-           (n_stages * (uint64_t)rf_groups_parts_of(w->lo_bits, w->hi_bits, w->m != NULL).x_bytes +
+           ((uint64_t)n_stages * RF_GROUPS_X_BYTES + (uint64_t)n_minima * RF_MINIMA_X_BYTES +
             div_up(n_stages, RF_GROUPS_STAGES) * RF_GROUPS_STAGES);
 }
 
@@ -232,29 +230,31 @@ static bool launch_256(rf_gpu_queue *q, rf_gpu_matmul_args *a) {
 static bool launch_32(rf_gpu_queue *q, rf_gpu_matmul_args *a) {
     const rf_gpu_weight *w = &a->part[0].w;
     const ahead_layout *k = layout_of(w);
-    uint32_t n_tiles = ahead_tiles(a), n_stretches = div_up(a->n_rows, RF_WIDE_COLS);
-    rf_groups_parts parts = rf_groups_parts_of(w->lo_bits, w->hi_bits, w->m != NULL);
+    uint32_t n_tiles = ahead_tiles(a), n_stretches = div_up(a->n_rows, RF_WIDE_COLS),
+             with_m = w->m != NULL, of_maker = RF_GROUPS_COLS * (with_m ? RF_MINIMA_STAGES : 1);
+    rf_groups_parts parts = rf_groups_parts_of(w->lo_bits, w->hi_bits);
     ahead_cut cut;
-    bool is_kept = a->kept && can_keep_32(w) && can_run(q, k->make) &&
-                   ahead_cut_of(q, AHEAD_KEPT_32, a, n_tiles, &cut);
+    bool is_kept =
+        a->kept && can_run(q, k->make) && ahead_cut_of(q, AHEAD_KEPT_32, a, n_tiles, &cut);
     if (!is_kept) cut = (ahead_cut){{[AHEAD_WHOLE] = n_tiles}};
     uint32_t n_blocks = ahead_blocks(&cut, AHEAD_WHOLE, a->n_rows),
              n_low = ahead_blocks(&cut, AHEAD_LOW, a->n_rows);
     if (!can_run(q, RF_GPU_wide_rows_32) || (!is_kept && !can_run(q, k->wide))) return false;
     if (a->ahead_bytes < wide_32_bytes(w, a->n_rows) || !groups_fill(q, n_blocks + n_low, a))
         return false;
+    if (with_m && w->cols <= RF_GROUPS_COLS) return false; /* see groups_bring_minima */
     a->digits = a->kept;
     a->ahead_first = 0;
     a->ahead_tiles = n_tiles;
-    rf_gpu_put_shared(q, RF_GPU_wide_rows_32,
-                      (rf_gpu_grid){div_up(w->cols, RF_GROUPS_COLS), n_stretches, 1}, parts.x_bytes,
-                      a, sizeof *a);
+    rf_gpu_put_shared(
+        q, RF_GPU_wide_rows_32, (rf_gpu_grid){div_up(w->cols, of_maker), n_stretches, 1},
+        with_m ? RF_MINIMA_X_AT + RF_MINIMA_X_BYTES : RF_GROUPS_X_BYTES, a, sizeof *a);
     if (is_kept)
         put_ahead(q, a, AHEAD_KEPT_32, &cut,
                   div_up(w->cols, RF_GROUPS_COLS) * (uint64_t)RF_KEPT_BYTES);
     else
         rf_gpu_put_shared(q, k->wide, (rf_gpu_grid){min_u32(n_blocks, q->info.n_units), 1, 1},
-                          rf_groups_shared_bytes(parts), a, sizeof *a);
+                          rf_groups_shared_bytes(parts, with_m, 0), a, sizeof *a);
     return true;
 }
 
@@ -274,9 +274,8 @@ uint64_t rf_gpu_group_kept_bytes(const rf_gpu_queue *q, const rf_gpu_matmul_args
     if (w->form < RF_GPU_INT_32 || a->mode != RF_GPU_MM_PLAIN || !a->ahead) return 0;
     if (w->form == RF_GPU_INT_32) {
         bool is_there = q->function[RF_GPU_wide_32_kept] && q->function[layout_of(w)->make];
-        return is_there && can_keep_32(w)
-                   ? (uint64_t)ahead_tiles(a) * div_up(w->cols, RF_GROUPS_COLS) * RF_KEPT_BYTES
-                   : 0;
+        return is_there ? (uint64_t)ahead_tiles(a) * div_up(w->cols, RF_GROUPS_COLS) * RF_KEPT_BYTES
+                        : 0;
     }
     ahead_way way = ahead_way_of(w, 0);
     bool are_there =

@@ -615,7 +615,7 @@ static rf_status embed_on_device(lowering *l, const rf_step *s, const rf_tensor 
     rf_gpu_task *t = new_task(l, RF_GPU_TASK_EMBED, s->dst);
     rf_gpu_embed_args *a = &t->args.embed;
     uint32_t number;
-    RF_TRY(rf_gpu_weights_matrix(&l->x->weights, table, &number, l->e));
+    RF_TRY(rf_gpu_weights_table(&l->x->weights, table, &number, l->e));
     use(t, &a->table, number);
     a->cols = cols_of(l, s->dst);
     a->source = (uint32_t)s->source;

@@ -5,7 +5,12 @@
 
 #include "base/fmath.h"
 
-enum { TILE = RF_GPU_TILE_ROWS, CHUNK = RF_GPU_CHUNK, ALIGN = 256 };
+enum {
+    TILE = RF_GPU_TILE_ROWS,
+    CHUNK = RF_GPU_CHUNK,
+    ALIGN = 256,
+    SHARE = 8, /* groups of 32 whose minima have a common step */
+};
 
 /* How a format's integers are stored: u = q + off in lo + hi bits.  f32: not every d is an f16.
  * twice: neighbouring sixteens may differ in scale. */
@@ -104,6 +109,7 @@ rf_status rf_gpu_layout_of(rf_gpu_layout *out, const rf_tensor *w, rf_error *e) 
         out->off = t.off;
         out->d_f32 = t.f32;
         out->has_min = info->has_min;
+        out->rounds = info->has_min && info->view == RF_INT_32;
         out->n_scales = t.twice ? 16 : 8;
         ok = place_integers(out);
     }
@@ -285,6 +291,38 @@ static void pack_floats(const rf_gpu_layout *l, const rf_tensor *w, size_t row, 
     memcpy(dst + row * bytes, scratch, bytes);
 }
 
+/* Minima of n groups that share a step. */
+static void round_minima(rf_int_group *w, size_t n) {
+    uint32_t most = 0, by;
+    for (size_t i = 0; i < n; i++) {
+        uint32_t size;
+        memcpy(&size, &w[i].m, sizeof size);
+        size &= 0x7fffffffu;
+        most = size > most ? size : most;
+    }
+    by = RF_ROUND_MINIMA(most);
+    for (size_t i = 0; i < n; i++) {
+        float c;
+        memcpy(&c, &by, sizeof c);
+        w[i].m = (w[i].m + c) - c;
+    }
+}
+
+/* Row number row of a tile, from src. */
+static void pack_integers(const rf_gpu_layout *l, const rf_dtype_info *info, const uint8_t *src,
+                          uint8_t *dst, uint32_t tile, uint32_t row) {
+    rf_int_group group[SHARE];
+    size_t n_groups = l->cols / group_cols(l), each = l->rounds ? SHARE : 1;
+    for (size_t g = 0; g < n_groups; g += each) {
+        size_t n = n_groups - g < each ? n_groups - g : each;
+        for (size_t i = 0; i < n; i++)
+            info->unpack(src, g + i, &group[i]);
+        if (l->rounds) round_minima(group, n);
+        for (size_t i = 0; i < n; i++)
+            put_group(l, dst, tile, row, g + i, &group[i]);
+    }
+}
+
 void rf_gpu_pack(const rf_gpu_layout *l, const rf_tensor *w, uint32_t begin, uint32_t end,
                  void *dst, float *scratch) {
     const rf_dtype_info *info = rf_dtype_get(w->type);
@@ -299,11 +337,7 @@ void rf_gpu_pack(const rf_gpu_layout *l, const rf_tensor *w, uint32_t begin, uin
                 continue;
             }
             const uint8_t *src = (const uint8_t *)w->data + row * w->row_bytes;
-            for (size_t g = 0; g < l->cols / group_cols(l); g++) {
-                rf_int_group group;
-                info->unpack(src, g, &group);
-                put_group(l, dst, tile, r, g, &group);
-            }
+            pack_integers(l, info, src, dst, tile, r);
         }
     }
 }

@@ -26,6 +26,8 @@ typedef struct rf_gpu_layout {
     uint32_t rows, cols, planes;
     uint32_t lo_bits, hi_bits, n_scales;
     bool d_f32, has_min;
+    bool
+        rounds; /* minima of groups of 32 are as products want them (docs/arithmetic.md), not as in the file */
     int32_t off;
     /* Where each part lies within one block of memory, at multiples of 256 bytes; 0: absent (lo is
      * always at 0). */

@@ -35,6 +35,18 @@ static uint32_t half_kind(const rf_gpu_queue *q, rf_gpu_kernel k, const rf_gpu_m
 /* Minima only with four bits, factors in 32 bits only with more and without these, as facts_of (kernels/mm.h) has it. */
 static uint32_t wide_32_kind(const rf_gpu_weight *w) { return w->m ? 1 : w->d_f32 ? 2 : 0; }
 
+/* Kernels with a function of their own for minima of groups of 32. */
+static bool has_minima_apart(rf_gpu_kernel k) {
+    static const rf_gpu_kernel all[] = {
+        RF_GPU_vec_32_40_1,  RF_GPU_vec_32_41_1,      RF_GPU_one_32_40,    RF_GPU_one_32_41,
+        RF_GPU_few_32_40,    RF_GPU_few_32_41,        RF_GPU_normed_32_40, RF_GPU_normed_32_41,
+        RF_GPU_mix_32_40,    RF_GPU_mix_32_41,        RF_GPU_choose_32_40, RF_GPU_choose_32_41,
+        RF_GPU_wide_32_kept, RF_GPU_wide_32_kept_low, RF_GPU_wide_rows_32};
+    for (size_t i = 0; i < RF_COUNT(all); i++)
+        if (k == all[i]) return true;
+    return false;
+}
+
 /* Which of the kernel's functions (kinds.def) such arguments are for. */
 static uint32_t kind_of(const rf_gpu_queue *q, rf_gpu_kernel k, const void *args) {
     if (k == RF_GPU_attend_ints || k == RF_GPU_attend_halves_tile ||
@@ -44,7 +56,9 @@ static uint32_t kind_of(const rf_gpu_queue *q, rf_gpu_kernel k, const void *args
     const rf_gpu_matmul_args *a = args;
     if (k == RF_GPU_router_normed) return a->part[0].w.form == RF_GPU_F32 ? 0 : 1;
     if (k >= RF_GPU_wide_32_40 && k <= RF_GPU_wide_32_80) return wide_32_kind(&a->part[0].w);
-    return 0;
+    if (k == RF_GPU_choose_32_40 || k == RF_GPU_choose_32_41)
+        a = &((const rf_gpu_choose_args *)args)->matmul;
+    return has_minima_apart(k) && a->part[0].w.m;
 }
 
 /* Those that choose a row's experts are small, and what comes behind them large.  Come early their blocks would lie

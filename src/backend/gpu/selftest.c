@@ -628,9 +628,9 @@ static rf_status run_case(tester *t, const rf_gpu_trial_case *c, uint64_t seed, 
 
 /* The formats of a quick test: one of each layout, with minima and without, and floats; of experts fewer. */
 static bool is_quick(rf_dtype type, rf_gpu_trial_kind kind) {
-    static const rf_dtype few[] = {RF_DT_F32,  RF_DT_Q8_0, RF_DT_Q4_K,  RF_DT_F16,  RF_DT_Q4_0,
-                                   RF_DT_Q5_0, RF_DT_Q5_1, RF_DT_Q2_K,  RF_DT_Q3_K, RF_DT_IQ3_S,
-                                   RF_DT_Q5_K, RF_DT_Q6_K, RF_DT_IQ4_XS};
+    static const rf_dtype few[] = {RF_DT_F32,  RF_DT_Q8_0, RF_DT_Q4_K,   RF_DT_F16,  RF_DT_Q4_0,
+                                   RF_DT_Q5_0, RF_DT_Q5_1, RF_DT_Q2_K,   RF_DT_Q3_K, RF_DT_IQ3_S,
+                                   RF_DT_Q5_K, RF_DT_Q6_K, RF_DT_IQ4_XS, RF_DT_Q4_1};
     size_t n = kind == RF_GPU_TRIAL_EXPERTS ? 3 : RF_COUNT(few); /* those of experts first */
     for (size_t i = 0; i < n; i++)
         if (few[i] == type) return true;

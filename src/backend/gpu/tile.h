@@ -161,56 +161,65 @@ RF_TILE_FN uint32_t rf_ahead_x_bytes(rf_wide_digits digits) {
     return (uint32_t)RF_WIDE_COLS * 256 + rf_ahead_x_factors(digits);
 }
 
-/* Products in groups of 32 with very many activation rows there (mm_wide_32.hip): a turn's columns, groups and bytes of half
+/* Products in groups of 32 with very many activation rows there (mm_wide_32.hip): a stage's columns, groups and bytes of half
  * of its activations, and bytes of factors of 32 weight rows. */
 enum {
     RF_GROUPS_COLS = 128,
     RF_GROUPS_MANY = RF_GROUPS_COLS / 32,
     RF_GROUPS_PANEL = RF_WIDE_COLS * 128,
+    RF_GROUPS_X_BYTES = RF_GROUPS_MANY / 2 * RF_GROUPS_PANEL,
     RF_GROUPS_D_TILE = RF_GROUPS_MANY * 32 * 4,
     RF_GROUPS_STAGES = 4,
-    RF_GROUPS_SUMS =
-        (int)RF_WIDE_COLS / 4 +
-        4, /* floats from the sums of one thread of four to the next one's: no bank twice */
 };
 
-/* Where the parts of a stage are, in bytes: activations as f16 (hopper.h has the order), sums times scales if there
- * are minima, [4][4 threads][RF_GROUPS_SUMS] f32, whether the turn is plain; then of each 32 weight rows the integers' low bits, their high bits
- * and factors as they lie in memory. */
+/* Minima of the eight groups that share steps, two stages: totals of activation rows, f32 [rows / 8][2 fours][8][4]; of weight
+ * rows that are not kept what lies in memory. */
+enum {
+    RF_MINIMA_STAGES = 2,
+    RF_MINIMA_SLOTS = 2,
+    RF_MINIMA_X_AT =
+        RF_MINIMA_STAGES * (int)RF_GROUPS_X_BYTES, /* behind these as wide_rows_32 makes them */
+    RF_MINIMA_X_BYTES = (int)RF_WIDE_COLS * 32,
+    RF_MINIMA_W_BYTES = (int)RF_WIDE_ROWS * 16,
+};
+RF_TILE_FN uint32_t rf_minima_slot_bytes(uint32_t is_kept) {
+    return (uint32_t)RF_MINIMA_X_BYTES + (is_kept ? 0 : (uint32_t)RF_MINIMA_W_BYTES);
+}
+
+/* Where the parts of a stage are, in bytes: activations as f16 (hopper.h has the order); then of each 32 weight rows the
+ * integers' low bits, their high bits and factors as they lie in memory. */
 typedef struct rf_groups_parts {
-    uint32_t sum, x_bytes;
-    uint32_t lo, lo_tile, hi, hi_tile, d, m, bytes;
+    uint32_t lo, lo_tile, hi, hi_tile, d, bytes;
 } rf_groups_parts;
 
-RF_TILE_FN rf_groups_parts rf_groups_parts_of(uint32_t lo_bits, uint32_t hi_bits, uint32_t with_m) {
-    rf_groups_parts p = {0, 0, 0, 0, 0, 0, 0, 0, 0};
-    p.sum = RF_GROUPS_MANY / 2 * RF_GROUPS_PANEL;
-    p.lo = p.x_bytes = p.sum + with_m * RF_GROUPS_MANY * 4 * RF_GROUPS_SUMS * 4;
+RF_TILE_FN rf_groups_parts rf_groups_parts_of(uint32_t lo_bits, uint32_t hi_bits) {
+    rf_groups_parts p = {RF_GROUPS_X_BYTES, 0, 0, 0, 0, 0};
     p.lo_tile = RF_GROUPS_MANY * lo_bits * 128;
     p.hi = p.lo + RF_WIDE_ROWS / 32 * p.lo_tile;
     p.hi_tile = RF_GROUPS_MANY * hi_bits * 128;
     p.d = p.hi + RF_WIDE_ROWS / 32 * p.hi_tile;
-    p.m = p.d + RF_WIDE_ROWS / 32 * RF_GROUPS_D_TILE;
-    p.bytes = p.m + with_m * RF_WIDE_ROWS / 32 * RF_GROUPS_D_TILE;
-    p.bytes = rf_tile_round_up(p.bytes, RF_WIDE_ALIGN);
+    p.bytes = rf_tile_round_up(p.d + RF_WIDE_ROWS / 32 * RF_GROUPS_D_TILE, RF_WIDE_ALIGN);
     return p;
 }
 
 /* Weights of a stage as they are kept for these products (mm_kept_32.hip): one piece, which has the place of integers of
- * eight bits and their factors. */
+ * eight bits and their factors, f32, or with minima both of them in f16. */
 enum {
     RF_KEPT_D = (int)RF_WIDE_ROWS * RF_GROUPS_COLS, /* bytes of integers, before the factors */
-    RF_KEPT_BYTES = RF_KEPT_D + (int)RF_WIDE_ROWS * RF_GROUPS_MANY * 4
+    RF_KEPT_HALVES =
+        (int)RF_WIDE_ROWS * RF_GROUPS_MANY * 2, /* bytes of factors in f16, before minima */
+    RF_KEPT_BYTES = RF_KEPT_D + 2 * RF_KEPT_HALVES
 };
 /* Of tiles of so many weight rows. */
 RF_TILE_FN rf_groups_parts rf_kept_parts(uint32_t rows) {
-    rf_groups_parts p = rf_groups_parts_of(8, 0, 0);
+    rf_groups_parts p = rf_groups_parts_of(8, 0);
     p.d = p.lo + rows * RF_GROUPS_COLS;
     p.bytes = rf_tile_round_up(p.d + rows * RF_GROUPS_MANY * 4, RF_WIDE_ALIGN);
     return p;
 }
-RF_TILE_FN uint32_t rf_groups_shared_bytes(rf_groups_parts p) {
-    return RF_WIDE_HEAD + RF_GROUPS_STAGES * p.bytes + RF_WIDE_WARPS * RF_WIDE_OUT_BYTES;
+RF_TILE_FN uint32_t rf_groups_shared_bytes(rf_groups_parts p, uint32_t with_m, uint32_t is_kept) {
+    return RF_WIDE_HEAD + RF_GROUPS_STAGES * p.bytes + RF_WIDE_WARPS * RF_WIDE_OUT_BYTES +
+           with_m * RF_MINIMA_SLOTS * rf_minima_slot_bytes(is_kept);
 }
 
 /* The products with 2 to 255 activation rows on NVIDIA (mm_batch.hip): nt eights of activation rows;
@@ -268,8 +277,8 @@ enum { RF_LINE = 128 };
  * on. */
 typedef struct rf_batch_parts {
     uint32_t q; /* [half of the columns][activation rows][RF_LINE], pieces turned (mm_batch.hip) */
-    uint32_t sum; /* [activation rows][RF_BATCH_SUMS], halves turned */
-    uint32_t xd;  /* [activation rows] */
+    uint32_t sum; /* [activation rows][RF_BATCH_SUMS], halves turned; groups of 32: as xd */
+    uint32_t xd;  /* [activation rows]; groups of 32: [activation rows][RF_BATCH_D_STRIDE] */
     uint32_t weights, hi, square;
     uint32_t scale, min, d, of_scale;
     uint32_t bytes;
@@ -278,17 +287,18 @@ typedef struct rf_batch_parts {
 RF_TILE_FN rf_batch_parts rf_batch_parts_of(rf_batch_shape s, uint32_t view, uint32_t lo_bits,
                                             uint32_t hi_bits, uint32_t n_scales, uint32_t with_m,
                                             uint32_t wide_d) {
-    const uint32_t cols = 8 * s.nt, d_bytes = wide_d ? 64 : 32;
+    const uint32_t cols = 8 * s.nt, d_bytes = wide_d ? 64 : 32,
+                   of_sums = view == 32 ? RF_BATCH_D_STRIDE : RF_BATCH_SUMS;
     rf_batch_parts p = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0};
     p.sum = p.q + cols * 2 * RF_LINE;
-    p.xd = p.sum + with_m * cols * RF_BATCH_SUMS;
+    p.xd = p.sum + with_m * cols * of_sums;
     p.weights = rf_tile_round_up(p.xd + cols * (view == 32 ? RF_BATCH_D_STRIDE : 4), RF_LINE);
     p.hi = 512 * lo_bits;
     p.square = p.hi + 512 * hi_bits;
     p.scale = p.weights + s.wm * p.square;
     p.min = 16 * n_scales;
     p.d = p.min + with_m * 16 * n_scales;
-    p.of_scale = p.d + (view == 32 ? 8 : 1 + with_m) * d_bytes;
+    p.of_scale = p.d + (view == 32 ? 8 : 1) * (1 + with_m) * d_bytes;
     p.bytes = rf_tile_round_up(p.scale + s.wm * p.of_scale, RF_LINE);
     return p;
 }

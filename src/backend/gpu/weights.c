@@ -23,11 +23,14 @@ struct rf_gpu_block {
 
 /* Naming -----------------------------------------------------------------------------------------*/
 
+static bool is_same(const rf_gpu_entry *a, const rf_gpu_entry *b) {
+    return a->key == b->key && a->is_vector == b->is_vector && a->layout.rounds == b->layout.rounds;
+}
+
 static rf_status add(rf_gpu_weights *w, const rf_gpu_entry *entry, uint32_t *out, rf_error *e) {
     for (uint32_t i = 0; i < w->n; i++) {
         *out = i;
-        if (w->entry[i].key == entry->key && w->entry[i].is_vector == entry->is_vector)
-            return RF_OK;
+        if (is_same(&w->entry[i], entry)) return RF_OK;
     }
     if (w->n == w->cap) {
         uint32_t cap = w->cap ? 2 * w->cap : 256;
@@ -47,6 +50,13 @@ rf_status rf_gpu_weights_matrix(rf_gpu_weights *w, const rf_tensor *t, uint32_t 
     return add(w, &entry, out, e);
 }
 
+rf_status rf_gpu_weights_table(rf_gpu_weights *w, const rf_tensor *t, uint32_t *out, rf_error *e) {
+    rf_gpu_entry entry = {.key = t->data, .tensor = *t};
+    RF_TRY(rf_gpu_layout_of(&entry.layout, t, e));
+    entry.layout.rounds = false;
+    return add(w, &entry, out, e);
+}
+
 rf_status rf_gpu_weights_vector(rf_gpu_weights *w, const rf_tensor *t, uint32_t *out, rf_error *e) {
     const rf_dtype_info *info = rf_dtype_get(t->type);
     if (!info->decode)
@@ -61,7 +71,8 @@ rf_status rf_gpu_weights_vector(rf_gpu_weights *w, const rf_tensor *t, uint32_t 
 
 rf_status rf_gpu_weights_floats(rf_gpu_weights *w, const float *v, uint32_t n, uint32_t *out,
                                 rf_error *e) {
-    const rf_tensor t = {.type = RF_DT_F32,
+    const rf_tensor t = {.name = RF_STR("of the model's own"),
+                         .type = RF_DT_F32,
                          .cols = n,
                          .rows = 1,
                          .planes = 1,
@@ -84,8 +95,7 @@ static size_t bytes_of(const rf_gpu_entry *entry) {
 
 static const rf_gpu_entry *find_in(const rf_gpu_block *b, const rf_gpu_entry *entry) {
     for (uint32_t i = 0; i < b->n; i++)
-        if (b->entry[i].key == entry->key && b->entry[i].is_vector == entry->is_vector)
-            return &b->entry[i];
+        if (is_same(&b->entry[i], entry)) return &b->entry[i];
     return NULL;
 }
 
@@ -203,6 +213,7 @@ static rf_status send_piece(loader *l, const rf_gpu_entry *entry, const piece *p
     rf_tensor t = tensor_of(&entry->tensor, p);
     rf_gpu_layout layout;
     RF_TRY(rf_gpu_layout_of(&layout, &t, e));
+    layout.rounds = whole->rounds;
     RF_ASSERT(layout.bytes <= l->cap && layout.form == whole->form);
     uint8_t *buffer = next_buffer(l);
     RF_TRY(rf_gpu_status(l->q, e));

@@ -38,6 +38,10 @@ typedef struct rf_gpu_weights { /* of one exec */
 /* Names a weight; *out is its number. */
 RF_CHECKED rf_status rf_gpu_weights_matrix(rf_gpu_weights *w, const rf_tensor *t, uint32_t *out,
                                            rf_error *e);
+/* Of whose rows elements are read, as the file has them: products do with rounded minima in groups of 32, so that a
+ * matrix of those is in memory twice where it is both. */
+RF_CHECKED rf_status rf_gpu_weights_table(rf_gpu_weights *w, const rf_tensor *t, uint32_t *out,
+                                          rf_error *e);
 RF_CHECKED rf_status rf_gpu_weights_vector(rf_gpu_weights *w, const rf_tensor *t, uint32_t *out,
                                            rf_error *e);
 /* n floats of the model's own. */

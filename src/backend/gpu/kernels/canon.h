@@ -119,6 +119,21 @@ RF_DEVICE rf_quant_scale rf_quant_scale_of(float amax, uint32_t n) {
     return s;
 }
 
+/* Groups of 32 that share steps of minima and of totals (base/fmath.h), and a number rounded by such bits. */
+enum { RF_SHARE_GROUPS = 8 };
+RF_DEVICE float rf_rounded(float v, uint32_t by) {
+    const float c = rf_float_of(by);
+    return (v + c) - c;
+}
+/* A whole number of less than 2^22, without a slow conversion. */
+RF_DEVICE float rf_small_float(int32_t i) {
+    return rf_float_of((uint32_t)i + 0x4b400000u) - 12582912.0f;
+}
+RF_DEVICE uint32_t rf_larger_size(uint32_t most, float v) {
+    const uint32_t size = rf_bits_of(v) & 0x7fffffffu;
+    return size > most ? size : most;
+}
+
 RF_DEVICE int32_t rf_quantised(float x, float id) {
     float v = x * id;
     v = v > -127.0f ? v : -127.0f; /* also catches a NaN */

@@ -212,6 +212,27 @@ RF_DEVICE void hopper_multiply_own(float *c, uint32_t n, const uint32_t w[4], ho
     if (n == 64) HOPPER_OWN_BEGIN(HOPPER_OWN_64("f16"), HOPPER_F32(c, 0));
     if (n == 128) HOPPER_OWN_BEGIN(HOPPER_OWN_128("f16"), HOPPER_F64(c));
 }
+/* And of eight columns in f32, of whose numbers the units take eleven bits. */
+#define HOPPER_OWN_F32(shape, results, w, x)                                                     \
+    "{\n"                                                                                        \
+    ".reg .b64 x;\n"                                                                             \
+    "mov.b64 x, {" x "};\n"                                                                      \
+    "wgmma.mma_async.sync.aligned." shape ".f32.tf32.tf32 {" results "}, {" w "}, x, 0, 1, 1;\n" \
+    "}"
+#define HOPPER_OWN_F32_BEGIN(text, ...)                                               \
+    asm volatile(text:__VA_ARGS__                                                     \
+                 : "r"(w[0]), "r"(w[1]), "r"(w[2]), "r"(w[3]), "r"(x.at), "r"(x.form) \
+                 : "memory")
+RF_DEVICE void hopper_multiply_own_f32(float *c, uint32_t n, const uint32_t w[4], hopper_side x) {
+    if (n == 64)
+        HOPPER_OWN_F32_BEGIN(
+            HOPPER_OWN_F32("m64n64k8", HOPPER_R32, "%32, %33, %34, %35", "%36, %37"),
+            HOPPER_F32(c, 0));
+    if (n == 128)
+        HOPPER_OWN_F32_BEGIN(
+            HOPPER_OWN_F32("m64n128k8", HOPPER_R64, "%64, %65, %66, %67", "%68, %69"),
+            HOPPER_F64(c));
+}
 /* Likewise, of either format by 64 columns of sixteen rows of a panel, the first of which x names: the right side turned. */
 RF_DEVICE void hopper_multiply_turned(float *c, const uint32_t w[4], hopper_side x, int is_f16,
                                       int is_more) {
@@ -330,6 +351,27 @@ RF_DEVICE void hopper_own(float *c, uint32_t n_x, const uint32_t w[4], hopper_si
 RF_DEVICE void hopper_multiply_own(float *c, uint32_t n, const uint32_t w[4], hopper_side x,
                                    int is_more) {
     hopper_own(c, n, w, x, RF_GPU_F16, is_more, 0);
+}
+/* Of threads t of four the left side's columns t and t + 4. */
+RF_DEVICE void hopper_multiply_own_f32(float *c, uint32_t n, const uint32_t w[4], hopper_side x) {
+    double left[2][8];
+    for (uint32_t i = 0; i < 4; i++) {
+        rf_host_word[rf_tid()] = w[i];
+        rf_host_warp_sync();
+        for (uint32_t k = 0; k < 4; k++)
+            left[i % 2][i / 2 * 4 + k] =
+                (double)rf_float_of(rf_host_word[rf_tid() / 4 * 4 + k] & 0xffffe000u);
+        rf_host_warp_sync();
+    }
+    for (uint32_t i = 0; i < n / 2; i++) {
+        double sum = 0;
+        for (uint32_t k = 0; k < 8; k++) {
+            uint32_t right;
+            memcpy(&right, hopper_piece(x, hopper_right(i), k / 4) + k % 4 * 4, sizeof right);
+            sum += left[i % 4 / 2][k] * (double)rf_float_of(right & 0xffffe000u);
+        }
+        c[i] = (float)sum;
+    }
 }
 RF_DEVICE void hopper_multiply_turned(float *c, const uint32_t w[4], hopper_side x, int is_f16,
                                       int is_more) {

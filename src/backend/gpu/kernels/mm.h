@@ -107,6 +107,19 @@ RF_DEVICE void put_output(const rf_gpu_matmul_args *a, const mm_share *s, uint32
     s->p.dst[at] = s->p.add ? s->p.add[at] + v : v;
 }
 
+/* A term of a sum, i * d. */
+typedef struct mm_term {
+    float i, d;
+} mm_term;
+
+/* The sum so far with n terms. */
+RF_DEVICE float mm_fold_terms(const mm_term *terms, uint32_t stride, uint32_t n, float acc) {
+    RF_UNROLL_8
+    for (uint32_t i = 0; i < n; i++)
+        acc = rf_fma(terms[stride * i].i, terms[stride * i].d, acc);
+    return acc;
+}
+
 /* Every byte less off, no borrow between bytes: u + 128 - off never carries. */
 RF_DEVICE uint32_t less_off(uint32_t u, int32_t off) {
     return (u + (uint32_t)(128 - off) * 0x01010101u) ^ 0x80808080u;

@@ -72,7 +72,7 @@ typedef struct batch_source {
 
 /* Pieces of scales, minima and factors of so many bytes that a square has. */
 RF_DEVICE uint32_t batch_pieces(batch_kind k, uint32_t d_bytes) {
-    return k.view == 32 ? 8 * d_bytes : (1 + k.with_m) * (k.n_scales + d_bytes);
+    return (1 + k.with_m) * (k.view == 32 ? 8 * d_bytes : k.n_scales + d_bytes);
 }
 RF_DEVICE int batch_has_rest(batch_kind k) { return batch_pieces(k, k.wide_d ? 4 : 2) > 32; }
 
@@ -85,6 +85,8 @@ RF_DEVICE batch_piece batch_piece_of(const rf_gpu_weight *w, batch_kind k, uint6
     if (i >= batch_pieces(k, d_bytes)) return p;
     if (k.view == 32) {
         p.step = 256 * d_bytes;
+        if (i >= 8 * d_bytes) p.from = (const uint8_t *)w->m;
+        i %= 8 * d_bytes;
         p.from += first * (is_ragged ? 32 * d_bytes : p.step) +
                   (i / d_bytes * 2 * d_bytes + half * d_bytes + i % d_bytes) * 16;
         return p;
@@ -161,27 +163,26 @@ RF_DEVICE void batch_fetch_square(batch_target to, const batch_source *s, batch_
     RF_UNROLL
     for (uint32_t i = 0; i < hi_bits; i++)
         if (is_whole || lane / 4 < n)
-            rf_copy_16(to.integers + k.at.hi + 512 * i,
-                       s->hi + (g * 1024ull * hi_bits + 1024 * i));
-    if (s->own.step)
+            rf_copy_16(to.integers + k.at.hi + 512 * i, s->hi + (g * 1024ull * hi_bits + 1024 * i));
+    if (s->own.step) /* that of minima's pieces as of factors' */
         batch_copy(to.scales, s->own.from + (uint64_t)g * s->own.step, is_whole,
-                   lane / (s->own.step / 256) < n);
+                   lane / (s->own.step / 256) % BATCH_CHUNKS < n);
     if (batch_has_rest(k) && s->rest.step)
         rf_copy_16(to.scales + 512, s->rest.from + (uint64_t)g * s->rest.step);
 }
 
-/* Some factors of activation rows in groups of 32 together, of slot g, n chunks of which are there. */
-RF_DEVICE void batch_fetch_d_32(uint8_t *slot, const batch_shared *sh, const rf_gpu_quant *x,
-                                batch_kind k, uint32_t n_rows, uint32_t tid, uint32_t g, uint32_t n,
-                                uint32_t together) {
+/* Some factors of activation rows in groups of 32 together, or sums, of slot g, n chunks of which are there. */
+RF_DEVICE void batch_fetch_32(uint8_t *part, const batch_shared *sh, const void *x, batch_kind k,
+                              uint32_t n_rows, uint32_t tid, uint32_t g, uint32_t n,
+                              uint32_t together) {
     const uint32_t per_row = BATCH_CHUNKS / together, per_turn = 32 * k.s.fetchers / per_row,
                    chunk = tid % per_row * together;
     RF_UNROLL
     for (uint32_t j = 0; j < rf_div_up(8 * k.s.nt, per_turn); j++) {
         const uint32_t col = per_turn * j + tid / per_row;
-        uint8_t *to = slot + k.at.xd + col * RF_BATCH_D_STRIDE + chunk * 4;
+        uint8_t *to = part + col * RF_BATCH_D_STRIDE + chunk * 4;
         if (col >= n_rows) continue;
-        const float *from = x->d + (sh->row[col] / 2 + 8 * g + chunk);
+        const float *from = (const float *)x + (sh->row[col] / 2 + 8 * g + chunk);
         if (together == 4)
             rf_copy_16(to, from);
         else
@@ -204,7 +205,7 @@ RF_DEVICE void batch_fetch_rows(uint8_t *slot, const batch_shared *sh, const rf_
             batch_copy(slot + batch_q_at(k, col, piece), q + sh->row[col] * 16ull,
                        n == BATCH_CHUNKS, piece / 2 < n);
     }
-    if (k.with_m) {
+    if (k.with_m && k.view == 256) {
         const uint8_t *sum = (const uint8_t *)x->sum + g * 64 + tid % 4 * 16;
         RF_UNROLL
         for (uint32_t j = 0; j < rf_div_up(most, 4 * per_turn); j++) {
@@ -215,7 +216,9 @@ RF_DEVICE void batch_fetch_rows(uint8_t *slot, const batch_shared *sh, const rf_
         }
     }
     if (k.view == 32)
-        batch_fetch_d_32(slot, sh, x, k, n_rows, tid, g, n, is_ragged ? 2 : 4);
+        batch_fetch_32(slot + k.at.xd, sh, x->d, k, n_rows, tid, g, n, is_ragged ? 2 : 4);
+    if (k.with_m && k.view == 32)
+        batch_fetch_32(slot + k.at.sum, sh, x->sum, k, n_rows, tid, g, n, is_ragged ? 2 : 4);
     if (k.view == 256 && tid < n_rows)
         rf_copy_4(slot + k.at.xd + tid * 4, x->d + (sh->row[tid] / 16 + g));
 }
@@ -291,8 +294,7 @@ typedef struct batch_sums {
 RF_DEVICE const uint8_t *batch_square(const uint8_t *slot, const batch_place *at, batch_kind k) {
     return slot + k.at.weights + at->square * k.at.square;
 }
-RF_DEVICE const uint8_t *batch_scales_of(const uint8_t *slot, const batch_place *at,
-                                         batch_kind k) {
+RF_DEVICE const uint8_t *batch_scales_of(const uint8_t *slot, const batch_place *at, batch_kind k) {
     return slot + k.at.scale + at->square * k.at.of_scale;
 }
 
@@ -383,13 +385,14 @@ RF_DEVICE void batch_chunk(int32_t sum[4], const uint32_t w[4], const uint32_t x
     }
 }
 
-RF_DEVICE void batch_group(batch_sums *p, const uint8_t *slot, const batch_place *at, batch_kind k) {
+RF_DEVICE void batch_group(batch_sums *p, const uint8_t *slot, const batch_place *at,
+                           batch_kind k) {
     const uint32_t x_at = batch_rows_at(slot, k, at->lane);
     rf_u4 scales[2];
     RF_UNROLL
     for (uint32_t i = 0; i < 2; i++)
-        scales[i] = batch_scales(batch_scales_of(slot, at, k) + (at->g + 8 * i) * k.n_scales,
-                                 k.n_scales);
+        scales[i] =
+            batch_scales(batch_scales_of(slot, at, k) + (at->g + 8 * i) * k.n_scales, k.n_scales);
     RF_UNROLL
     for (uint32_t i = 0; i < 4 * batch_eights(k); i++)
         p->v[i / 4][i % 4] = 0;
@@ -493,8 +496,8 @@ RF_DEVICE batch_eight_d batch_eight_d_of(const batch_rows_d *r, const uint8_t *s
 /* A group's integers onto the sums, which are then in v; the warp before this one has left them in
  * relay when the turn comes.  Everything else is ready by then. */
 RF_DEVICE void batch_add(float v[BATCH_NT][4], const batch_sums *p, const rf_f4 *relay,
-                         uint64_t *mine, uint32_t turn, const uint8_t *slot,
-                         const batch_place *at, batch_kind k) {
+                         uint64_t *mine, uint32_t turn, const uint8_t *slot, const batch_place *at,
+                         batch_kind k) {
     const batch_rows_d r = batch_rows_d_of(slot, at, k);
     batch_eight_d e[BATCH_NT];
     if (k.s.wk > 1) {
@@ -527,8 +530,7 @@ RF_DEVICE rf_f2 batch_d_32(const uint8_t *slot, uint32_t chunk, const batch_plac
 }
 RF_DEVICE rf_f2 batch_xd_32(const uint8_t *slot, uint32_t chunk, uint32_t n, const batch_place *at,
                             batch_kind k) {
-    const uint8_t *of_rows =
-        slot + k.at.xd + (8 * (at->first + n) + 2 * at->t) * RF_BATCH_D_STRIDE;
+    const uint8_t *of_rows = slot + k.at.xd + (8 * (at->first + n) + 2 * at->t) * RF_BATCH_D_STRIDE;
     const float *xd = (const float *)(const void *)of_rows + chunk;
     const rf_f2 out = {{xd[0], xd[RF_BATCH_D_STRIDE / 4]}};
     return out;
@@ -539,6 +541,59 @@ RF_DEVICE void batch_add_eight_32(float v[4], const int32_t c[4], rf_f2 d, rf_f2
     RF_UNROLL
     for (uint32_t i = 0; i < 4; i++)
         v[i] = rf_fma((float)c[i], d.v[i / 2] * xd.v[i % 2], v[i]);
+}
+
+/* c = w x, of 16 rows by eight columns in f32, eleven bits of each, and 8 activation rows. */
+RF_DEVICE void batch_multiply_f32(float c[4], const uint32_t w[4], const uint32_t x[2]) {
+    asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+        "{%10,%10,%10,%10};"
+        : "=f"(c[0]), "=f"(c[1]), "=f"(c[2]), "=f"(c[3])
+        : "r"(w[0]), "r"(w[1]), "r"(w[2]), "r"(w[3]), "r"(x[0]), "r"(x[1]), "f"(0.0f));
+}
+
+/* Totals t and t + 4 of the eight that share steps, of row g of eight n. */
+RF_DEVICE void batch_totals(uint32_t x[2], const uint8_t *slot, uint32_t n, const batch_place *at,
+                            batch_kind k) {
+    const uint32_t own = (8 * (at->first + n) + at->g) * RF_BATCH_D_STRIDE;
+    const int32_t *sum = (const int32_t *)(const void *)(slot + k.at.sum + own);
+    const float *xd = (const float *)(const void *)(slot + k.at.xd + own);
+    float total[2];
+    uint32_t most = 0;
+    RF_UNROLL
+    for (uint32_t i = 0; i < 2; i++) {
+        total[i] = (float)sum[at->t + 4 * i] * xd[at->t + 4 * i];
+        most = rf_larger_size(most, total[i]);
+    }
+    RF_UNROLL
+    for (uint32_t mask = 1; mask < 4; mask *= 2) {
+        const uint32_t other = rf_lane_xor(most, mask);
+        most = other > most ? other : most;
+    }
+    RF_UNROLL
+    for (uint32_t i = 0; i < 2; i++)
+        x[i] = rf_bits_of(rf_rounded(total[i], RF_ROUND_TOTALS(most)));
+}
+
+/* The minima of a slot, whose groups share steps. */
+RF_DEVICE void batch_add_minima_32(float v[BATCH_NT][4], const uint8_t *slot, const batch_place *at,
+                                   batch_kind k) {
+    if (!k.with_m) return;
+    const uint16_t *m =
+        (const uint16_t *)(const void *)(batch_scales_of(slot, at, k) + k.at.of_scale / 2);
+    uint32_t w[4];
+    RF_UNROLL
+    for (uint32_t i = 0; i < 4; i++)
+        w[i] = rf_bits_of(rf_f16_at(m[16 * (at->t + i / 2 * 4) + at->g + i % 2 * 8]));
+    RF_UNROLL
+    for (uint32_t n = 0; n < batch_eights(k); n++) {
+        uint32_t x[2];
+        float p[4];
+        batch_totals(x, slot, n, at, k);
+        batch_multiply_f32(p, w, x);
+        RF_UNROLL
+        for (uint32_t i = 0; i < 4; i++)
+            v[n][i] += p[i];
+    }
 }
 
 /* The integers of each chunk of a slot, [chunks][eights of activation rows][4], where warps take turns
@@ -574,6 +629,7 @@ RF_DEVICE void batch_add_32(float v[BATCH_NT][4], const batch_chunks *p, const u
         for (uint32_t n = 0; n < batch_eights(k); n++)
             batch_add_eight_32(v[n], p->v[chunk][n], d, batch_xd_32(slot, chunk, n, at, k));
     }
+    batch_add_minima_32(v, slot, at, k);
 }
 
 /* Both at once, where a warp has all groups. */
@@ -597,6 +653,7 @@ RF_DEVICE void batch_group_alone_32(float v[BATCH_NT][4], const uint8_t *slot,
             }
         }
     }
+    batch_add_minima_32(v, slot, at, k);
 }
 
 /* Every wk-th slot, by a multiplying warp. */
@@ -650,9 +707,8 @@ RF_DEVICE uint32_t batch_sum_of(batch_kind k, uint32_t t, uint32_t i) {
 /* Of n_at_once of a warp's activation rows all outputs of a thread at once, up to eight: all that
  * is loaded is on its way before the first is written, and one's GLU, a SwiGLU without biases,
  * hides another's waits.  rows: of outputs, a constant like n_at_once. */
-RF_DEVICE void batch_put_rows(const float *sums, const rf_gpu_matmul_args *a,
-                              const mm_share *share, batch_kind k, uint32_t rows,
-                              uint32_t n_at_once) {
+RF_DEVICE void batch_put_rows(const float *sums, const rf_gpu_matmul_args *a, const mm_share *share,
+                              batch_kind k, uint32_t rows, uint32_t n_at_once) {
     const uint32_t per_row = rf_div_up(rows, 32), n_warps = batch_workers(k) / 32,
                    lane = rf_tid() % 32, r = share->tile * rows + lane;
     const rf_gpu_product *p = &share->p;
@@ -695,8 +751,8 @@ RF_DEVICE uint32_t batch_at_once(batch_kind k, uint32_t rows) {
 }
 
 /* Outputs of a GLU, one by one. */
-RF_DEVICE void batch_put_each(const float *sums, const rf_gpu_matmul_args *a,
-                              const mm_share *share, batch_kind k, uint32_t rows) {
+RF_DEVICE void batch_put_each(const float *sums, const rf_gpu_matmul_args *a, const mm_share *share,
+                              batch_kind k, uint32_t rows) {
     RF_NO_UNROLL
     for (uint32_t t = rf_tid() / 32; t < share->n; t += batch_workers(k) / 32) {
         const uint32_t dst_row = dst_row_of(a, share, t);
@@ -727,8 +783,8 @@ RF_DEVICE void batch_take(const uint8_t *slots, uint32_t n_slots, batch_shared *
                           const rf_gpu_matmul_args *a, const mm_share *share, batch_kind k) {
     const uint32_t tid = rf_tid(), warp = tid / 32, side = k.s.wm * k.s.wn;
     const batch_place at = {
-        warp % k.s.wm,  warp / side,  warp / k.s.wm % k.s.wn * batch_eights(k),
-        tid % 32,       tid % 32 / 4, tid % 4,
+        warp % k.s.wm,  warp / side,     warp / k.s.wm % k.s.wn * batch_eights(k),
+        tid % 32,       tid % 32 / 4,    tid % 4,
         share->p.w.off, share->p.w.d_f32};
     batch_work(slots, n_slots, sh, relay, k, &at, rf_div_up(share->p.w.cols, 256));
     rf_await_before();
@@ -769,26 +825,22 @@ RF_DEVICE void batch_run(const rf_gpu_matmul_args *a, batch_kind k) {
                     rf_batch_shape_of(view, lo_bits, height, rows / 8).blocks) {                   \
         const rf_batch_shape shape = rf_batch_shape_of(view, lo_bits, height, rows / 8);           \
         const batch_kind kind = {                                                                  \
-            view,                                                                                  \
-            lo_bits,                                                                               \
-            hi_bits,                                                                               \
-            n_scales,                                                                              \
-            with_m,                                                                                \
-            wide_d,                                                                                \
-            shape,                                                                                 \
-            rf_batch_parts_of(shape, view, lo_bits, hi_bits, n_scales, with_m, wide_d)};           \
+            view,    lo_bits,                                                                      \
+            hi_bits, n_scales,                                                                     \
+            with_m,  wide_d,                                                                       \
+            shape,   rf_batch_parts_of(shape, view, lo_bits, hi_bits, n_scales, with_m, wide_d)};  \
         batch_run(&a, kind);                                                                       \
     }
-#define BATCH_WIDTHS(layout, view, lo_bits, hi_bits, n_scales, with_m, wide_d, name, height)       \
-    BATCH_KERNEL(layout, view, lo_bits, hi_bits, n_scales, with_m, wide_d, name, height, 8)        \
-    BATCH_KERNEL(layout, view, lo_bits, hi_bits, n_scales, with_m, wide_d, name, height, 16)       \
-    BATCH_KERNEL(layout, view, lo_bits, hi_bits, n_scales, with_m, wide_d, name, height, 32)       \
+#define BATCH_WIDTHS(layout, view, lo_bits, hi_bits, n_scales, with_m, wide_d, name, height) \
+    BATCH_KERNEL(layout, view, lo_bits, hi_bits, n_scales, with_m, wide_d, name, height, 8)  \
+    BATCH_KERNEL(layout, view, lo_bits, hi_bits, n_scales, with_m, wide_d, name, height, 16) \
+    BATCH_KERNEL(layout, view, lo_bits, hi_bits, n_scales, with_m, wide_d, name, height, 32) \
     BATCH_KERNEL(layout, view, lo_bits, hi_bits, n_scales, with_m, wide_d, name, height, 64)
-#define BATCH_LAYOUT(layout, view, lo_bits, hi_bits, n_scales, with_m, wide_d)                     \
-    BATCH_WIDTHS(layout, view, lo_bits, hi_bits, n_scales, with_m, wide_d, low, RF_BATCH_LOW)      \
-    BATCH_WIDTHS(layout, view, lo_bits, hi_bits, n_scales, with_m, wide_d, middle,                 \
-                 RF_BATCH_MIDDLE)                                                                  \
-    BATCH_WIDTHS(layout, view, lo_bits, hi_bits, n_scales, with_m, wide_d, tall, RF_BATCH_TALL)    \
+#define BATCH_LAYOUT(layout, view, lo_bits, hi_bits, n_scales, with_m, wide_d)                  \
+    BATCH_WIDTHS(layout, view, lo_bits, hi_bits, n_scales, with_m, wide_d, low, RF_BATCH_LOW)   \
+    BATCH_WIDTHS(layout, view, lo_bits, hi_bits, n_scales, with_m, wide_d, middle,              \
+                 RF_BATCH_MIDDLE)                                                               \
+    BATCH_WIDTHS(layout, view, lo_bits, hi_bits, n_scales, with_m, wide_d, tall, RF_BATCH_TALL) \
     BATCH_KERNEL(layout, view, lo_bits, hi_bits, n_scales, with_m, wide_d, small, RF_BATCH_SMALL, 8)
 #include "backend/gpu/batch.def"
 #endif

@@ -4,7 +4,7 @@
  *
  * An integer is seven bits and a sign, and as f16 a multiple of its least number, 2^-24, which the units take as it is.
  * Two of them are sixteen bits: the first one's seven low ones and the uppermost are one f16, and with its bytes exchanged
- * the other.  Factors are f32, times 2^24.  -128, and a factor beyond 2^100, cannot be kept. */
+ * the other.  Factors are f32, times 2^24, or where there are minima both in f16.  -128, and a factor beyond 2^100, cannot be kept. */
 
 #if defined(RF_HOPPER)
 #define KEPT_MOST_D 0x1p100f
@@ -23,9 +23,9 @@ RF_DEVICE int kept_has(uint32_t q) {
 }
 
 /* Group c of the stage, of row number number of the tile: of each half of a warp's eight rows the first half of the columns and
- * the second, as the warp loads them.  Returns whether it can be kept. */
+ * the second, as the warp loads them.  m: its minimum, or NULL.  Returns whether it can be kept. */
 RF_DEVICE int kept_put(uint8_t *made, const mm_raw *raw, int lo_bits, int hi_bits, int32_t off,
-                       float d, uint32_t number, uint32_t c) {
+                       float d, const float *m, uint32_t number, uint32_t c) {
     const uint32_t warp = number / 16, j = number % 16 / 8, g = number % 8;
     uint8_t *to = made + (((warp * RF_GROUPS_MANY + c) * 4 + 2 * j) * 8 + g) * 16;
     int has = d <= KEPT_MOST_D && d >= -KEPT_MOST_D;
@@ -36,8 +36,14 @@ RF_DEVICE int kept_put(uint8_t *made, const mm_raw *raw, int lo_bits, int hi_bit
         has &= kept_has(q);
         *(uint32_t *)(void *)(to + i / 4 * 128 + i % 4 * 4) = kept_word(q);
     }
-    ((float *)(void *)(made + RF_KEPT_D))[(warp * RF_GROUPS_MANY + c) * 16 + 2 * g + j] =
-        d * KEPT_UP;
+    const uint32_t at = (warp * RF_GROUPS_MANY + c) * 16 + 2 * g + j;
+    if (!m) {
+        ((float *)(void *)(made + RF_KEPT_D))[at] = d * KEPT_UP;
+        return has;
+    }
+    uint16_t *halves = (uint16_t *)(void *)(made + RF_KEPT_D);
+    halves[at] = rf_f16_of(d);
+    halves[RF_KEPT_HALVES / 2 + ((warp * 8 + g) * RF_GROUPS_MANY + c) * 2 + j] = rf_f16_of(*m);
     return has;
 }
 
@@ -54,8 +60,9 @@ RF_DEVICE void kept_make(const rf_gpu_matmul_args *a, int lo_bits, int hi_bits) 
         const uint64_t at = r.tile * n_groups + rf_min_u32(group, n_groups - 1);
         mm_raw raw = load_chunk(r.w, lo_bits, hi_bits, at, r.row);
         const float d = scale_at(r.w->d, at * 32 + r.row, r.w->d_f32);
+        const float m = r.w->m && group < n_groups ? scale_at(r.w->m, at * 32 + r.row, 0) : 0.0f;
         has &= kept_put(made, &raw, lo_bits, hi_bits, r.w->off, group < n_groups ? d : 0.0f,
-                        r.number, c);
+                        r.w->m ? &m : 0, r.number, c);
     }
     if (!has) *a->unfit = 1;
     hopper_publish();
@@ -70,11 +77,15 @@ RF_KERNEL(keep_32_40, rf_gpu_matmul_args) { kept_make(&a, 4, 0); }
 RF_KERNEL(keep_32_41, rf_gpu_matmul_args) { kept_make(&a, 4, 1); }
 RF_KERNEL(keep_32_80, rf_gpu_matmul_args) { kept_make(&a, 8, 0); }
 
-RF_DEVICE void kept_run(const rf_gpu_matmul_args *a, uint32_t rows) {
-    const groups_kind kind = {8, 0, 0, 0, 1, rf_kept_parts(rows), rows, wide_team_cols(rows)};
+RF_DEVICE void kept_run(const rf_gpu_matmul_args *a, uint32_t rows, uint32_t with_m) {
+    const groups_kind kind = {8, 0, with_m, 0, 1, rf_kept_parts(rows), rows, wide_team_cols(rows),
+                              0};
     groups_run(a, kind);
 }
 
-RF_KERNEL_ALONE(wide_32_kept, rf_gpu_matmul_args) { kept_run(&a, RF_WIDE_ROWS); }
-RF_KERNEL_ALONE(wide_32_kept_low, rf_gpu_matmul_args) { kept_run(&a, RF_WIDE_ROWS / 2); }
+/* kinds.def has their order. */
+RF_KERNEL_ALONE(wide_32_kept, rf_gpu_matmul_args) { kept_run(&a, RF_WIDE_ROWS, 0); }
+RF_KERNEL_KIND_ALONE(wide_32_kept, 1, rf_gpu_matmul_args) { kept_run(&a, RF_WIDE_ROWS, 1); }
+RF_KERNEL_ALONE(wide_32_kept_low, rf_gpu_matmul_args) { kept_run(&a, RF_WIDE_ROWS / 2, 0); }
+RF_KERNEL_KIND_ALONE(wide_32_kept_low, 1, rf_gpu_matmul_args) { kept_run(&a, RF_WIDE_ROWS / 2, 1); }
 #endif

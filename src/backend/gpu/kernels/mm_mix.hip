@@ -48,16 +48,15 @@ RF_DEVICE void mix_load(one_loads *loads, one_place *at, uint32_t expert, uint32
 }
 
 /* The sums of the pair that this part adds, with what a round's units left in terms. */
-RF_DEVICE float mix_fold(const mix_plan *m, const one_place *at, const one_term *terms,
-                         uint32_t round, float acc) {
-    const uint32_t start = at->part * m->per_pair, end = start + m->per_pair;
-    const uint32_t first = start > round ? start : round;
-    for (uint32_t u = first; u < rf_min_u32(end, round + MIX_PARTS); u++) {
-        const uint32_t n = rf_min_u32(at->n_groups - (u - start) * m->n_own, m->n_own);
-        acc = one_fold(terms + (u - round) * m->n_own * at->n_terms * 32 + rf_tid() % 32, 32,
-                       n * at->n_terms, acc);
-    }
-    return acc;
+RF_DEVICE float mix_fold(const mix_plan *m, const one_place *at, const mm_term *terms, int view,
+                         int lo_bits, uint32_t round, float acc) {
+    const uint32_t start = at->part * m->per_pair, first = start > round ? start : round,
+                   end = rf_min_u32(start + m->per_pair, round + MIX_PARTS),
+                   before = (first - start) * m->n_own;
+    if (first >= end || before >= at->n_groups) return acc;
+    const uint32_t n = rf_min_u32(at->n_groups - before, (end - first) * m->n_own);
+    return one_fold(at, terms + (first - round) * m->n_own * at->n_terms * 32 + rf_tid() % 32, view,
+                    lo_bits, n, acc);
 }
 
 /* What the end needs beside sums, fetched long before: nothing would hide these waits there. */
@@ -95,8 +94,9 @@ RF_DEVICE void mix_put(const rf_gpu_matmul_args *a, const mix_extra *extra, cons
     a->mixed[(uint64_t)row * rows + r] = a->mixed_add ? extra->add[rf_tid()] + acc : acc;
 }
 
-RF_DEVICE void mix_run(const rf_gpu_matmul_args *a, int view, int lo_bits, int hi_bits, one_rows *x,
-                       one_term *terms, float *sums, mix_extra *extra) {
+RF_DEVICE void mix_run(const rf_gpu_matmul_args *a, int view, int lo_bits, int hi_bits,
+                       uint32_t with_m, one_rows *x, mm_term *terms, float *sums,
+                       mix_extra *extra) {
     const uint32_t lane = rf_tid() % 32, odd = lane / MIX_ROWS, row = rf_bid_y();
     const uint32_t r = rf_bid_x() * MIX_ROWS + lane;
     const uint32_t last = a->n_used - 1, cols = a->part[0].w.cols;
@@ -106,10 +106,12 @@ RF_DEVICE void mix_run(const rf_gpu_matmul_args *a, int view, int lo_bits, int h
     at.row = rf_bid_x() % 2 * MIX_ROWS + lane % MIX_ROWS;
     at.part = rf_tid() / 32;
     at.stride = 32;
-    one_know(&at, view, lo_bits, hi_bits);
+    one_know(&at, view, lo_bits, hi_bits, with_m);
     mix_plan m;
     m.n_own = ONE_GROUPS(view);
     m.per_pair = rf_div_up(at.n_groups, m.n_own);
+    if (view == 32 && at.n_terms == 2)
+        m.per_pair += m.per_pair % 2; /* shares are in no two rounds */
     m.n_pairs = rf_div_up(a->n_used, 2);
     m.n_units = m.n_pairs * m.per_pair;
     const float *route = a->route + (uint64_t)row * 2 * a->n_used;
@@ -139,31 +141,39 @@ RF_DEVICE void mix_run(const rf_gpu_matmul_args *a, int view, int lo_bits, int h
             one_quantise(one_x_of(x + k), &floats[k], view, at.part * m.n_own);
         rf_copy_wait();
         rf_sync();
-        one_term *mine = terms + (at.part * m.n_own * at.n_terms * 32 + lane);
+        mm_term *mine = terms + (at.part * m.n_own * at.n_terms * 32 + lane);
         one_terms(mine, &at, &loads, one_x_at(one_x_of(x + odd), view, at.part * m.n_own), view,
                   lo_bits, hi_bits, unit.first);
         rf_sync();
-        if (at.part < m.n_pairs) acc = mix_fold(&m, &at, terms, round, acc);
+        if (at.part < m.n_pairs) acc = mix_fold(&m, &at, terms, view, lo_bits, round, acc);
     }
     sums[rf_tid()] = acc;
     rf_sync();
     mix_put(a, extra, sums, r, row);
 }
 
-#define MIX_KERNEL(view, lo_bits, hi_bits)                                    \
-    RF_KERNEL_EARLY(mix_##view##_##lo_bits##hi_bits, rf_gpu_matmul_args, 1) { \
-        RF_SHARED one_rows x[2];                                              \
-        RF_SHARED one_term terms[2 * MIX_PARTS * ONE_GROUPS(view) * 32];      \
-        RF_SHARED float sums[MIX_PARTS * 32];                                 \
-        RF_SHARED mix_extra extra;                                            \
-        mix_run(&a, view, lo_bits, hi_bits, x, terms, sums, &extra);          \
+#define MIX_BODY(view, lo_bits, hi_bits, with_m)                             \
+    {                                                                        \
+        RF_SHARED one_rows x[2];                                             \
+        RF_SHARED mm_term terms[2 * MIX_PARTS * ONE_GROUPS(view) * 32];      \
+        RF_SHARED float sums[MIX_PARTS * 32];                                \
+        RF_SHARED mix_extra extra;                                           \
+        mix_run(&a, view, lo_bits, hi_bits, with_m, x, terms, sums, &extra); \
     }
-MIX_KERNEL(32, 4, 0)
-MIX_KERNEL(32, 4, 1)
-MIX_KERNEL(32, 8, 0)
-MIX_KERNEL(256, 2, 0)
-MIX_KERNEL(256, 2, 1)
-MIX_KERNEL(256, 4, 0)
-MIX_KERNEL(256, 4, 1)
-MIX_KERNEL(256, 4, 2)
-MIX_KERNEL(256, 8, 0)
+#define MIX_KERNEL(view, lo_bits, hi_bits, with_m)                          \
+    RF_KERNEL_EARLY(mix_##view##_##lo_bits##hi_bits, rf_gpu_matmul_args, 1) \
+    MIX_BODY(view, lo_bits, hi_bits, with_m)
+#define MIX_KIND(lo_bits, hi_bits)                                            \
+    RF_KERNEL_KIND_EARLY(mix_32_##lo_bits##hi_bits, 1, rf_gpu_matmul_args, 1) \
+    MIX_BODY(32, lo_bits, hi_bits, 1)
+MIX_KERNEL(32, 4, 0, 0)
+MIX_KERNEL(32, 4, 1, 0)
+MIX_KERNEL(32, 8, 0, 0)
+MIX_KERNEL(256, 2, 0, MM_ANY)
+MIX_KERNEL(256, 2, 1, MM_ANY)
+MIX_KERNEL(256, 4, 0, MM_ANY)
+MIX_KERNEL(256, 4, 1, MM_ANY)
+MIX_KERNEL(256, 4, 2, MM_ANY)
+MIX_KERNEL(256, 8, 0, MM_ANY)
+MIX_KIND(4, 0)
+MIX_KIND(4, 1)

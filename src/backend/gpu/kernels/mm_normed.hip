@@ -29,7 +29,7 @@ enum { NORMED_ASKS = 1 };
 typedef struct normed_shared {
     rf_u4 q[NORMED_ROOM / 16];
     int32_t sum[NORMED_ROOM / 16] __attribute__((aligned(16)));
-    float d[NORMED_ROOM / 32];
+    float d[NORMED_ROOM / 32] __attribute__((aligned(16)));
     norm_shared norm;
     one_extra extra;
 } normed_shared;
@@ -49,7 +49,8 @@ RF_DEVICE void normed_scale(one_floats *f, float factor, const one_floats *w, in
 RF_DEVICE void normed_row(normed_shared *s, one_x to, const rf_gpu_norm_args *a, int view,
                           uint32_t n_round, uint32_t own, float of_lane[NORM_OWN],
                           const rf_f4 *weights) {
-    const int is_early = NORMED_ASKS && view == 256; /* in groups of 32 weights have the registers */
+    const int is_early =
+        NORMED_ASKS && view == 256; /* in groups of 32 weights have the registers */
     one_floats f = {{{{0}}}};
     if (is_early) one_read(&f, a->x, a->n, view, own);
     if (NORMED_W > 0) rf_copy_wait(); /* the others' come with the sum */
@@ -68,7 +69,7 @@ RF_DEVICE void normed_row(normed_shared *s, one_x to, const rf_gpu_norm_args *a,
 }
 
 RF_DEVICE void normed_run(const rf_gpu_matmul_args *a, int view, int lo_bits, int hi_bits,
-                          uint32_t n_parts, normed_shared *shared, one_term *terms,
+                          uint32_t with_m, uint32_t n_parts, normed_shared *shared, mm_term *terms,
                           rf_f4 *weights) {
     const uint32_t n_own = ONE_GROUPS(view), n_round = n_parts * n_own;
     const uint32_t n_rows = a->is_glu ? RF_GPU_TILE_ROWS / 2 : RF_GPU_TILE_ROWS;
@@ -80,7 +81,7 @@ RF_DEVICE void normed_run(const rf_gpu_matmul_args *a, int view, int lo_bits, in
     const uint32_t own = at.part * n_own, lane = rf_tid() % 32;
     one_loads loads;
     float of_lane[NORM_OWN];
-    one_know(&at, view, lo_bits, hi_bits);
+    one_know(&at, view, lo_bits, hi_bits, with_m);
     if (!ONE_X_FIRST) one_load(&loads, &at, view, lo_bits, hi_bits, own, 0);
     if (a->norm.w && a->norm.n <= NORMED_W)
         for (uint32_t i = rf_tid(); i < a->norm.n / 4; i += 32 * n_parts)
@@ -109,8 +110,8 @@ RF_DEVICE void normed_run(const rf_gpu_matmul_args *a, int view, int lo_bits, in
             if (next > 0 || goes_on) one_load(&loads, &at, view, lo_bits, hi_bits, next + own, 0);
             rf_sync();
             if (at.part == 0)
-                acc = one_fold(terms + lane, 32,
-                               rf_min_u32(at.n_groups - first, n_round) * at.n_terms, acc);
+                acc = one_fold(&at, terms + lane, view, lo_bits,
+                               rf_min_u32(at.n_groups - first, n_round), acc);
             rf_sync();
         }
         rf_copy_wait();
@@ -130,46 +131,54 @@ RF_DEVICE void normed_run(const rf_gpu_matmul_args *a, int view, int lo_bits, in
 #if defined(RF_NVIDIA) /* the host looks at it */
 #define NORMED_FITS(view, lo_bits, hi_bits)
 #else
-#define NORMED_FITS(view, lo_bits, hi_bits)                                              \
-    _Static_assert((view) == 256 ||                                                      \
-                       sizeof(normed_shared) +                                           \
-                               NORMED_TERMS(view, lo_bits, hi_bits) * sizeof(one_term) <= \
-                           RF_NORMED_32_SHARED,                                          \
+#define NORMED_FITS(view, lo_bits, hi_bits)                                                        \
+    _Static_assert((view) == 256 || sizeof(normed_shared) + NORMED_TERMS(view, lo_bits, hi_bits) * \
+                                                                sizeof(mm_term) <=                 \
+                                        RF_NORMED_32_SHARED,                                       \
                    "as the grid has it");
 #endif
 
 /* n_blocks: as many as have registers for all loads. */
-#define NORMED_KERNEL(view, lo_bits, hi_bits, n_blocks)                                        \
-    NORMED_FITS(view, lo_bits, hi_bits)                                                        \
-    RF_KERNEL_EARLY(normed_##view##_##lo_bits##hi_bits, rf_gpu_matmul_args, n_blocks) {        \
-        enum { PARTS = RF_BLOCK_normed_##view##_##lo_bits##hi_bits / 32 };                     \
-        RF_SHARED normed_shared shared;                                                        \
-        RF_SHARED one_term terms[NORMED_TERMS(view, lo_bits, hi_bits)];                        \
-        RF_SHARED rf_f4 room[NORMED_ROOM_W(view)];                                             \
-        rf_f4 *weights = view == 256 ? room : (rf_f4 *)(void *)terms;                          \
-        normed_run(&a, view, lo_bits, hi_bits, PARTS, &shared, terms, weights);                \
+#define NORMED_BODY(view, lo_bits, hi_bits, with_m)                                     \
+    {                                                                                   \
+        enum { PARTS = RF_BLOCK_normed_##view##_##lo_bits##hi_bits / 32 };              \
+        RF_SHARED normed_shared shared;                                                 \
+        RF_SHARED mm_term terms[NORMED_TERMS(view, lo_bits, hi_bits)];                  \
+        RF_SHARED rf_f4 room[NORMED_ROOM_W(view)];                                      \
+        rf_f4 *weights = view == 256 ? room : (rf_f4 *)(void *)terms;                   \
+        normed_run(&a, view, lo_bits, hi_bits, with_m, PARTS, &shared, terms, weights); \
     }
-NORMED_KERNEL(32, 4, 0, RF_GPU_NORMED_BLOCKS_32)
-NORMED_KERNEL(32, 4, 1, RF_GPU_NORMED_BLOCKS_32)
-NORMED_KERNEL(32, 8, 0, RF_GPU_NORMED_BLOCKS_32)
-NORMED_KERNEL(256, 2, 0, RF_GPU_NORMED_BLOCKS_256)
-NORMED_KERNEL(256, 2, 1, RF_GPU_NORMED_BLOCKS_256)
-NORMED_KERNEL(256, 4, 0, RF_GPU_NORMED_BLOCKS_256)
-NORMED_KERNEL(256, 4, 1, RF_GPU_NORMED_BLOCKS_256)
-NORMED_KERNEL(256, 4, 2, RF_GPU_NORMED_BLOCKS_256)
-NORMED_KERNEL(256, 8, 0, RF_GPU_NORMED_BLOCKS_256)
+#define NORMED_KERNEL(view, lo_bits, hi_bits, with_m, n_blocks)                       \
+    NORMED_FITS(view, lo_bits, hi_bits)                                               \
+    RF_KERNEL_EARLY(normed_##view##_##lo_bits##hi_bits, rf_gpu_matmul_args, n_blocks) \
+    NORMED_BODY(view, lo_bits, hi_bits, with_m)
+#define NORMED_KIND(lo_bits, hi_bits)                                         \
+    RF_KERNEL_KIND_EARLY(normed_32_##lo_bits##hi_bits, 1, rf_gpu_matmul_args, \
+                         RF_GPU_NORMED_BLOCKS_32)                             \
+    NORMED_BODY(32, lo_bits, hi_bits, 1)
+NORMED_KERNEL(32, 4, 0, 0, RF_GPU_NORMED_BLOCKS_32)
+NORMED_KERNEL(32, 4, 1, 0, RF_GPU_NORMED_BLOCKS_32)
+NORMED_KERNEL(32, 8, 0, 0, RF_GPU_NORMED_BLOCKS_32)
+NORMED_KERNEL(256, 2, 0, MM_ANY, RF_GPU_NORMED_BLOCKS_256)
+NORMED_KERNEL(256, 2, 1, MM_ANY, RF_GPU_NORMED_BLOCKS_256)
+NORMED_KERNEL(256, 4, 0, MM_ANY, RF_GPU_NORMED_BLOCKS_256)
+NORMED_KERNEL(256, 4, 1, MM_ANY, RF_GPU_NORMED_BLOCKS_256)
+NORMED_KERNEL(256, 4, 2, MM_ANY, RF_GPU_NORMED_BLOCKS_256)
+NORMED_KERNEL(256, 8, 0, MM_ANY, RF_GPU_NORMED_BLOCKS_256)
+NORMED_KIND(4, 0)
+NORMED_KIND(4, 1)
 
 /* Matrices of two layouts of four bits and some, as mixes of formats have them: those of values in more. */
 #define NORMED_PAIR(hi)                                                                    \
     RF_KERNEL_EARLY(normed_256_4##hi##_42, rf_gpu_matmul_args, RF_GPU_NORMED_BLOCKS_256) { \
         enum { PARTS = RF_BLOCK_normed_256_4##hi##_42 / 32 };                              \
         RF_SHARED normed_shared shared;                                                    \
-        RF_SHARED one_term terms[2 * PARTS * ONE_GROUPS(256) * 32];                        \
+        RF_SHARED mm_term terms[2 * PARTS * ONE_GROUPS(256) * 32];                         \
         RF_SHARED rf_f4 weights[NORMED_ROOM_W(256)];                                       \
         if (share_of(&a, RF_GPU_TILE_ROWS, 1).p.w.hi_bits == 2)                            \
-            normed_run(&a, 256, 4, 2, PARTS, &shared, terms, weights);                     \
+            normed_run(&a, 256, 4, 2, MM_ANY, PARTS, &shared, terms, weights);             \
         else                                                                               \
-            normed_run(&a, 256, 4, hi, PARTS, &shared, terms, weights);                    \
+            normed_run(&a, 256, 4, hi, MM_ANY, PARTS, &shared, terms, weights);            \
     }
 NORMED_PAIR(0)
 NORMED_PAIR(1)

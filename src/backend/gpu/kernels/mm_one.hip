@@ -95,15 +95,15 @@ RF_DEVICE uint32_t one_tile_rows(const rf_gpu_matmul_args *a, uint32_t split) {
 /* takes_floats: the activations may come in floats.  split: parts that a warp is, each with so many fewer
  * weight rows; where there are more than one, activations do come in floats. */
 RF_DEVICE void one_share(const rf_gpu_matmul_args *a, const mm_share s, int view, int lo_bits,
-                         int hi_bits, uint32_t n_warps, uint32_t split, int takes_floats,
-                         one_shared *shared, one_term *terms) {
+                         int hi_bits, uint32_t with_m, uint32_t n_warps, uint32_t split,
+                         int takes_floats, one_shared *shared, mm_term *terms) {
     const uint32_t n_own = ONE_GROUPS(view), n_round = n_warps * split * n_own;
     const uint32_t n_rows = one_tile_rows(a, split);
     one_rows *const x = shared->x;
     one_place at = one_place_of(a, &s, view, n_rows, n_warps, split);
     const int skips = ONE_SKIPS && split > 1; /* fewer parts only lose by the branch */
     one_loads loads;
-    one_know(&at, view, lo_bits, hi_bits);
+    one_know(&at, view, lo_bits, hi_bits, with_m);
     if (!ONE_X_FIRST) one_load(&loads, &at, view, lo_bits, hi_bits, at.part * n_own, skips);
     const uint32_t dst_row = dst_row_of(a, &s, 0), x_row = x_row_of(a, dst_row);
     const int in_floats = split > 1 || (takes_floats && a->x);
@@ -119,7 +119,7 @@ RF_DEVICE void one_share(const rf_gpu_matmul_args *a, const mm_share s, int view
     uint32_t buffer = 0;
     float acc = 0.0f;
     for (uint32_t first = 0; first < at.n_groups; first += n_round) {
-        one_term *mine = terms + (at.part * n_own * at.n_terms * at.stride + rf_tid() % at.stride);
+        mm_term *mine = terms + (at.part * n_own * at.n_terms * at.stride + rf_tid() % at.stride);
         const one_x now = split == 1 ? one_x_of(x + buffer) : one_x_of_both(x, view);
         if (in_floats)
             one_quantise_all(now, floats, &at, view, n_warps, split, first);
@@ -141,50 +141,63 @@ RF_DEVICE void one_share(const rf_gpu_matmul_args *a, const mm_share s, int view
         if (next < at.n_groups)
             one_load(&loads, &at, view, lo_bits, hi_bits, next + at.part * n_own, skips);
         rf_sync();
-        if (at.part == 0) acc = one_fold(terms + rf_tid(), at.stride, n * at.n_terms, acc);
+        if (at.part == 0) acc = one_fold(&at, terms + rf_tid(), view, lo_bits, n, acc);
     }
     one_end(a, &s, &at, takes_floats ? &shared->extra : 0, n_rows, dst_row, acc);
 }
 
 RF_DEVICE void one_run(const rf_gpu_matmul_args *a, int view, int lo_bits, int hi_bits,
-                       uint32_t n_warps, uint32_t split, int takes_floats, one_shared *shared,
-                       one_term *terms) {
+                       uint32_t with_m, uint32_t n_warps, uint32_t split, int takes_floats,
+                       one_shared *shared, mm_term *terms) {
     if (a->mode == RF_GPU_MM_EXPERTS) rf_await_before(); /* the route */
     const mm_share s = share_of(a, one_tile_rows(a, split), 1);
     if (s.n == 0) return;
-    one_share(a, s, view, lo_bits, hi_bits, n_warps, split, takes_floats, shared, terms);
+    one_share(a, s, view, lo_bits, hi_bits, with_m, n_warps, split, takes_floats, shared, terms);
 }
 
 /* n_blocks: as many as have registers for all loads. */
-#define ONE_KERNEL(name, view, lo_bits, hi_bits, n_blocks, split, takes_floats)          \
-    RF_KERNEL_EARLY(name, rf_gpu_matmul_args, n_blocks) {                                \
-        enum { WARPS = RF_BLOCK_##name / 32 };                                           \
-        RF_SHARED one_shared shared;                                                     \
-        RF_SHARED one_term terms[2 * WARPS * ONE_GROUPS(view) * 32];                     \
-        one_run(&a, view, lo_bits, hi_bits, WARPS, split, takes_floats, &shared, terms); \
+#define ONE_BODY(name, view, lo_bits, hi_bits, with_m, split, takes_floats)                      \
+    {                                                                                            \
+        enum { WARPS = RF_BLOCK_##name / 32 };                                                   \
+        RF_SHARED one_shared shared;                                                             \
+        RF_SHARED mm_term terms[2 * WARPS * ONE_GROUPS(view) * 32];                              \
+        one_run(&a, view, lo_bits, hi_bits, with_m, WARPS, split, takes_floats, &shared, terms); \
     }
-#define ONE_KERNELS(view, lo_bits, hi_bits, n_small, n_large)                              \
-    ONE_KERNEL(vec_##view##_##lo_bits##hi_bits##_1, view, lo_bits, hi_bits, n_small, 1, 0) \
-    ONE_KERNEL(one_##view##_##lo_bits##hi_bits, view, lo_bits, hi_bits, n_large, 1, 1)
-#define FEW_KERNEL(view, lo_bits, hi_bits)                                 \
-    ONE_KERNEL(few_##view##_##lo_bits##hi_bits, view, lo_bits, hi_bits, 1, \
+#define ONE_KERNEL(name, view, lo_bits, hi_bits, with_m, n_blocks, split, takes_floats) \
+    RF_KERNEL_EARLY(name, rf_gpu_matmul_args, n_blocks)                                 \
+    ONE_BODY(name, view, lo_bits, hi_bits, with_m, split, takes_floats)
+#define ONE_KIND(name, lo_bits, hi_bits, n_blocks, split, takes_floats) \
+    RF_KERNEL_KIND_EARLY(name, 1, rf_gpu_matmul_args, n_blocks)         \
+    ONE_BODY(name, 32, lo_bits, hi_bits, 1, split, takes_floats)
+#define ONE_KERNELS(view, lo_bits, hi_bits, with_m, n_small, n_large)                              \
+    ONE_KERNEL(vec_##view##_##lo_bits##hi_bits##_1, view, lo_bits, hi_bits, with_m, n_small, 1, 0) \
+    ONE_KERNEL(one_##view##_##lo_bits##hi_bits, view, lo_bits, hi_bits, with_m, n_large, 1, 1)
+#define FEW_KERNEL(view, lo_bits, hi_bits, with_m)                                 \
+    ONE_KERNEL(few_##view##_##lo_bits##hi_bits, view, lo_bits, hi_bits, with_m, 1, \
                RF_GPU_FEW_SPLIT_##view, 1)
-ONE_KERNELS(32, 4, 0, 4, 2)
-ONE_KERNELS(32, 4, 1, 4, 2)
-ONE_KERNELS(32, 8, 0, 4, 1)
-ONE_KERNELS(256, 2, 0, 3, 1)
-ONE_KERNELS(256, 2, 1, 3, 1)
-ONE_KERNELS(256, 4, 0, 3, 1)
-ONE_KERNELS(256, 4, 1, 2, 1)
-ONE_KERNELS(256, 4, 2, 2, 1)
-ONE_KERNELS(256, 8, 0, 2, 1)
-FEW_KERNEL(32, 4, 0)
-FEW_KERNEL(32, 4, 1)
-FEW_KERNEL(256, 2, 0)
-FEW_KERNEL(256, 2, 1)
-FEW_KERNEL(256, 4, 0)
-FEW_KERNEL(256, 4, 1)
-FEW_KERNEL(256, 4, 2)
+/* With minima of groups of 32. */
+#define ONE_KINDS(lo_bits, hi_bits)                                    \
+    ONE_KIND(vec_32_##lo_bits##hi_bits##_1, lo_bits, hi_bits, 4, 1, 0) \
+    ONE_KIND(one_32_##lo_bits##hi_bits, lo_bits, hi_bits, 2, 1, 1)     \
+    ONE_KIND(few_32_##lo_bits##hi_bits, lo_bits, hi_bits, 1, RF_GPU_FEW_SPLIT_32, 1)
+ONE_KERNELS(32, 4, 0, 0, 4, 2)
+ONE_KERNELS(32, 4, 1, 0, 4, 2)
+ONE_KERNELS(32, 8, 0, 0, 4, 1)
+ONE_KERNELS(256, 2, 0, MM_ANY, 3, 1)
+ONE_KERNELS(256, 2, 1, MM_ANY, 3, 1)
+ONE_KERNELS(256, 4, 0, MM_ANY, 3, 1)
+ONE_KERNELS(256, 4, 1, MM_ANY, 2, 1)
+ONE_KERNELS(256, 4, 2, MM_ANY, 2, 1)
+ONE_KERNELS(256, 8, 0, MM_ANY, 2, 1)
+FEW_KERNEL(32, 4, 0, 0)
+FEW_KERNEL(32, 4, 1, 0)
+FEW_KERNEL(256, 2, 0, MM_ANY)
+FEW_KERNEL(256, 2, 1, MM_ANY)
+FEW_KERNEL(256, 4, 0, MM_ANY)
+FEW_KERNEL(256, 4, 1, MM_ANY)
+FEW_KERNEL(256, 4, 2, MM_ANY)
+ONE_KINDS(4, 0)
+ONE_KINDS(4, 1)
 
 /* Experts that blocks choose ---------------------------------------------------------------------*/
 
@@ -197,7 +210,8 @@ typedef union choose_room {
 } choose_room;
 
 RF_DEVICE void choose_run(const rf_gpu_choose_args *a, int view, int lo_bits, int hi_bits,
-                          choose_room *room, choose_shared *choice, one_term *terms) {
+                          uint32_t with_m, choose_room *room, choose_shared *choice,
+                          mm_term *terms) {
     const uint32_t rank = rf_bid_y();
     rf_await_before(); /* the scores */
     if (rf_bid_x() == 0) {
@@ -211,23 +225,32 @@ RF_DEVICE void choose_run(const rf_gpu_choose_args *a, int view, int lo_bits, in
     s.first = 0;
     s.n = 1;
     s.items = 0;
-    one_share(&a->matmul, s, view, lo_bits, hi_bits, RF_BLOCK_route / 32, 1, 0, &room->one, terms);
+    one_share(&a->matmul, s, view, lo_bits, hi_bits, with_m, RF_BLOCK_route / 32, 1, 0, &room->one,
+              terms);
 }
 
 /* As many threads as the kernel route has. */
-#define CHOOSE_KERNEL(view, lo_bits, hi_bits, n_blocks)                                 \
-    RF_KERNEL_EARLY(choose_##view##_##lo_bits##hi_bits, rf_gpu_choose_args, n_blocks) { \
-        RF_SHARED choose_room room;                                                     \
-        RF_SHARED choose_shared choice;                                                 \
-        RF_SHARED one_term terms[2 * (RF_BLOCK_route / 32) * ONE_GROUPS(view) * 32];    \
-        choose_run(&a, view, lo_bits, hi_bits, &room, &choice, terms);                  \
+#define CHOOSE_BODY(view, lo_bits, hi_bits, with_m)                                 \
+    {                                                                               \
+        RF_SHARED choose_room room;                                                 \
+        RF_SHARED choose_shared choice;                                             \
+        RF_SHARED mm_term terms[2 * (RF_BLOCK_route / 32) * ONE_GROUPS(view) * 32]; \
+        choose_run(&a, view, lo_bits, hi_bits, with_m, &room, &choice, terms);      \
     }
-CHOOSE_KERNEL(32, 4, 0, 4)
-CHOOSE_KERNEL(32, 4, 1, 4)
-CHOOSE_KERNEL(32, 8, 0, 4)
-CHOOSE_KERNEL(256, 2, 0, 3)
-CHOOSE_KERNEL(256, 2, 1, 3)
-CHOOSE_KERNEL(256, 4, 0, 3)
-CHOOSE_KERNEL(256, 4, 1, 2)
-CHOOSE_KERNEL(256, 4, 2, 2)
-CHOOSE_KERNEL(256, 8, 0, 2)
+#define CHOOSE_KERNEL(view, lo_bits, hi_bits, with_m, n_blocks)                       \
+    RF_KERNEL_EARLY(choose_##view##_##lo_bits##hi_bits, rf_gpu_choose_args, n_blocks) \
+    CHOOSE_BODY(view, lo_bits, hi_bits, with_m)
+#define CHOOSE_KIND(lo_bits, hi_bits)                                            \
+    RF_KERNEL_KIND_EARLY(choose_32_##lo_bits##hi_bits, 1, rf_gpu_choose_args, 4) \
+    CHOOSE_BODY(32, lo_bits, hi_bits, 1)
+CHOOSE_KERNEL(32, 4, 0, 0, 4)
+CHOOSE_KERNEL(32, 4, 1, 0, 4)
+CHOOSE_KERNEL(32, 8, 0, 0, 4)
+CHOOSE_KERNEL(256, 2, 0, MM_ANY, 3)
+CHOOSE_KERNEL(256, 2, 1, MM_ANY, 3)
+CHOOSE_KERNEL(256, 4, 0, MM_ANY, 3)
+CHOOSE_KERNEL(256, 4, 1, MM_ANY, 2)
+CHOOSE_KERNEL(256, 4, 2, MM_ANY, 2)
+CHOOSE_KERNEL(256, 8, 0, MM_ANY, 2)
+CHOOSE_KIND(4, 0)
+CHOOSE_KIND(4, 1)

@@ -36,7 +36,7 @@ enum {
 #define TILE_AMD 0
 #endif
 #if defined(RF_AMD) && !defined(RF_MATRIX)
-#define TILE_ONE_LOOP 1 /* two, with minima and without, take too many registers */
+#define TILE_ONE_LOOP 1 /* two, with scales of sixteen columns and of 32, take too many registers */
 #else
 #define TILE_ONE_LOOP 0
 #endif
@@ -642,6 +642,34 @@ RF_DEVICE void move_sums(tile_way way, void *to, const void *from) {
         move_16(way, CARRY_SUM, to, from);
 }
 
+/* Of eight neighbouring threads each one group's total, 0 where none is, as they multiply minima. */
+RF_DEVICE float total_of(float total) {
+    uint32_t most = rf_larger_size(0, total);
+    RF_UNROLL
+    for (uint32_t mask = 1; mask < RF_SHARE_GROUPS; mask *= 2) {
+        const uint32_t other = rf_lane_xor(most, mask);
+        most = other > most ? other : most;
+    }
+    return rf_rounded(total, RF_ROUND_TOTALS(most));
+}
+
+/* Starts the way of a group's scale and, with minima, of its sum, number slot of the thread's; from the carry that comes as a
+ * total, which all threads call for. */
+RF_DEVICE void move_factors(tile_way way, uint32_t slot, const tile_place *at, uint8_t *to,
+                            uint32_t here, const rf_gpu_quant *x, uint64_t group, int is_col,
+                            int is_there) {
+    if (is_there) move_4(way, CARRY_XD + slot, to + at->k.at.xd + here, x->d + group);
+    if (!has_m(at)) return;
+    if (!way.is_put) {
+        if (is_there) move_4(way, CARRY_SUM_32 + slot, to + at->k.at.sum + here, x->sum + group);
+        return;
+    }
+    const float sum = (float)(int32_t)way.carry->word[CARRY_SUM_32 + slot],
+                total =
+                    total_of(is_there ? sum * rf_float_of(way.carry->word[CARRY_XD + slot]) : 0.0f);
+    if (is_col) *(float *)(void *)(to + at->k.at.sum + here) = total;
+}
+
 /* Starts the way of activations, columns first on; row: where each begins, in 16 columns. */
 RF_DEVICE void load_rows(tile_way way, const tile_place *at, uint8_t *to, const rf_gpu_quant *x,
                          const uint32_t *row, uint32_t first, uint32_t n) {
@@ -660,12 +688,11 @@ RF_DEVICE void load_rows(tile_way way, const tile_place *at, uint8_t *to, const 
         const uint32_t g = tid % 8;
         RF_UNROLL
         for (uint32_t j = 0; j < cols; j += threads_of(at) / 8) {
-            const uint32_t col = j + tid / 8, here = (g * cols + col) * 4;
-            if ((!TILE_AMD && j >= at->n) || 32 * g >= n || col >= cols) break;
-            const uint64_t i = row[col] * 2ull + first / 8 + g * 4;
-            const uint32_t slot = j / (threads_of(at) / 8);
-            move_4(way, CARRY_XD + slot, to + at->k.at.xd + here, d + i);
-            if (has_m(at)) move_4(way, CARRY_SUM_32 + slot, to + at->k.at.sum + here, sum + i);
+            const uint32_t col = j + tid / 8;
+            const int is_there = 32 * g < n && col < cols;
+            if (!TILE_AMD && j >= at->n) break;
+            move_factors(way, j / (threads_of(at) / 8), at, to, (g * cols + col) * 4, x,
+                         is_there ? row[col] / 2 + first / 32 + g : 0, col < cols, is_there);
         }
         return;
     }
@@ -693,9 +720,28 @@ RF_DEVICE void tile_load(tile_way way, const tile_place *at, uint8_t *to, tile_s
 }
 
 #if !defined(RF_MATRIX)
-/* The sums of sixteen, four of them at a time in place. */
-RF_DEVICE void split_sums(const tile_place *at, uint8_t *stage) {
-    if (at->k.view != 256 || !has_m(at)) return;
+/* The sums of a stage of n columns become totals. */
+RF_DEVICE void make_totals(const tile_place *at, uint8_t *stage, uint32_t n) {
+    const uint32_t cols = rf_tile_cols(at->k.shape), g = rf_tid() % 8;
+    RF_NO_UNROLL
+    for (uint32_t j = 0; j < at->n; j += threads_of(at) / 8) {
+        const uint32_t col = j + rf_tid() / 8, here = (g * cols + rf_min_u32(col, cols - 1)) * 4;
+        int32_t *sum = (int32_t *)(void *)(stage + at->k.at.sum + here);
+        float total = 0.0f;
+        if (32 * g < n)
+            total = (float)*sum * *(const float *)(const void *)(stage + at->k.at.xd + here);
+        total = total_of(total);
+        if (col < cols) *(float *)(void *)sum = total;
+    }
+}
+
+/* The sums of a stage of n columns as they multiply minima, in place, four of sixteen at a time. */
+RF_DEVICE void split_sums(const tile_place *at, uint8_t *stage, uint32_t n) {
+    if (!has_m(at)) return;
+    if (at->k.view == 32) {
+        make_totals(at, stage, n);
+        return;
+    }
     RF_UNROLL
     for (uint32_t first = 0; first < 4 * rf_tile_cols(at->k.shape); first += threads_of(at)) {
         const uint32_t i = first + rf_tid();
@@ -731,17 +777,15 @@ RF_DEVICE float float_of(int32_t i) { return rf_float_of((uint32_t)i) - 12582912
 #endif
 
 /* A group of 32: chunk number c of the stage. */
-RF_DEVICE void add_group_32(tile_sums *s, const tile_place *at, const uint8_t *stage, uint32_t c,
-                            int with_m) {
+RF_DEVICE void add_group_32(tile_sums *s, const tile_place *at, const uint8_t *stage, uint32_t c) {
     const uint32_t cols = rf_tile_cols(at->k.shape);
     slice x[TILE_N];
     load_slices(x, at, stage, c);
     RF_UNROLL
     for (uint32_t m = 0; m < at->k.shape.m; m++) {
         const square w = load_square(at, stage, c, m);
-        float d[TILE_OUT_ROWS], min[TILE_OUT_ROWS] = {0.0f};
+        float d[TILE_OUT_ROWS];
         load_scales_of(d, at, stage + at->k.at.d, m, c);
-        if (with_m) load_scales_of(min, at, stage + at->k.at.m, m, c);
         RF_UNROLL
         for (uint32_t n = 0; n < squares_of(at); n++) {
             int32_t p[TILE_OUT];
@@ -752,9 +796,58 @@ RF_DEVICE void add_group_32(tile_sums *s, const tile_place *at, const uint8_t *s
                 const float xd = *(const float *)(const void *)(stage + at->k.at.xd + at_col);
                 float *v = &s->v[m][n][i];
                 *v = rf_fma(float_of(p[i]), d[i / TILE_PER_ROW] * xd, *v);
-                if (!with_m) continue;
-                const int32_t sum = *(const int32_t *)(const void *)(stage + at->k.at.sum + at_col);
-                *v = rf_fma((float)sum, min[i / TILE_PER_ROW] * xd, *v);
+            }
+        }
+    }
+}
+
+/* Minima of the stage's n groups of the thread's rows of a square; 0 behind these. */
+RF_DEVICE void load_minima(float min[RF_SHARE_GROUPS][TILE_OUT_ROWS], const tile_place *at,
+                           const uint8_t *stage, uint32_t m, uint32_t n) {
+    RF_UNROLL
+    for (uint32_t g = 0; g < RF_SHARE_GROUPS; g++) {
+        load_scales_of(min[g], at, stage + at->k.at.m, m, rf_min_u32(g, n - 1));
+        RF_UNROLL
+        for (int i = 0; i < TILE_OUT_ROWS; i++)
+            if (g >= n) min[g][i] = 0.0f;
+    }
+}
+
+/* v, of which AMD's compiler knows nothing: so that it reads again what it has no registers for, and makes no vectors of
+ * neighbouring outputs, for which it would read all at once. */
+RF_DEVICE uint32_t tile_anew(uint32_t v) {
+#if defined(RF_AMD)
+    asm volatile("" : "+v"(v));
+#endif
+    return v;
+}
+
+/* What the minima of a stage's n groups of 32, which share steps, come to.  Totals behind these are zeros, so that nothing
+ * depends on n here: compilers would put together all that is read if there is a group, and have no registers for that. */
+RF_DEVICE void add_minima_32(tile_sums *s, const tile_place *at, const uint8_t *stage, uint32_t n) {
+    const uint32_t cols = rf_tile_cols(at->k.shape);
+    RF_UNROLL
+    for (uint32_t m = 0; m < at->k.shape.m; m++) {
+        const float *totals =
+            (const float *)(const void *)(stage + at->k.at.sum + tile_anew(4 * at->col));
+        float min[RF_SHARE_GROUPS][TILE_OUT_ROWS];
+        load_minima(min, at, stage, m, n);
+        RF_UNROLL
+        for (uint32_t k = 0; k < squares_of(at); k++) {
+            RF_UNROLL
+            for (int j = 0; j < TILE_PER_ROW; j++) {
+                float sum[TILE_OUT_ROWS] = {0.0f};
+                RF_UNROLL
+                for (uint32_t g = 0; g < RF_SHARE_GROUPS; g++) {
+                    const float total = totals[g * cols + col_of(at, k, j) - at->col];
+                    RF_UNROLL
+                    for (int i = 0; i < TILE_OUT_ROWS; i++)
+                        sum[i] = rf_fma(min[g][i], total, sum[i]);
+                }
+                RF_UNROLL
+                for (int i = 0; i < TILE_OUT_ROWS; i++)
+                    s->v[m][k][i * TILE_PER_ROW + j] += rf_float_of(tile_anew(rf_bits_of(sum[i])));
+                rf_in_turn(); /* else all that is read here is in registers at once */
             }
         }
     }
@@ -848,30 +941,27 @@ RF_DEVICE void add_group_256(tile_sums *s, const tile_place *at, const uint8_t *
     }
 }
 
-RF_DEVICE void add_groups_32(tile_sums *s, const tile_place *at, const uint8_t *stage, uint32_t n,
-                             int with_m) {
+RF_DEVICE void add_groups_32(tile_sums *s, const tile_place *at, const uint8_t *stage, uint32_t n) {
     if (at->k.shape.m == 1 && !TILE_AMD && n == TILE_CHUNKS) {
         RF_UNROLL_4
         for (uint32_t c = 0; c < TILE_CHUNKS; c++)
-            add_group_32(s, at, stage, c, with_m);
+            add_group_32(s, at, stage, c);
         return;
     }
     RF_NO_UNROLL
     for (uint32_t c = 0; c < n; c++)
-        add_group_32(s, at, stage, c, with_m);
+        add_group_32(s, at, stage, c);
 }
 
 /* Adds a stage of n columns. */
 RF_DEVICE void add_stage(tile_sums *s, const tile_place *at, const uint8_t *stage, uint32_t n) {
     if (at->col >= at->n) return; /* the warp has no activation rows */
-    if (at->k.view == 256)
+    if (at->k.view == 256) {
         add_group_256(s, at, stage);
-    else if (TILE_ONE_LOOP)
-        add_groups_32(s, at, stage, n / RF_GPU_CHUNK, (int)has_m(at));
-    else if (has_m(at))
-        add_groups_32(s, at, stage, n / RF_GPU_CHUNK, 1);
-    else
-        add_groups_32(s, at, stage, n / RF_GPU_CHUNK, 0);
+        return;
+    }
+    add_groups_32(s, at, stage, n / RF_GPU_CHUNK);
+    if (has_m(at)) add_minima_32(s, at, stage, n / RF_GPU_CHUNK);
 }
 
 /* Adds all stages, each of which is there when its turn comes. */
@@ -909,7 +999,7 @@ RF_DEVICE void add_stages(tile_sums *s, uint8_t *stages, const tile_place *at, t
     if (n_stages > 1) {
         rf_copy_wait_but(n_stages - 2);
         rf_sync();
-        split_sums(at, stages);
+        split_sums(at, stages, rf_min_u32(cols, RF_TILE_STAGE));
     }
     RF_NO_UNROLL
     for (uint32_t first = 0; first < cols; first += RF_TILE_STAGE) {
@@ -926,7 +1016,8 @@ RF_DEVICE void add_stages(tile_sums *s, uint8_t *stages, const tile_place *at, t
             rf_copy_wait();
             rf_sync();
         }
-        if (n_stages == 1 || first + RF_TILE_STAGE < cols) split_sums(at, stages + after);
+        const uint32_t of_it = n_stages == 1 ? first : first + RF_TILE_STAGE; /* its first column */
+        if (of_it < cols) split_sums(at, stages + after, rf_min_u32(cols - of_it, RF_TILE_STAGE));
         if (n_stages == 1) rf_sync();
         add_stage(s, at, stages + now, rf_min_u32(cols - first, RF_TILE_STAGE));
         now = after;

@@ -21,11 +21,6 @@
 #define VEC_AT_ONCE 1
 #endif
 
-/* A term of a sum: i * d. */
-typedef struct vec_term {
-    float i, d;
-} vec_term;
-
 /* Where a thread's tile and activations are. */
 typedef struct vec_place {
     rf_gpu_weight w;
@@ -36,15 +31,45 @@ typedef struct vec_place {
     uint32_t x_row[8];
 } vec_place;
 
-/* The terms of a group of one activation row: i with d, and with minima sum with m. */
-RF_DEVICE void put_terms(const vec_place *at, uint64_t group, uint64_t x_group, int32_t i,
-                         int32_t sum, uint32_t stride, vec_term *out) {
+/* The terms of a group of one activation row: i with d, and with minima sum with m, or of groups of 32 the total, which is
+ * yet to be rounded, with m. */
+RF_DEVICE void put_terms(const vec_place *at, int view, uint64_t group, uint64_t x_group, int32_t i,
+                         int32_t sum, uint32_t stride, mm_term *out) {
     const float xd = at->x.d[x_group];
     out->i = (float)i;
     out->d = scale_at(at->w.d, group * 32 + at->row, at->w.d_f32) * xd;
     if (at->n_terms == 1) return;
-    out[stride].i = (float)sum;
-    out[stride].d = scale_at(at->w.m, group * 32 + at->row, at->w.d_f32) * xd;
+    const float m = scale_at(at->w.m, group * 32 + at->row, at->w.d_f32);
+    out[stride].i = view == 32 ? (float)sum * xd : (float)sum;
+    out[stride].d = view == 32 ? m : m * xd;
+}
+
+/* The sum so far with the terms of up to eight groups of 32 that share steps, each before that of its minimum. */
+RF_DEVICE float vec_fold_share(const mm_term *terms, uint32_t stride, uint32_t n, float acc) {
+    const mm_term *minima = terms + stride;
+    uint32_t most = 0;
+    float sum = 0.0f;
+    RF_UNROLL_4
+    for (uint32_t i = 0; i < n; i++) {
+        acc = rf_fma(terms[2 * stride * i].i, terms[2 * stride * i].d, acc);
+        most = rf_larger_size(most, minima[2 * stride * i].i);
+    }
+    RF_UNROLL_4
+    for (uint32_t i = 0; i < n; i++) {
+        const mm_term own = minima[2 * stride * i];
+        sum = rf_fma(rf_rounded(own.i, RF_ROUND_TOTALS(most)), own.d, sum);
+    }
+    return acc + sum;
+}
+/* And with those of n groups, of 32 from one on that begins a share. */
+RF_DEVICE float vec_fold(const mm_term *terms, int view, uint32_t n_terms, uint32_t stride,
+                         uint32_t n, float acc) {
+    if (view == 256 || n_terms == 1) return mm_fold_terms(terms, stride, n_terms * n, acc);
+    RF_NO_UNROLL
+    for (uint32_t g = 0; g < n; g += RF_SHARE_GROUPS)
+        acc =
+            vec_fold_share(terms + 2 * stride * g, stride, rf_min_u32(n - g, RF_SHARE_GROUPS), acc);
+    return acc;
 }
 
 /* Products of sixteen columns with each half of a chunk of activations. */
@@ -61,7 +86,7 @@ RF_DEVICE void dot_chunk(const uint32_t w[8], const int8_t *x, uint64_t chunk, i
 
 /* Groups of 32 from number first on, as many as a part has in a round. */
 RF_DEVICE void vec_groups_32(const vec_place *at, int lo_bits, int hi_bits, int nt, uint32_t first,
-                             vec_term *out) {
+                             mm_term *out) {
     const uint32_t n = VEC_GROUPS(32, (uint32_t)nt), last = at->n_groups - 1;
     const uint32_t stride = 32 * (uint32_t)nt;
     mm_raw raw[4];
@@ -82,7 +107,7 @@ RF_DEVICE void vec_groups_32(const vec_place *at, int lo_bits, int hi_bits, int 
             const int32_t sum = lo_bits == 8 ? 0 : at->x.sum[x_group];
             int32_t p0 = 0, p1 = 0;
             dot_chunk(words, at->x.q, x_group, &p0, &p1);
-            put_terms(at, at->tile * at->n_groups + g, x_group, p0 + p1 - at->w.off * sum, sum,
+            put_terms(at, 32, at->tile * at->n_groups + g, x_group, p0 + p1 - at->w.off * sum, sum,
                       stride, out + (i * at->n_terms * stride + 32 * t));
         }
     }
@@ -120,7 +145,7 @@ RF_DEVICE void vec_chunk_256(const vec_place *at, int lo_bits, int hi_bits, int 
 
 /* Group number first.  Either minima or an offset of the stored integers need the activations' sums. */
 RF_DEVICE void vec_group_256(const vec_place *at, int lo_bits, int hi_bits, int nt, uint32_t first,
-                             vec_term *out) {
+                             mm_term *out) {
     const uint32_t g = rf_min_u32(first, at->n_groups - 1);
     const uint64_t group = at->tile * at->n_groups + g;
     const rf_u4 scale = load_scales(at->w.scale, at->w.n_scales, group * 32 + at->row);
@@ -156,32 +181,31 @@ RF_DEVICE void vec_group_256(const vec_place *at, int lo_bits, int hi_bits, int 
     for (uint32_t t = 0; t < (uint32_t)nt; t++) {
         const uint64_t x_group = (uint64_t)at->x_row[t] * at->n_groups + g;
         const int32_t sum = lo_bits == 8 ? 0 : sum_scaled(&other, &at->x, x_group);
-        put_terms(at, group, x_group, i[t] - at->w.off * sum, sum, 32 * (uint32_t)nt, out + 32 * t);
+        put_terms(at, 256, group, x_group, i[t] - at->w.off * sum, sum, 32 * (uint32_t)nt,
+                  out + 32 * t);
     }
 }
 
 /* The sum of output (row tid % 32, activation row tid / 32) in the threads that have one. */
 RF_DEVICE float vec_product(const vec_place *at, int view, int lo_bits, int hi_bits, int nt,
-                            vec_term *terms) {
+                            mm_term *terms) {
     const uint32_t part = rf_tid() / 32, n_part = VEC_GROUPS(view, (uint32_t)nt);
     const uint32_t n_round = VEC_PARTS(nt) * n_part, stride = 32 * (uint32_t)nt;
     const uint32_t per_round = 2 * n_round * stride;
     uint32_t buffer = 0;
     float acc = 0.0f;
     for (uint32_t first = 0; first < at->n_groups; first += n_round) {
-        vec_term *round = terms + buffer * per_round;
-        vec_term *mine = round + (part * n_part * at->n_terms * stride + at->row);
+        mm_term *round = terms + buffer * per_round;
+        mm_term *mine = round + (part * n_part * at->n_terms * stride + at->row);
         if (view == 32)
             vec_groups_32(at, lo_bits, hi_bits, nt, first + part * n_part, mine);
         else
             vec_group_256(at, lo_bits, hi_bits, nt, first + part, mine);
         rf_sync();
         if (part < (uint32_t)nt) {
-            const uint32_t n = at->n_terms * rf_min_u32(at->n_groups - first, n_round);
-            const vec_term *t = round + rf_tid();
-            RF_UNROLL_4
-            for (uint32_t i = 0; i < n; i++)
-                acc = rf_fma(t[i * stride].i, t[i * stride].d, acc);
+            const uint32_t n = rf_min_u32(at->n_groups - first, n_round);
+            const uint32_t n_terms = view == 32 && lo_bits == 8 ? 1 : at->n_terms;
+            acc = vec_fold(round + rf_tid(), view, n_terms, stride, n, acc);
         }
         if (VEC_ROUNDS(nt) == 1) rf_sync();
         buffer ^= VEC_ROUNDS(nt) == 2;
@@ -192,7 +216,7 @@ RF_DEVICE float vec_product(const vec_place *at, int view, int lo_bits, int hi_b
 
 /* terms: VEC_ROUNDS(nt) rounds of them. */
 RF_DEVICE void vec_run(const rf_gpu_matmul_args *a, int view, int lo_bits, int hi_bits, int nt,
-                       vec_term *terms) {
+                       mm_term *terms) {
     const mm_share s = share_of(a, RF_GPU_TILE_ROWS, (uint32_t)nt);
     if (s.n == 0) return;
     const uint32_t part = rf_tid() / 32, n_tiles = rf_div_up(s.p.w.rows, RF_GPU_TILE_ROWS);
@@ -221,7 +245,7 @@ RF_DEVICE void vec_run(const rf_gpu_matmul_args *a, int view, int lo_bits, int h
 
 #define VEC_KERNEL(kind, view, lo_bits, hi_bits, nt)                                    \
     kind(vec_##view##_##lo_bits##hi_bits##_##nt, rf_gpu_matmul_args) {                  \
-        RF_SHARED vec_term                                                              \
+        RF_SHARED mm_term                                                               \
             terms[VEC_ROUNDS(nt) * 2 * VEC_PARTS(nt) * VEC_GROUPS(view, nt) * 32 * nt]; \
         vec_run(&a, view, lo_bits, hi_bits, nt, terms);                                 \
     }

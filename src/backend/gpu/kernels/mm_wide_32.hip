@@ -11,7 +11,10 @@
  * as that of mm_wide.hip does, behind which this file and mm_ahead.hip are included.  Four warps bring stages, weights
  * as they lie in memory, or as mm_kept_32.hip made them once.  Two teams of four warps make f16 of 64 weight rows each in
  * registers, which the units read.
- * A turn is four stages; of its groups two are on their way while another is added. */
+ * A turn is four stages; of its groups two are on their way while another is added.
+ *
+ * Minima of eight groups are a product of their own behind these, of their eleven bits and ten of the totals, whose sums
+ * are exact; totals are brought in a ring of their own, and minima in it where they are not kept. */
 
 #include "backend/gpu/kernels/norm.h"
 
@@ -20,6 +23,7 @@ enum {
     GROUPS_TILES = (int)RF_WIDE_ROWS / (int)RF_GPU_TILE_ROWS, /* of weights, in a block's tile */
     GROUPS_STAGES = RF_GROUPS_STAGES,
     GROUPS_OF_TURN = GROUPS_STAGES * (int)RF_GROUPS_MANY,
+    GROUPS_OF_SHARE = RF_MINIMA_STAGES * (int)RF_GROUPS_MANY,
     GROUPS_PIECE = 512, /* bytes of four columns in eight, or eight in four bits, of 32 rows' 128 */
     GROUPS_ONE = 0x3c00, /* as f16 */
     GROUPS_SIXTEENTH = 0x2c00,
@@ -33,6 +37,7 @@ enum {
 
 typedef struct groups_shared {
     uint64_t full[GROUPS_STAGES], empty[GROUPS_STAGES];
+    uint64_t minima_full[RF_MINIMA_SLOTS], minima_empty[RF_MINIMA_SLOTS];
 } groups_shared;
 
 /* What is constant in a kernel; is_kept: weights are as mm_kept_32.hip makes them, whatever they were.  Of a tile with fewer
@@ -41,21 +46,30 @@ typedef struct groups_kind {
     uint32_t lo_bits, hi_bits, with_m, d_f32, is_kept;
     rf_groups_parts at;
     uint32_t rows, n;
+    uint32_t is_apart; /* stages may be plain */
 } groups_kind;
 
 RF_DEVICE uint32_t groups_stages(const rf_gpu_matmul_args *a) {
     return rf_div_up(a->part[0].w.cols, RF_GROUPS_COLS);
 }
+/* Shares of minima of a row; 0: there are none. */
+RF_DEVICE uint32_t groups_shares(const rf_gpu_matmul_args *a, const groups_kind *k) {
+    return k->with_m ? rf_div_up(groups_stages(a), RF_MINIMA_STAGES) : 0;
+}
 
-/* Where activations lie, [stretches][stages], and behind them whether each stage is plain, a byte, of a turn
- * one word. */
-RF_DEVICE uint8_t *groups_x_at(const rf_gpu_matmul_args *a, const groups_kind *k, uint32_t stretch,
-                               uint32_t stage) {
-    return a->ahead + ((uint64_t)stretch * groups_stages(a) + stage) * k->at.x_bytes;
+/* Where activations lie, [stretches][stages], behind them what multiplies minima, [stretches][shares], and
+ * whether each stage is plain, a byte, of a turn one word. */
+RF_DEVICE uint8_t *groups_x_at(const rf_gpu_matmul_args *a, uint32_t stretch, uint32_t stage) {
+    return a->ahead + ((uint64_t)stretch * groups_stages(a) + stage) * RF_GROUPS_X_BYTES;
+}
+RF_DEVICE uint8_t *groups_totals_at(const rf_gpu_matmul_args *a, const groups_kind *k,
+                                    uint32_t stretch, uint32_t share) {
+    return groups_x_at(a, ahead_stretches(a), 0) +
+           ((uint64_t)stretch * groups_shares(a, k) + share) * RF_MINIMA_X_BYTES;
 }
 RF_DEVICE uint8_t *groups_plain_at(const rf_gpu_matmul_args *a, const groups_kind *k,
                                    uint32_t stretch) {
-    return groups_x_at(a, k, ahead_stretches(a), 0) +
+    return groups_totals_at(a, k, ahead_stretches(a), 0) +
            (uint64_t)stretch * rf_div_up(groups_stages(a), GROUPS_STAGES) * 4;
 }
 
@@ -67,7 +81,7 @@ RF_DEVICE int groups_has(float d) { return d <= 512.0f && rf_f16_at(rf_f16_of(d)
 /* Half of a row of a stage, two groups; rows beyond the last are the last, groups beyond the last are zeros. */
 typedef struct groups_row {
     uint32_t words[2][8];
-    float d[2], sum[2];
+    float d[2], total[2];
 } groups_row;
 
 RF_DEVICE void groups_read_row(groups_row *r, const rf_gpu_matmul_args *a, uint32_t row,
@@ -84,8 +98,9 @@ RF_DEVICE void groups_read_row(groups_row *r, const rf_gpu_matmul_args *a, uint3
             r->words[c][i] = is_there ? one.v[i] : 0;
             r->words[c][4 + i] = is_there ? other.v[i] : 0;
         }
-        r->d[c] = is_there ? a->xq.d[group] * GROUPS_UP : 0.0f;
-        r->sum[c] = is_there && a->part[0].w.m ? (float)a->xq.sum[group] : 0.0f;
+        const float d = is_there ? a->xq.d[group] : 0.0f;
+        r->d[c] = d * GROUPS_UP;
+        r->total[c] = is_there && a->part[0].w.m ? (float)a->xq.sum[group] * d : 0.0f;
     }
 }
 
@@ -110,9 +125,31 @@ RF_DEVICE rf_u2 groups_halves(uint32_t bytes, uint32_t flip, uint16_t less) {
 /* Of signed bytes. */
 RF_DEVICE rf_u2 groups_signed(uint32_t bytes) { return groups_halves(bytes, 0x64806480u, 0x6480); }
 
-/* Where a stage has the sum of group c of activation row own: those that a thread wants lie in a row. */
-RF_DEVICE uint32_t groups_sum_at(uint32_t c, uint32_t own) {
-    return (c * 4 + own % 8 / 2) * RF_GROUPS_SUMS + own / 8 * 2 + own % 2;
+/* Where the total of activation row own and group c of a share's stage lies, behind both stages. */
+RF_DEVICE float *groups_total_of(uint8_t *made, uint32_t own, uint32_t stage, uint32_t c) {
+    return (float *)(void *)(made + RF_MINIMA_X_AT) +
+           ((own / 8 * RF_MINIMA_STAGES + stage) * 8 + own % 8) * RF_GROUPS_MANY + c;
+}
+
+/* A share's totals of activation row own, rounded. */
+RF_DEVICE void groups_round_totals(uint8_t *made, uint32_t own) {
+    rf_f4 *fours[RF_MINIMA_STAGES], totals[RF_MINIMA_STAGES];
+    uint32_t most = 0;
+    RF_UNROLL
+    for (uint32_t i = 0; i < RF_MINIMA_STAGES; i++) {
+        fours[i] = (rf_f4 *)(void *)groups_total_of(made, own, i, 0);
+        totals[i] = *fours[i];
+        RF_UNROLL
+        for (uint32_t c = 0; c < RF_GROUPS_MANY; c++)
+            most = rf_larger_size(most, totals[i].v[c]);
+    }
+    RF_UNROLL
+    for (uint32_t i = 0; i < RF_MINIMA_STAGES; i++) {
+        RF_UNROLL
+        for (uint32_t c = 0; c < RF_GROUPS_MANY; c++)
+            totals[i].v[c] = rf_rounded(totals[i].v[c], RF_ROUND_TOTALS(most));
+        *fours[i] = totals[i];
+    }
 }
 
 /* A group as f16 times one: of each half sixteen columns, the first and third of every four and then the others, as
@@ -135,38 +172,57 @@ RF_DEVICE void groups_put(uint8_t *panel, uint32_t row, uint32_t c, const uint32
     }
 }
 
-/* A stage's rows that are in integers, two threads a row; returns whether f16 has the scales of this thread's, which
- * are left out where that is known of the stage not to be so. */
-RF_DEVICE int groups_take(uint8_t *made, const rf_gpu_matmul_args *a, const groups_kind *k,
-                          int is_plain) {
-    const uint32_t half = rf_tid() / RF_WIDE_COLS, own = rf_tid() % RF_WIDE_COLS;
-    groups_row r;
-    groups_read_row(&r, a, rf_min_u32(rf_bid_y() * RF_WIDE_COLS + own, a->n_rows - 1),
-                    4 * rf_bid_x() + 2 * half);
+/* A stage that a block makes: its number, that in the block, and whether it is plain. */
+typedef struct groups_making {
+    uint32_t stage, own, is_plain;
+} groups_making;
+
+/* Half of a row that is in integers; returns whether f16 has its scales, which are left out where that is known of the stage
+ * not to be so. */
+RF_DEVICE int groups_take_row(uint8_t *made, const groups_row *r, const groups_kind *k,
+                              groups_making m, uint32_t own, uint32_t half) {
     RF_UNROLL
     for (uint32_t c = 0; c < 2; c++) {
-        groups_put(made + half * RF_GROUPS_PANEL, own, c, r.words[c],
-                   is_plain ? GROUPS_ONE : rf_f16_of(r.d[c]));
-        if (k->with_m)
-            ((float *)(void *)(made + k->at.sum))[groups_sum_at(2 * half + c, own)] =
-                r.sum[c] * r.d[c];
+        groups_put(made + m.own * RF_GROUPS_X_BYTES + half * RF_GROUPS_PANEL, own, c, r->words[c],
+                   m.is_plain ? GROUPS_ONE : rf_f16_of(r->d[c]));
+        if (k->with_m) *groups_total_of(made, own, m.own, 2 * half + c) = r->total[c];
     }
-    return groups_has(r.d[0]) && groups_has(r.d[1]);
+    return groups_has(r->d[0]) && groups_has(r->d[1]);
 }
 
-/* Four floats of row own of the stage, of whose four groups eight neighbouring threads have one each: quantised as norm.h
+/* Rows of n stages from number m.stage on that are in integers, two threads a row; a bit for each stage says whether f16
+ * has the scales of this thread's. */
+RF_DEVICE uint32_t groups_take(uint8_t *made, const rf_gpu_matmul_args *a, const groups_kind *k,
+                               groups_making m, uint32_t n) {
+    const uint32_t half = rf_tid() / RF_WIDE_COLS, own = rf_tid() % RF_WIDE_COLS,
+                   row = rf_min_u32(rf_bid_y() * RF_WIDE_COLS + own, a->n_rows - 1);
+    groups_row r[RF_MINIMA_STAGES];
+    uint32_t has = 0;
+    RF_UNROLL
+    for (uint32_t i = 0; i < n; i++)
+        groups_read_row(&r[i], a, row, 4 * (m.stage + i) + 2 * half);
+    RF_UNROLL
+    for (uint32_t i = 0; i < n; i++) {
+        const groups_making one = {m.stage + i, m.own + i, m.is_plain};
+        has |= (uint32_t)groups_take_row(made, &r[i], k, one, own, half) << i;
+    }
+    return has;
+}
+
+/* Four floats of row own of a stage, of whose four groups eight neighbouring threads have one each: quantised as norm.h
  * does, and put as groups_put does. */
 RF_DEVICE int groups_make_four(uint8_t *made, const rf_gpu_matmul_args *a, const groups_kind *k,
-                               const float v[4], uint32_t own, int is_plain) {
+                               const float v[4], uint32_t own, groups_making m) {
     const uint32_t c = rf_tid() % 32 / 8, word = rf_tid() % 8, n_groups = a->part[0].w.cols / 32;
-    const uint32_t row = rf_bid_y() * RF_WIDE_COLS + own, group = 4 * rf_bid_x() + c;
+    const uint32_t row = rf_bid_y() * RF_WIDE_COLS + own, group = 4 * m.stage + c;
     uint32_t most = quant_size(v);
     quant_most(&most, 1, 8);
     const rf_quant_scale s = rf_quant_scale_of(rf_float_of(most), 32);
     const uint32_t q = quant_four(v, s.id);
-    const uint16_t one = is_plain ? GROUPS_ONE : rf_f16_of(s.d * GROUPS_UP);
+    const uint16_t one = m.is_plain ? GROUPS_ONE : rf_f16_of(s.d * GROUPS_UP);
     const rf_u2 four = groups_signed(q);
-    uint8_t *panel = made + c / 2 * RF_GROUPS_PANEL + own * 128 + word % 4 * 4;
+    uint8_t *panel =
+        made + m.own * RF_GROUPS_X_BYTES + c / 2 * RF_GROUPS_PANEL + own * 128 + word % 4 * 4;
     RF_UNROLL
     for (uint32_t i = 0; i < 2; i++)
         *(uint32_t *)(void *)(panel + ((c % 2 * 4 + word / 4 * 2 + i) ^ own % 8) * 16) =
@@ -174,9 +230,7 @@ RF_DEVICE int groups_make_four(uint8_t *made, const rf_gpu_matmul_args *a, const
     if (k->with_m) {
         uint32_t sum = (uint32_t)rf_dot4(q, 0x01010101u, 0);
         quant_sum(&sum, 1, 8);
-        if (word == 0)
-            ((float *)(void *)(made + k->at.sum))[groups_sum_at(c, own)] =
-                (float)(int32_t)sum * (s.d * GROUPS_UP);
+        if (word == 0) *groups_total_of(made, own, m.own, c) = (float)(int32_t)sum * s.d;
     }
     if (word == 0 && row < a->n_rows && group < n_groups)
         a->xq.d[(uint64_t)row * n_groups + group] = s.d; /* for plain stages */
@@ -184,48 +238,104 @@ RF_DEVICE int groups_make_four(uint8_t *made, const rf_gpu_matmul_args *a, const
 }
 
 /* The same of rows in floats, a warp a row. */
-RF_DEVICE int groups_make(uint8_t *made, const rf_gpu_matmul_args *a, const groups_kind *k,
-                          int is_plain) {
-    const uint32_t cols = a->part[0].w.cols, col = rf_bid_x() * RF_GROUPS_COLS + rf_tid() % 32 * 4;
-    int has = 1;
+RF_DEVICE uint32_t groups_make(uint8_t *made, const rf_gpu_matmul_args *a, const groups_kind *k,
+                               groups_making m, uint32_t n) {
+    const uint32_t cols = a->part[0].w.cols, col = m.stage * RF_GROUPS_COLS + rf_tid() % 32 * 4;
+    uint32_t lacks = 0;
     RF_NO_UNROLL
     for (uint32_t own = rf_tid() / 32; own < RF_WIDE_COLS; own += GROUPS_MAKERS * GROUPS_AT_ONCE) {
-        float v[GROUPS_AT_ONCE][4];
+        float v[GROUPS_AT_ONCE][RF_MINIMA_STAGES][4];
         RF_UNROLL
-        for (uint32_t i = 0; i < GROUPS_AT_ONCE; i++) {
-            const uint32_t row = rf_bid_y() * RF_WIDE_COLS + own + GROUPS_MAKERS * i;
-            norm_load(v[i], a->x + (uint64_t)rf_min_u32(row, a->n_rows - 1) * cols, col, cols);
+        for (uint32_t i = 0; i < GROUPS_AT_ONCE * n; i++) {
+            const uint32_t row = rf_bid_y() * RF_WIDE_COLS + own + GROUPS_MAKERS * (i / n);
+            norm_load(v[i / n][i % n], a->x + (uint64_t)rf_min_u32(row, a->n_rows - 1) * cols,
+                      col + i % n * RF_GROUPS_COLS, cols);
         }
         RF_UNROLL
-        for (uint32_t i = 0; i < GROUPS_AT_ONCE; i++)
-            has &= groups_make_four(made, a, k, v[i], own + GROUPS_MAKERS * i, is_plain);
+        for (uint32_t i = 0; i < GROUPS_AT_ONCE * n; i++) {
+            const groups_making one = {m.stage + i % n, m.own + i % n, m.is_plain};
+            const int has =
+                groups_make_four(made, a, k, v[i / n][i % n], own + GROUPS_MAKERS * (i / n), one);
+            lacks |= (uint32_t)!has << i % n;
+        }
     }
-    return has;
+    return ~lacks;
 }
 
-/* Grid x: stages; y: stretches of activation rows, in integers or, with x, in floats. */
-RF_KERNEL_EARLY(wide_rows_32, rf_gpu_matmul_args, 3) {
-    RF_SHARED uint32_t plain;
-    const uint32_t with_m = a.part[0].w.m != NULL;
-    const groups_kind k = {0, 0, with_m, 0, 0, rf_groups_parts_of(0, 0, with_m), 0, 0};
-    uint8_t *made = hopper_shared;
-    uint32_t is_plain = 0;
-    if (rf_tid() == 0) plain = 0;
+RF_DEVICE uint32_t groups_make_or_take(uint8_t *made, const rf_gpu_matmul_args *a,
+                                       const groups_kind *k, groups_making m, uint32_t n) {
+    return a->x ? groups_make(made, a, k, m, n) : groups_take(made, a, k, m, n);
+}
+
+/* A stage, once more if it is plain: of one code, since kernels as short as this one wait for it. */
+RF_DEVICE void groups_make_one(uint8_t *made, uint32_t *plain, const rf_gpu_matmul_args *a,
+                               const groups_kind *k, uint32_t stage) {
+    if (rf_tid() == 0) *plain = 0;
     rf_sync();
-    rf_await_before();
     RF_NO_UNROLL
-    for (int turn = 0; turn < 2; turn++) {
-        const int has = a.x ? groups_make(made, &a, &k, turn) : groups_take(made, &a, &k, turn);
-        if (turn == 0 && !has) plain = 1;
+    for (uint32_t is_plain = 0; is_plain < 2; is_plain++) {
+        const groups_making m = {stage, 0, is_plain};
+        const uint32_t has = groups_make_or_take(made, a, k, m, 1);
+        if (!is_plain && !(has & 1)) *plain = 1;
         rf_sync();
-        is_plain = plain;
-        if (!is_plain) break;
+        if (!*plain) break;
     }
-    if (rf_tid() == 0) groups_plain_at(&a, &k, rf_bid_y())[rf_bid_x()] = (uint8_t)is_plain;
+}
+
+/* A share's two stages, once more those that are plain, and totals; beyond the last they are zeros. */
+RF_DEVICE void groups_make_share(uint8_t *made, uint32_t plain[RF_MINIMA_STAGES],
+                                 const rf_gpu_matmul_args *a, const groups_kind *k,
+                                 uint32_t stage) {
+    const groups_making both = {stage, 0, 0};
+    if (rf_tid() < RF_MINIMA_STAGES) plain[rf_tid()] = 0;
+    rf_sync();
+    const uint32_t has = groups_make_or_take(made, a, k, both, RF_MINIMA_STAGES);
+    RF_UNROLL
+    for (uint32_t i = 0; i < RF_MINIMA_STAGES; i++)
+        if (!(has >> i & 1)) plain[i] = 1;
+    rf_sync();
+    RF_NO_UNROLL
+    for (uint32_t i = 0; i < RF_MINIMA_STAGES; i++) {
+        const groups_making one = {stage + i, i, 1};
+        if (plain[i]) (void)groups_make_or_take(made, a, k, one, 1);
+    }
+    rf_sync();
+    if (rf_tid() < RF_WIDE_COLS) groups_round_totals(made, rf_tid());
+}
+
+/* Grid x: stages, or with minima shares of these; y: stretches of activation rows, in integers or, with x, in floats. */
+RF_DEVICE void groups_make_rows(const rf_gpu_matmul_args *a, uint32_t with_m, uint32_t *plain) {
+    const groups_kind k = {0, 0, with_m, 0, 0, rf_groups_parts_of(0, 0), 0, 0, 0};
+    const uint32_t n = with_m ? RF_MINIMA_STAGES : 1, first = n * rf_bid_x();
+    uint8_t *made = hopper_shared;
+    rf_await_before();
+    if (with_m)
+        groups_make_share(made, plain, a, &k, first);
+    else
+        groups_make_one(made, plain, a, &k, first);
     hopper_publish();
     rf_sync();
-    if (rf_tid() == 0)
-        hopper_take_away(groups_x_at(&a, &k, rf_bid_y(), rf_bid_x()), made, k.at.x_bytes);
+    if (rf_tid() != 0) return;
+    RF_UNROLL
+    for (uint32_t i = 0; i < n; i++) {
+        if (first + i >= groups_stages(a)) break;
+        groups_plain_at(a, &k, rf_bid_y())[first + i] = (uint8_t)plain[i];
+        hopper_take_away(groups_x_at(a, rf_bid_y(), first + i), made + i * RF_GROUPS_X_BYTES,
+                         RF_GROUPS_X_BYTES);
+    }
+    if (with_m)
+        hopper_take_away(groups_totals_at(a, &k, rf_bid_y(), rf_bid_x()), made + RF_MINIMA_X_AT,
+                         RF_MINIMA_X_BYTES);
+}
+
+/* kinds.def has their order. */
+RF_KERNEL_EARLY(wide_rows_32, rf_gpu_matmul_args, 3) {
+    RF_SHARED uint32_t plain;
+    groups_make_rows(&a, 0, &plain);
+}
+RF_KERNEL_KIND_EARLY(wide_rows_32, 1, rf_gpu_matmul_args, 3) {
+    RF_SHARED uint32_t plain[RF_MINIMA_STAGES];
+    groups_make_rows(&a, 1, plain);
 }
 
 /* Bringing --------------------------------------------------------------------------------------*/
@@ -241,6 +351,17 @@ RF_DEVICE void groups_next(groups_place *p) {
     p->parity ^= 1;
 }
 
+/* Where share number i of all that a block multiplies lies in its ring, as the threads that multiply wait for it. */
+RF_DEVICE groups_place groups_minima_place(uint32_t i) {
+    const groups_place p = {i % RF_MINIMA_SLOTS, i / RF_MINIMA_SLOTS % 2};
+    return p;
+}
+/* In a ring behind the stages and the warps' rooms for outputs. */
+RF_DEVICE uint8_t *groups_slot(uint8_t *stages, const groups_kind *k, uint32_t i) {
+    return stages + GROUPS_STAGES * k->at.bytes + RF_WIDE_WARPS * RF_WIDE_OUT_BYTES +
+           i % RF_MINIMA_SLOTS * rf_minima_slot_bytes(k->is_kept);
+}
+
 /* Tiles by stretches of activation rows: a block takes every so many. */
 RF_DEVICE uint32_t groups_n_places(const rf_gpu_matmul_args *a, const groups_kind *k) {
     return wide_n_places(a->ahead_tiles, ahead_stretches(a), k->rows);
@@ -253,11 +374,12 @@ RF_DEVICE mm_share groups_share(const rf_gpu_matmul_args *a, const wide_part *p)
 }
 
 /* What a lane of the warp that brings copies: the first the activations, and of the next sixteen each four, one for each
- * 32 weight rows, low bits, d, high bits and m. */
+ * 32 weight rows, low bits, d, high bits and m, which lies in a ring of its own. */
 typedef struct groups_copy {
     const uint8_t *from;
     uint32_t to, of_group; /* no bytes: nothing */
 } groups_copy;
+enum { GROUPS_FIRST_M = 1 + 3 * GROUPS_TILES };
 
 RF_DEVICE groups_copy groups_copy_of(const rf_gpu_matmul_args *a, const mm_share *s,
                                      const groups_kind *k, uint32_t lane) {
@@ -271,11 +393,32 @@ RF_DEVICE groups_copy groups_copy_of(const rf_gpu_matmul_args *a, const mm_share
                       lo = {(const uint8_t *)w->lo, k->at.lo + i * k->at.lo_tile, k->lo_bits * 128},
                       hi = {(const uint8_t *)w->hi, k->at.hi + i * k->at.hi_tile, k->hi_bits * 128},
                       ds = {(const uint8_t *)w->d, k->at.d + i * RF_GROUPS_D_TILE, d},
-                      ms = {(const uint8_t *)w->m, k->at.m + i * RF_GROUPS_D_TILE, d};
+                      ms = {(const uint8_t *)w->m, RF_MINIMA_X_BYTES + i * GROUPS_OF_SHARE * 64,
+                            64};
     groups_copy c = what == 0 ? lo : what == 1 ? ds : what == 2 ? hi : ms;
     if (what > 3 || (what == 3 && !k->with_m)) c = none;
     if (c.of_group) c.from += at * c.of_group;
     return c;
+}
+
+/* A lane's part of what share number i in its ring is multiplied with: totals, and minima of n groups where these are not kept.
+ * Each of the warps that bring looks for the end of the use before this one, of which it tells only whether it is odd: it is never
+ * two behind, as the stage that this share begins with was free, whose last user, four stages before, had done with the share
+ * of the use before that.  So rows have two stages at least. */
+RF_DEVICE void groups_bring_minima(uint8_t *slot, groups_shared *sh, const groups_kind *k,
+                                   const uint8_t *totals, const groups_copy *c, uint32_t first,
+                                   uint32_t n, uint32_t i) {
+    const uint32_t lane = rf_tid() % 32, now = i % RF_MINIMA_SLOTS;
+    uint64_t *full = &sh->minima_full[now];
+    ring_await(&sh->minima_empty[now], !groups_minima_place(i).parity);
+    if (lane == 0) {
+        hopper_arrive_with(full, RF_MINIMA_X_BYTES + (k->is_kept ? 0 : GROUPS_TILES * n * 64));
+        hopper_bring(slot, totals, RF_MINIMA_X_BYTES, full);
+    }
+    if (k->is_kept) return;
+    rf_warp_sync();
+    if (lane >= GROUPS_FIRST_M && c->of_group)
+        hopper_bring(slot + c->to, c->from + first * 64, n * 64, full);
 }
 
 /* Each of four warps brings what lies in one place of the ring, so that no scheduler, whose warps that multiply the
@@ -284,11 +427,10 @@ RF_DEVICE void groups_bring(uint8_t *stages, groups_shared *sh, const rf_gpu_mat
                             const groups_kind *k) {
     const uint32_t lane = rf_tid() % 32, now = rf_tid() / 32 % GROUPS_STAGES,
                    n_groups = a->part[0].w.cols / 32, n_stages = groups_stages(a),
-                   of_group =
-                       (k->lo_bits + k->hi_bits) * 128 + (k->d_f32 ? 128 : 64) * (1 + k->with_m);
+                   of_group = (k->lo_bits + k->hi_bits) * 128 + (k->d_f32 ? 128 : 64);
     uint8_t *stage = stages + now * k->at.bytes;
     uint64_t *full = &sh->full[now];
-    uint32_t at = now, parity = 1;
+    uint32_t at = now, parity = 1, before = 0; /* shares of the places before */
     RF_NO_UNROLL
     for (uint32_t i = rf_bid_x(); i < groups_n_places(a, k); i += hopper_grid_x()) {
         const wide_part p = groups_part(a, k, i);
@@ -301,14 +443,20 @@ RF_DEVICE void groups_bring(uint8_t *stages, groups_shared *sh, const rf_gpu_mat
             ring_await(&sh->empty[now], parity);
             parity ^= 1;
             if (lane == 0) {
-                hopper_arrive_with(full, k->at.x_bytes + GROUPS_TILES * n * of_group);
-                hopper_bring(stage, groups_x_at(a, k, p.stretch, at), k->at.x_bytes, full);
+                hopper_arrive_with(full, RF_GROUPS_X_BYTES + GROUPS_TILES * n * of_group);
+                hopper_bring(stage, groups_x_at(a, p.stretch, at), RF_GROUPS_X_BYTES, full);
             }
             rf_warp_sync();
-            if (lane && c.of_group)
+            if (lane && lane < GROUPS_FIRST_M && c.of_group)
                 hopper_bring(stage + c.to, c.from + first * c.of_group, n * c.of_group, full);
+            if (k->with_m && at % RF_MINIMA_STAGES == 0)
+                groups_bring_minima(groups_slot(stages, k, before + at / RF_MINIMA_STAGES), sh, k,
+                                    groups_totals_at(a, k, p.stretch, at / RF_MINIMA_STAGES), &c,
+                                    first, rf_min_u32(n_groups - first, GROUPS_OF_SHARE),
+                                    before + at / RF_MINIMA_STAGES);
         }
         at -= n_stages;
+        before += groups_shares(a, k);
     }
 }
 
@@ -316,10 +464,11 @@ RF_DEVICE void groups_bring(uint8_t *stages, groups_shared *sh, const rf_gpu_mat
 RF_DEVICE void groups_bring_kept(uint8_t *stages, groups_shared *sh, const rf_gpu_matmul_args *a,
                                  const groups_kind *k) {
     const uint32_t now = rf_tid() / 32 % GROUPS_STAGES, n_stages = groups_stages(a),
-                   ints = k->rows * RF_GROUPS_COLS, factors = k->rows * RF_GROUPS_MANY * 4;
+                   ints = k->rows * RF_GROUPS_COLS, factors = k->rows * RF_GROUPS_MANY * 4,
+                   of_kind = factors / (1 + k->with_m), of_row = of_kind / k->rows;
     uint8_t *stage = stages + now * k->at.bytes;
     uint64_t *full = &sh->full[now];
-    uint32_t at = now, parity = 1;
+    uint32_t at = now, parity = 1, before = 0;
     if (rf_tid() % 32) return;
     RF_NO_UNROLL
     for (uint32_t i = rf_bid_x(); i < groups_n_places(a, k); i += hopper_grid_x()) {
@@ -330,17 +479,25 @@ RF_DEVICE void groups_bring_kept(uint8_t *stages, groups_shared *sh, const rf_gp
             const uint8_t *piece = w + (uint64_t)at * RF_KEPT_BYTES;
             ring_await(&sh->empty[now], parity);
             parity ^= 1;
-            hopper_arrive_with(full, k->at.x_bytes + ints + factors);
-            hopper_bring(stage, groups_x_at(a, k, p.stretch, at), k->at.x_bytes, full);
+            hopper_arrive_with(full, RF_GROUPS_X_BYTES + ints + factors);
+            hopper_bring(stage, groups_x_at(a, p.stretch, at), RF_GROUPS_X_BYTES, full);
             if (k->rows == RF_WIDE_ROWS) {
                 hopper_bring(stage + k->at.lo, piece, ints + factors, full);
-                continue;
+            } else {
+                hopper_bring(stage + k->at.lo, piece + p.first * RF_GROUPS_COLS, ints, full);
+                RF_UNROLL
+                for (uint32_t j = 0; j <= k->with_m; j++)
+                    hopper_bring(stage + k->at.d + j * of_kind,
+                                 piece + RF_KEPT_D + j * RF_KEPT_HALVES + p.first * of_row, of_kind,
+                                 full);
             }
-            hopper_bring(stage + k->at.lo, piece + p.first * RF_GROUPS_COLS, ints, full);
-            hopper_bring(stage + k->at.d, piece + RF_KEPT_D + p.first * RF_GROUPS_MANY * 4, factors,
-                         full);
+            if (k->with_m && at % RF_MINIMA_STAGES == 0)
+                groups_bring_minima(groups_slot(stages, k, before + at / RF_MINIMA_STAGES), sh, k,
+                                    groups_totals_at(a, k, p.stretch, at / RF_MINIMA_STAGES), 0, 0,
+                                    0, before + at / RF_MINIMA_STAGES);
         }
         at -= n_stages;
+        before += groups_shares(a, k);
     }
 }
 
@@ -349,7 +506,7 @@ RF_DEVICE void groups_bring_kept(uint8_t *stages, groups_shared *sh, const rf_gp
 /* Where a thread's integers and factors lie in a stage, those of rows g and g + 8 of its warp's sixteen; of low bits, and
  * of factors in f16, which the threads load together, where what it names lies.  first_x: the team's activation rows. */
 typedef struct groups_rows {
-    uint32_t lo, hi[2], d[2], halves, t, off, first_x;
+    uint32_t lo, hi[2], d[2], m[2], halves, minima, t, off, first_x;
 } groups_rows;
 
 /* Row g or g + 8 of the warp's sixteen, in the tile. */
@@ -366,8 +523,10 @@ RF_DEVICE groups_rows groups_rows_of(const rf_gpu_matmul_args *a, const groups_k
     r.t = at->t;
     r.first_x = at->first_x;
     if (k->is_kept) {
+        const uint32_t of_two = k->with_m ? 4 : 8; /* bytes of two rows' factors */
         r.lo = k->at.lo + at->row / 16 * RF_GROUPS_MANY * 512 + lane * 16;
-        r.d[0] = k->at.d + at->row / 16 * RF_GROUPS_MANY * 64 + lane / 4 * 8;
+        r.d[0] = k->at.d + (at->row / 16 * RF_GROUPS_MANY * 8 + lane / 4) * of_two;
+        r.minima = k->at.d + k->rows * RF_GROUPS_MANY * 2 + (at->row / 16 * 32 + lane) * 4;
         return r;
     }
     r.off = (uint32_t)a->part[0].w.off;
@@ -381,6 +540,7 @@ RF_DEVICE groups_rows groups_rows_of(const rf_gpu_matmul_args *a, const groups_k
                        row = own % RF_GPU_TILE_ROWS;
         r.hi[j] = k->at.hi + tile * k->at.hi_tile + row * 4;
         r.d[j] = k->at.d + tile * RF_GROUPS_D_TILE + row * 4;
+        r.m[j] = RF_MINIMA_X_BYTES + tile * GROUPS_OF_SHARE * 64 + row * 2 + at->t * 64;
     }
     return r;
 }
@@ -449,26 +609,30 @@ RF_DEVICE void groups_convert(uint32_t w[2][4], const groups_raw *raw, const gro
     }
 }
 
-/* d, and with minima m, of the thread's rows, of one group and of a stage's four: in f16 of rows g of the first two, of
+/* d of the thread's rows, of one group and of a stage's four: in f16 of rows g of the first two, of
  * rows g + 8, and so on; of what is kept they are loaded group by group. */
 typedef struct groups_factors {
-    float d[2], m[2];
+    float d[2];
 } groups_factors;
 typedef struct groups_halves_of {
-    uint32_t d[4], m[4];
+    uint32_t d[4];
 } groups_halves_of;
 
 RF_DEVICE void groups_load_factors(groups_halves_of *h, const uint8_t *stage, const groups_rows *r,
                                    const groups_kind *k) {
-    if (k->is_kept) return;
-    const half_at at = half_at_of(stage + r->halves);
-    if (!k->d_f32) half_load_turned(h->d, at);
-    if (k->with_m) half_load_turned(h->m, at + (k->at.m - k->at.d));
+    if (!k->is_kept && !k->d_f32) half_load_turned(h->d, half_at_of(stage + r->halves));
 }
 
 RF_DEVICE groups_factors groups_factors_of(const groups_halves_of *h, const uint8_t *stage,
                                            const groups_rows *r, const groups_kind *k, uint32_t c) {
-    groups_factors f = {{0.0f, 0.0f}, {0.0f, 0.0f}};
+    groups_factors f = {{0.0f, 0.0f}};
+    if (k->is_kept && k->with_m) {
+        const uint32_t both = groups_word(stage + r->d[0] + c * 32);
+        RF_UNROLL
+        for (uint32_t j = 0; j < 2; j++)
+            f.d[j] = rf_f16_at((uint16_t)(both >> 16 * j)) * (k->is_apart ? KEPT_UP : 1.0f);
+        return f;
+    }
     if (k->is_kept) {
         const rf_f2 both = *(const rf_f2 *)(const void *)(stage + r->d[0] + c * 64);
         f.d[0] = both.v[0];
@@ -480,7 +644,6 @@ RF_DEVICE groups_factors groups_factors_of(const groups_halves_of *h, const uint
         const uint32_t i = c / 2 * 2 + j, bit = c % 2 * 16;
         f.d[j] = k->d_f32 ? *(const float *)(const void *)(stage + r->d[j] + c * 128)
                           : rf_f16_at((uint16_t)(h->d[i] >> bit));
-        if (k->with_m) f.m[j] = rf_f16_at((uint16_t)(h->m[i] >> bit));
     }
     return f;
 }
@@ -500,23 +663,63 @@ RF_DEVICE void groups_begin(float sums[64], uint32_t w[2][4], const groups_raw *
     hopper_end();
 }
 
-/* Group c of a stage onto the outputs. */
+/* A group onto the outputs. */
 RF_DEVICE void groups_add(float v[64], const float sums[64], const groups_factors *f,
-                          const uint8_t *stage, const groups_rows *r, const groups_kind *k,
-                          uint32_t c) {
-    const float *x_sums =
-        (const float *)(const void *)(stage + k->at.sum) + groups_sum_at(c, 2 * r->t);
-    rf_f4 sum = {{0.0f, 0.0f, 0.0f, 0.0f}};
+                          const groups_kind *k) {
     RF_UNROLL
-    for (uint32_t n = 0; n < k->n / 8; n++) {
-        if (k->with_m && n % 2 == 0) sum = *(const rf_f4 *)(const void *)(x_sums + 2 * n);
-        RF_UNROLL
-        for (uint32_t j = 0; j < 4; j++) {
-            float *to = &v[4 * n + j];
-            *to = rf_fma(sums[4 * n + j], f->d[j / 2], *to);
-            if (k->with_m) *to = rf_fma(sum.v[n % 2 * 2 + j % 2], f->m[j / 2], *to);
-        }
+    for (uint32_t i = 0; i < k->n / 2; i++)
+        v[i] = rf_fma(sums[i], f->d[i % 4 / 2], v[i]);
+}
+
+/* What outputs are multiplied with while they are sums. */
+RF_DEVICE float groups_up(const groups_kind *k) {
+    return k->is_kept && k->with_m && !k->is_apart ? GROUPS_UP / KEPT_UP : GROUPS_UP;
+}
+
+/* Minima of rows g and g + 8 and of groups t and t + 4 of a share, of each four groups in a word, as they are kept; of others only
+ * n groups are there. */
+typedef struct groups_minima {
+    uint32_t of_four[RF_MINIMA_STAGES];
+} groups_minima;
+
+RF_DEVICE void groups_load_kept_minima(groups_minima *m, const uint8_t *stage, const groups_rows *r,
+                                       const groups_kind *k, uint32_t four) {
+    if (!k->is_kept || !k->with_m) return;
+    const uint32_t word = groups_word(stage + r->minima);
+    m->of_four[0] = four ? m->of_four[0] : word;
+    m->of_four[1] = four ? word : 0;
+}
+RF_DEVICE void groups_load_minima(groups_minima *m, const uint8_t *slot, const groups_rows *r,
+                                  uint32_t n) {
+    RF_UNROLL
+    for (uint32_t i = 0; i < RF_MINIMA_STAGES; i++) {
+        const uint32_t is_there = i * RF_GROUPS_MANY + r->t < n, at = i * RF_GROUPS_MANY * 64;
+        const uint16_t one = *(const uint16_t *)(const void *)(slot + r->m[0] + at),
+                       other = *(const uint16_t *)(const void *)(slot + r->m[1] + at);
+        m->of_four[i] = is_there ? one | (uint32_t)other << 16 : 0;
     }
+}
+
+/* Begins the minima of a share of n groups. */
+RF_DEVICE void groups_begin_minima(float sums[64], uint32_t w[2][4], groups_minima *m,
+                                   const uint8_t *slot, const groups_rows *r, const groups_kind *k,
+                                   uint32_t n) {
+    if (!k->is_kept) groups_load_minima(m, slot, r, n);
+    RF_UNROLL
+    for (uint32_t i = 0; i < 4; i++)
+        w[0][i] = rf_bits_of(rf_f16_at((uint16_t)(m->of_four[i / 2] >> 16 * (i % 2))));
+    hopper_hold_halves(sums, k->n);
+    hopper_begin();
+    hopper_multiply_own_f32(sums, k->n, w[0],
+                            hopper_rows(rf_shared_at(slot) + r->first_x * 32, 128, 256));
+    hopper_end();
+}
+
+/* And onto the outputs. */
+RF_DEVICE void groups_add_minima(float v[64], const float sums[64], const groups_kind *k) {
+    RF_UNROLL
+    for (uint32_t i = 0; i < k->n / 2; i++)
+        v[i] = rf_fma(sums[i], groups_up(k), v[i]);
 }
 
 /* This warp is done with a stage. */
@@ -525,10 +728,12 @@ RF_DEVICE void groups_give_back(uint64_t *empty) {
     if (rf_tid() % 32 == 0) ring_arrive(empty);
 }
 
-/* Where a thread is: its place in the ring, and in the columns. */
+/* Where a thread is: its place in the ring, the number of the next share in its own, and the place in the columns. */
 typedef struct groups_walk {
     groups_place p;
-    const uint8_t *stages;
+    uint32_t share;
+    groups_minima m;
+    uint8_t *stages;
     groups_shared *sh;
     uint32_t group, n_groups, stretch;
 } groups_walk;
@@ -539,12 +744,39 @@ RF_DEVICE const uint8_t *groups_await(const groups_walk *t, const groups_kind *k
     return t->stages + t->p.now * k->at.bytes;
 }
 
+/* Waits for the next share of minima; this warp is done with it. */
+RF_DEVICE const uint8_t *groups_await_minima(const groups_walk *t, const groups_kind *k) {
+    const groups_place p = groups_minima_place(t->share);
+    ring_await(&t->sh->minima_full[p.now], p.parity);
+    return groups_slot(t->stages, k, t->share);
+}
+RF_DEVICE void groups_end_minima(groups_walk *t) {
+    groups_give_back(&t->sh->minima_empty[t->share % RF_MINIMA_SLOTS]);
+    t->share++;
+}
+
+/* A share's minima by themselves, where its groups were. */
+RF_DEVICE void groups_minima_alone(float v[64], float sums[64], groups_walk *t,
+                                   const groups_rows *r, const groups_kind *k) {
+    uint32_t w[2][4];
+    const uint32_t n = t->n_groups % GROUPS_OF_SHARE;
+    if (!k->with_m || (t->group % GROUPS_OF_SHARE != 0 && t->group < t->n_groups)) return;
+    const uint8_t *slot = groups_await_minima(t, k);
+    groups_begin_minima(sums, w, &t->m, slot, r, k,
+                        t->group > t->n_groups - n ? n : GROUPS_OF_SHARE);
+    hopper_wait_but(0);
+    hopper_hold_halves(sums, k->n);
+    groups_add_minima(v, sums, k);
+    groups_end_minima(t);
+}
+
 /* All groups of n stages, which is a constant: of many, so that the units seldom run dry.  What is loaded is
  * loaded before a wait. */
 RF_DEVICE void groups_multiply_stages(float v[64], float even[64], float odd[64], groups_walk *t,
                                       const groups_rows *r, const groups_kind *k, uint32_t n) {
-    const uint32_t all = n * RF_GROUPS_MANY;
-    const uint8_t *stage = groups_await(t, k), *ahead = stage;
+    const uint32_t with_m = k->with_m && n % RF_MINIMA_STAGES == 0, all = n * RF_GROUPS_MANY,
+                   n_shares = with_m ? n / RF_MINIMA_STAGES : 1, each = all / n_shares + with_m;
+    const uint8_t *stage = groups_await(t, k), *ahead = stage, *minima = stage;
     uint32_t w[2][2][4];
     uint64_t *empty = &t->sh->empty[t->p.now], *empty_ahead = empty;
     groups_halves_of halves;
@@ -554,28 +786,49 @@ RF_DEVICE void groups_multiply_stages(float v[64], float even[64], float odd[64]
     groups_load(&raw, stage, r, k, 1);
     groups_begin(odd, w[1], &raw, stage, r, k, 1);
     RF_UNROLL
-    for (uint32_t c = 0; c < all; c++) {
-        if (c % RF_GROUPS_MANY == 0) groups_load_factors(&halves, stage, r, k);
-        const groups_factors f = groups_factors_of(&halves, stage, r, k, c % RF_GROUPS_MANY);
-        const uint32_t then = (c + 2) % RF_GROUPS_MANY;
-        float *own = c % 2 ? odd : even;
-        if (then == 0) groups_next(&t->p);
-        if (then == 0 && c + 2 < all) {
-            ahead = groups_await(t, k);
-            empty_ahead = &t->sh->empty[t->p.now];
+    for (uint32_t share = 0; share < n_shares; share++) {
+        RF_UNROLL
+        for (uint32_t i = 0; i < each; i++) { /* groups, then minima */
+            const uint32_t c = i % RF_GROUPS_MANY, after = i + 2 < each ? i + 2 : i + 2 - each,
+                           then = after % RF_GROUPS_MANY,
+                           goes_on = i + 2 < each || share + 1 < n_shares;
+            const uint32_t are_minima = with_m && i == each - 1,
+                           are_next_minima = with_m && after == each - 1;
+            const uint32_t which = (share * each + i) % 2;
+            float *own = which ? odd : even;
+            groups_factors f = {{0.0f, 0.0f}};
+            if (!are_minima && c == 0) groups_load_factors(&halves, stage, r, k);
+            if (!are_minima) f = groups_factors_of(&halves, stage, r, k, c);
+            if (!are_minima && c == 0)
+                groups_load_kept_minima(&t->m, stage, r, k,
+                                        with_m ? i / RF_GROUPS_MANY
+                                               : t->group / RF_GROUPS_MANY % RF_MINIMA_STAGES);
+            if (!are_next_minima && then == 0) groups_next(&t->p);
+            if (!are_next_minima && then == 0 && goes_on) {
+                ahead = groups_await(t, k);
+                empty_ahead = &t->sh->empty[t->p.now];
+            }
+            if (are_next_minima) minima = groups_await_minima(t, k);
+            if (!are_next_minima && goes_on) groups_load(&raw, ahead, r, k, then);
+            if (share * each + i + 1 < n_shares * each)
+                hopper_wait_but(1);
+            else
+                hopper_wait_but(0);
+            hopper_hold_halves(own, k->n);
+            if (are_minima)
+                groups_add_minima(v, own, k);
+            else
+                groups_add(v, own, &f, k);
+            if (are_next_minima)
+                groups_begin_minima(own, w[which], &t->m, minima, r, k, GROUPS_OF_SHARE);
+            else if (goes_on)
+                groups_begin(own, w[which], &raw, ahead, r, k, then);
+            if (are_minima) groups_end_minima(t);
+            if (are_minima || c != RF_GROUPS_MANY - 1) continue;
+            groups_give_back(empty);
+            stage = ahead;
+            empty = empty_ahead;
         }
-        if (c + 2 < all) groups_load(&raw, ahead, r, k, then);
-        if (c + 1 < all)
-            hopper_wait_but(1);
-        else
-            hopper_wait_but(0);
-        hopper_hold_halves(own, k->n);
-        groups_add(v, own, &f, stage, r, k, c % RF_GROUPS_MANY);
-        if (c + 2 < all) groups_begin(own, w[c % 2], &raw, ahead, r, k, then);
-        if (then != 1) continue;
-        groups_give_back(empty);
-        stage = ahead;
-        empty = empty_ahead;
     }
     t->group += all;
 }
@@ -609,6 +862,7 @@ RF_DEVICE void groups_multiply_few(float v[64], float sums[64], groups_walk *t,
     groups_halves_of halves;
     groups_raw raw;
     groups_load_factors(&halves, stage, r, k);
+    groups_load_kept_minima(&t->m, stage, r, k, t->group / RF_GROUPS_MANY % RF_MINIMA_STAGES);
     RF_NO_UNROLL
     for (uint32_t c = 0; c < RF_GROUPS_MANY; c++) {
         uint32_t w[2][4];
@@ -620,11 +874,17 @@ RF_DEVICE void groups_multiply_few(float v[64], float sums[64], groups_walk *t,
         hopper_hold_halves(sums, k->n);
         if (is_plain)
             groups_scale(sums, &f, a, t->group + c, t->stretch * RF_WIDE_COLS + r->first_x, k);
-        groups_add(v, sums, &f, stage, r, k, c);
+        groups_add(v, sums, &f, k);
     }
     groups_give_back(&t->sh->empty[t->p.now]);
     groups_next(&t->p);
     t->group += RF_GROUPS_MANY;
+}
+
+RF_DEVICE void groups_take_down(float v[64], const groups_kind *k) {
+    RF_UNROLL
+    for (uint32_t i = 0; i < k->n / 2; i++)
+        v[i] *= 1.0f / groups_up(k);
 }
 
 /* Is any stage of the stretch plain? */
@@ -635,11 +895,15 @@ RF_DEVICE int groups_any_plain(const uint8_t *plain, uint32_t n_stages) {
     return rf_warp_ballot(any != 0) != 0;
 }
 
-/* One tile's sums, times GROUPS_UP, where some stage is plain: stage by stage.  A function apart, as what is plain takes
+/* One tile's sums where some stage is plain: stage by stage.  A function apart, as what is plain takes
  * registers that the other one has no room for. */
 RF_DEVICE void groups_work_apart(float v[64], groups_walk *t, const rf_gpu_matmul_args *a,
-                                 const groups_rows *r, const groups_kind *k, const uint8_t *plain) {
+                                 const groups_rows *r, const groups_kind *kind,
+                                 const uint8_t *plain) {
+    groups_kind apart = *kind;
+    const groups_kind *k = &apart;
     float even[64], odd[64];
+    apart.is_apart = 1;
     RF_UNROLL
     for (uint32_t i = 0; i < k->n / 2; i++)
         v[i] = even[i] = odd[i] = 0.0f;
@@ -650,10 +914,12 @@ RF_DEVICE void groups_work_apart(float v[64], groups_walk *t, const rf_gpu_matmu
             groups_multiply_stages(v, even, odd, t, r, k, 1);
         else
             groups_multiply_few(v, even, t, a, r, k, is_plain);
+        groups_minima_alone(v, even, t, r, k);
         RF_UNROLL
         for (uint32_t i = 0; i < k->n / 2; i++)
             odd[i] = 0.0f; /* the scales were in its registers */
     }
+    groups_take_down(v, k);
 }
 
 /* And where none is. */
@@ -667,16 +933,22 @@ RF_DEVICE void groups_work(float v[64], groups_walk *t, const rf_gpu_matmul_args
     while (t->group + GROUPS_OF_TURN <= t->n_groups)
         groups_multiply_stages(v, even, odd, t, r, k, GROUPS_STAGES);
     RF_NO_UNROLL
-    while (t->group + (k->is_kept ? 1 : RF_GROUPS_MANY) <= t->n_groups)
+    while (t->group + (k->is_kept ? 1 : RF_GROUPS_MANY) <= t->n_groups) {
         groups_multiply_stages(v, even, odd, t, r, k, 1);
-    if (!k->is_kept && t->group < t->n_groups) groups_multiply_few(v, even, t, a, r, k, 0);
+        groups_minima_alone(v, even, t, r, k);
+    }
+    if (!k->is_kept && t->group < t->n_groups) {
+        groups_multiply_few(v, even, t, a, r, k, 0);
+        groups_minima_alone(v, even, t, r, k);
+    }
+    groups_take_down(v, k);
 }
 
 RF_DEVICE void groups_multiply(uint8_t *stages, groups_shared *sh, const rf_gpu_matmul_args *a,
                                const groups_kind *k) {
     const wide_place at = wide_place_of(k->rows);
     const groups_rows r = groups_rows_of(a, k, &at);
-    groups_walk t = {{0, 0}, stages, sh, 0, a->part[0].w.cols / 32, 0};
+    groups_walk t = {{0, 0}, 0, {{0, 0}}, stages, sh, 0, a->part[0].w.cols / 32, 0};
     float *out =
         (float *)(void *)(stages + GROUPS_STAGES * k->at.bytes + rf_tid() / 32 * RF_WIDE_OUT_BYTES);
     RF_NO_UNROLL
@@ -690,9 +962,6 @@ RF_DEVICE void groups_multiply(uint8_t *stages, groups_shared *sh, const rf_gpu_
             groups_work_apart(v, &t, a, &r, k, plain);
         else
             groups_work(v, &t, a, &r, k);
-        RF_UNROLL
-        for (uint32_t j = 0; j < k->n / 2; j++)
-            v[j] *= 1.0f / GROUPS_UP;
         const mm_share share = groups_share(a, &p);
         wide_put_part(out, v, a, &share, ahead_tile_rows(a), &p, &at, k->n);
     }
@@ -706,6 +975,10 @@ RF_DEVICE void groups_run(const rf_gpu_matmul_args *a, groups_kind kind) {
     if (tid < GROUPS_STAGES) {
         ring_init(&sh->full[tid], 1);
         ring_init(&sh->empty[tid], 2 * WIDE_TEAM / 32);
+    }
+    if (tid < RF_MINIMA_SLOTS) {
+        ring_init(&sh->minima_full[tid], 1);
+        ring_init(&sh->minima_empty[tid], 2 * WIDE_TEAM / 32);
     }
     hopper_publish(); /* to copies that run by themselves */
     rf_sync();
@@ -724,8 +997,8 @@ RF_DEVICE void groups_run(const rf_gpu_matmul_args *a, groups_kind kind) {
 RF_DEVICE void groups_run_as(const rf_gpu_matmul_args *a, uint32_t lo_bits, uint32_t hi_bits,
                              uint32_t with_m, uint32_t d_f32) {
     const groups_kind kind = {
-        lo_bits,      hi_bits,     with_m, d_f32, 0, rf_groups_parts_of(lo_bits, hi_bits, with_m),
-        RF_WIDE_ROWS, RF_WIDE_COLS};
+        lo_bits,      hi_bits,      with_m, d_f32, 0, rf_groups_parts_of(lo_bits, hi_bits),
+        RF_WIDE_ROWS, RF_WIDE_COLS, 0};
     groups_run(a, kind);
 }
 

@@ -1,6 +1,6 @@
 /* one.h - what the products of integer weights with one activation row share: a part's loads of a round,
  * its activations, as integers or floats that it makes integers of, and the terms that it leaves in
- * shared memory, one for each group and row, or with minima two. */
+ * shared memory, one for each group and row, with minima of groups of 256 two, of groups of 32 one more a part. */
 #pragma once
 #include "backend/gpu/kernels/mm.h"
 
@@ -32,11 +32,6 @@ enum { ONE_MOST_WARPS = 16 }; /* of 32 threads each, which are a part, or some *
 #define ONE_UPPER 1
 #endif
 
-/* A term of a sum: i * d. */
-typedef struct one_term {
-    float i, d;
-} one_term;
-
 /* Activations in integers, from a group on. */
 typedef struct one_x {
     rf_u4 *q;
@@ -53,7 +48,7 @@ RF_DEVICE one_x one_x_at(one_x x, int view, uint32_t group) {
 typedef struct one_rows {
     rf_u4 q[ONE_MOST_WARPS * 16];
     int32_t sum[ONE_MOST_WARPS * 16] __attribute__((aligned(16)));
-    float d[ONE_MOST_WARPS * 4];
+    float d[ONE_MOST_WARPS * 4] __attribute__((aligned(16)));
 } one_rows;
 RF_DEVICE one_x one_x_of(one_rows *r) {
     const one_x x = {r->q, r->sum, r->d};
@@ -83,13 +78,14 @@ typedef struct one_loads {
     uint32_t d[4], m[4];
 } one_loads;
 
-/* What is known of the layout, as constants, or at least to be alike in all threads. */
-RF_DEVICE void one_know(one_place *at, int view, int lo_bits, int hi_bits) {
-    at->n_terms = at->w.m ? 2 : 1;
+/* What is known of the layout, as constants, or at least to be alike in all threads.  with_m: minima of groups of 32, which
+ * have kernels of their own (kinds.def); else MM_ANY. */
+RF_DEVICE void one_know(one_place *at, int view, int lo_bits, int hi_bits, uint32_t with_m) {
+    at->n_terms = with_m == MM_ANY ? (at->w.m ? 2 : 1) : 1 + with_m;
 #if defined(RF_AMD)
     const mm_facts f = facts_of(view, lo_bits, hi_bits);
     at->w.n_scales = f.n_scales == MM_ANY ? rf_alike(at->w.n_scales) : f.n_scales;
-    at->n_terms = f.with_m == MM_ANY ? rf_alike(at->n_terms) : 1 + f.with_m;
+    if (with_m == MM_ANY) at->n_terms = f.with_m == MM_ANY ? rf_alike(at->n_terms) : 1 + f.with_m;
     at->w.d_f32 = f.d_f32 == MM_ANY ? rf_alike(at->w.d_f32) : f.d_f32;
     at->w.off = (int32_t)rf_alike((uint32_t)at->w.off);
 #else
@@ -103,8 +99,7 @@ RF_DEVICE int one_has(const one_place *at, const void *p) {
     (void)p; /* another one in half of the threads */
     return at->n_terms == 2;
 #else
-    (void)at;
-    return p != 0;
+    return at->n_terms == 2 && p != 0;
 #endif
 }
 
@@ -211,29 +206,62 @@ RF_DEVICE void one_dot(const mm_raw *raw, int lo_bits, int hi_bits, const rf_u4 
     }
 }
 
-RF_DEVICE void one_put(one_term *out, const one_place *at, uint32_t d, uint32_t m, int32_t i,
-                       int32_t sum, float xd) {
+RF_DEVICE void one_put(mm_term *out, const one_place *at, uint32_t d, int32_t i, float xd) {
     out->i = (float)i;
     out->d = scale_of(d, at->w.d_f32) * xd;
-    if (at->n_terms == 1) return;
-    out[at->stride].i = (float)sum;
-    out[at->stride].d = scale_of(m, at->w.d_f32) * xd;
 }
 
-RF_DEVICE void one_groups_32(one_term *out, const one_place *at, const one_loads *r, one_x x,
+/* Totals of four groups of 32. */
+RF_DEVICE rf_f4 one_totals(const int32_t *sum, const float *d) {
+    const rf_u4 sums = *(const rf_u4 *)(const void *)sum;
+    const rf_f4 ds = *(const rf_f4 *)(const void *)d;
+    rf_f4 t;
+    RF_UNROLL
+    for (uint32_t i = 0; i < 4; i++)
+        t.v[i] = rf_small_float((int32_t)sums.v[i]) * ds.v[i];
+    return t;
+}
+
+/* What the minima of a part's groups of 32 come to: the first or second half of those that share steps, x being the
+ * activations from the part's first group on. */
+RF_DEVICE float one_minima_32(const one_place *at, const one_loads *r, one_x x, uint32_t first) {
+    const uint32_t is_half = first % RF_SHARE_GROUPS / ONE_GROUPS(32);
+    const int32_t *sum = x.sum - is_half * ONE_GROUPS(32);
+    const float *d = x.d - is_half * ONE_GROUPS(32);
+    uint32_t most = 0, g = first - is_half * ONE_GROUPS(32);
+    float minima = 0.0f;
+    RF_UNROLL
+    for (uint32_t j = 0; j < RF_SHARE_GROUPS / ONE_GROUPS(32); j++) {
+        const rf_f4 t = one_totals(sum + j * ONE_GROUPS(32), d + j * ONE_GROUPS(32));
+        RF_UNROLL
+        for (uint32_t i = 0; i < ONE_GROUPS(32); i++, g++)
+            if (g < at->n_groups) most = rf_larger_size(most, t.v[i]);
+    }
+    const rf_f4 own = one_totals(x.sum, x.d);
+    RF_UNROLL
+    for (uint32_t i = 0; i < ONE_GROUPS(32); i++) {
+        const float total = rf_rounded(own.v[i], RF_ROUND_TOTALS(most));
+        if (first + i < at->n_groups)
+            minima = rf_fma(total, scale_of(r->m[i], at->w.d_f32), minima);
+    }
+    return minima;
+}
+
+RF_DEVICE void one_groups_32(mm_term *out, const one_place *at, const one_loads *r, one_x x,
                              int lo_bits, int hi_bits, uint32_t first) {
+    if (first >= at->n_groups) return;
     RF_UNROLL
     for (uint32_t i = 0; i < ONE_GROUPS(32); i++) {
         if (first + i >= at->n_groups) break;
         const int32_t sum = lo_bits == 8 ? 0 : x.sum[i];
         int32_t p0, p1;
         one_dot(&r->raw[i], lo_bits, hi_bits, x.q + 2 * i, &p0, &p1);
-        one_put(out + i * at->n_terms * at->stride, at, r->d[i], r->m[i], p0 + p1 - at->w.off * sum,
-                sum, x.d[i]);
+        one_put(out + i * at->n_terms * at->stride, at, r->d[i], p0 + p1 - at->w.off * sum, x.d[i]);
     }
+    if (lo_bits != 8 && at->n_terms == 2) out[at->stride].i = one_minima_32(at, r, x, first);
 }
 
-RF_DEVICE void one_group_256(one_term *out, const one_place *at, const one_loads *r, one_x x,
+RF_DEVICE void one_group_256(mm_term *out, const one_place *at, const one_loads *r, one_x x,
                              int lo_bits, int hi_bits) {
     const rf_u4 scale = all_scales(r->scale, at->w.n_scales);
     const rf_u4 other = one_has(at, at->w.min) ? all_scales(r->min, at->w.n_scales) : scale;
@@ -255,11 +283,12 @@ RF_DEVICE void one_group_256(one_term *out, const one_place *at, const one_loads
                 sum += rf_times_24(byte_of(&other, 4 * j + k), (int32_t)four.v[k]);
         }
     }
-    one_put(out, at, r->d[0], r->m[0], i - at->w.off * sum, sum, x.d[0]);
+    one_put(out, at, r->d[0], i - at->w.off * sum, x.d[0]);
+    if (at->n_terms == 2) one_put(out + at->stride, at, r->m[0], sum, x.d[0]);
 }
 
 /* The terms of a part's groups from number first on, behind each other; x: theirs. */
-RF_DEVICE void one_terms(one_term *out, const one_place *at, const one_loads *r, one_x x, int view,
+RF_DEVICE void one_terms(mm_term *out, const one_place *at, const one_loads *r, one_x x, int view,
                          int lo_bits, int hi_bits, uint32_t first) {
     if (view == 32)
         one_groups_32(out, at, r, x, lo_bits, hi_bits, first);
@@ -267,11 +296,25 @@ RF_DEVICE void one_terms(one_term *out, const one_place *at, const one_loads *r,
         one_group_256(out, at, r, x, lo_bits, hi_bits);
 }
 
-/* The row's sum so far with the terms of n groups. */
-RF_DEVICE float one_fold(const one_term *terms, uint32_t stride, uint32_t n, float acc) {
-    RF_UNROLL_8
-    for (uint32_t i = 0; i < n; i++)
-        acc = rf_fma(terms[stride * i].i, terms[stride * i].d, acc);
+/* The row's sum so far with the terms of up to eight groups of 32 that share steps, of which each part has left what its
+ * minima come to behind its first term. */
+RF_DEVICE float one_fold_share(const mm_term *terms, uint32_t stride, uint32_t n, float acc) {
+    const uint32_t half = ONE_GROUPS(32);
+    float minima = terms[stride].i;
+    if (n > half) minima += terms[(2 * half + 1) * stride].i;
+    acc = mm_fold_terms(terms, 2 * stride, n, acc);
+    return acc + minima;
+}
+
+/* And with those of n groups, of 32 from one on that begins a share; eight bits have no minima. */
+RF_DEVICE float one_fold(const one_place *at, const mm_term *terms, int view, int lo_bits,
+                         uint32_t n, float acc) {
+    if (view == 256 || lo_bits == 8 || at->n_terms == 1)
+        return mm_fold_terms(terms, at->stride, n * at->n_terms, acc);
+    RF_NO_UNROLL
+    for (uint32_t g = 0; g < n; g += RF_SHARE_GROUPS)
+        acc = one_fold_share(terms + 2 * at->stride * g, at->stride,
+                             rf_min_u32(n - g, RF_SHARE_GROUPS), acc);
     return acc;
 }
 
