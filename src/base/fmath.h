@@ -73,13 +73,14 @@ void rf_largest_of_64(float *most, const float *x, size_t n);
  * these are the bits, from those of the numbers' largest |x|, below 2^(e+1): 1.5 * 2^23 times a step of 2^(e-10) for
  * minima, which are f16 and so multiples of 2^-24 anyway, and of 2^(e-9) for activations' totals, which are not numbers
  * from 2^90 on. */
-#define RF_ROUND_EXPONENT(most, low) (((most) < (low) ? (low) : (most)) & 0x7f800000u)
-#define RF_ROUND_MINIMA(most)                                                                      \
-    ((RF_ROUND_EXPONENT((most) > 0x47800000u ? 0x47800000u : (most), 0x38800000u) + (13u << 23)) | \
-     0x00400000u)
-#define RF_ROUND_TOTALS(most)            \
-    ((most) >= 0x6c800000u ? 0x7fc00000u \
-                           : (RF_ROUND_EXPONENT(most, 0x12800000u) + (14u << 23)) | 0x00400000u)
+#define RF_MINIMA_LEAST 0x38800000u /* 2^-14 */
+#define RF_MINIMA_MOST  0x47800000u /* 2^16: infinities, and what is no number */
+#define RF_ROUNDING(bits, least, n) \
+    (((((bits) < (least) ? (least) : (bits)) & 0x7f800000u) + ((uint32_t)(n) << 23)) | 0x00400000u)
+#define RF_ROUND_MINIMA(bits) \
+    RF_ROUNDING((bits) > RF_MINIMA_MOST ? RF_MINIMA_MOST : (bits), RF_MINIMA_LEAST, 13)
+#define RF_ROUND_TOTALS(bits) \
+    ((bits) < 0x6c800000u ? RF_ROUNDING(bits, 0x12800000u, 14) : 0x7fc00000u)
 
 /* The f32 tanh and erf of every kernel: x P(z) / Q(z) of z = x * x, relative error < 4e-7, again one
  * sequence of operations:

@@ -185,10 +185,10 @@ static void pack_lane(int8_t *q, size_t l, const int8_t *src, size_t n) {
 
 /* Rounds four rows' minima of n groups that share a step (RF_ROUND_MINIMA), `apart` floats from each other. */
 static void round_minima(float *m, size_t apart, size_t n) {
-    uint32x4_t most = vdupq_n_u32(0x38800000);
+    uint32x4_t most = vdupq_n_u32(RF_MINIMA_LEAST);
     for (size_t g = 0; g < n; g++)
         most = vmaxq_u32(most, vreinterpretq_u32_f32(vabsq_f32(vld1q_f32(m + g * apart))));
-    most = vandq_u32(vminq_u32(most, vdupq_n_u32(0x47800000)), vdupq_n_u32(0x7f800000));
+    most = vandq_u32(vminq_u32(most, vdupq_n_u32(RF_MINIMA_MOST)), vdupq_n_u32(0x7f800000));
     most = vorrq_u32(vaddq_u32(most, vdupq_n_u32(13u << 23)), vdupq_n_u32(0x00400000));
     const float32x4_t c = vreinterpretq_f32_u32(most);
     for (size_t g = 0; g < n; g++)

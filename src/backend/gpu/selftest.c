@@ -628,9 +628,9 @@ static rf_status run_case(tester *t, const rf_gpu_trial_case *c, uint64_t seed, 
 
 /* The formats of a quick test: one of each layout, with minima and without, and floats; of experts fewer. */
 static bool is_quick(rf_dtype type, rf_gpu_trial_kind kind) {
-    static const rf_dtype few[] = {RF_DT_F32,  RF_DT_Q8_0, RF_DT_Q4_K,   RF_DT_F16,  RF_DT_Q4_0,
-                                   RF_DT_Q5_0, RF_DT_Q5_1, RF_DT_Q2_K,   RF_DT_Q3_K, RF_DT_IQ3_S,
-                                   RF_DT_Q5_K, RF_DT_Q6_K, RF_DT_IQ4_XS, RF_DT_Q4_1};
+    static const rf_dtype few[] = {RF_DT_F32,  RF_DT_Q8_0, RF_DT_Q4_K,  RF_DT_F16,  RF_DT_Q4_0,
+                                   RF_DT_Q5_0, RF_DT_Q5_1, RF_DT_Q2_K,  RF_DT_Q3_K, RF_DT_IQ3_S,
+                                   RF_DT_Q5_K, RF_DT_Q6_K, RF_DT_IQ4_XS};
     size_t n = kind == RF_GPU_TRIAL_EXPERTS ? 3 : RF_COUNT(few); /* those of experts first */
     for (size_t i = 0; i < n; i++)
         if (few[i] == type) return true;
@@ -641,7 +641,9 @@ static rf_status run_formats(tester *t, rf_gpu_trial_kind kind, rf_error *e) {
     bool has_few = t->o->quick || t->is_again;
     for (rf_dtype type = 0; type < RF_DT_COUNT; type++) {
         bool is_one_of_few = is_quick(type, kind);
-        if (!rf_gpu_trial_has(type) || (has_few && !is_one_of_few)) continue;
+        bool is_wanted =
+            is_one_of_few || (t->is_again && type == RF_DT_Q4_1); /* has some kernels alone */
+        if (!rf_gpu_trial_has(type) || (has_few && !is_wanted)) continue;
         rf_gpu_trial_case c = {.kind = kind,
                                .type = type,
                                .is_tall = !has_few && is_one_of_few,

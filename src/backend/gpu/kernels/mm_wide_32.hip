@@ -881,12 +881,6 @@ RF_DEVICE void groups_multiply_few(float v[64], float sums[64], groups_walk *t,
     t->group += RF_GROUPS_MANY;
 }
 
-RF_DEVICE void groups_take_down(float v[64], const groups_kind *k) {
-    RF_UNROLL
-    for (uint32_t i = 0; i < k->n / 2; i++)
-        v[i] *= 1.0f / groups_up(k);
-}
-
 /* Is any stage of the stretch plain? */
 RF_DEVICE int groups_any_plain(const uint8_t *plain, uint32_t n_stages) {
     uint32_t any = 0;
@@ -919,7 +913,6 @@ RF_DEVICE void groups_work_apart(float v[64], groups_walk *t, const rf_gpu_matmu
         for (uint32_t i = 0; i < k->n / 2; i++)
             odd[i] = 0.0f; /* the scales were in its registers */
     }
-    groups_take_down(v, k);
 }
 
 /* And where none is. */
@@ -941,7 +934,6 @@ RF_DEVICE void groups_work(float v[64], groups_walk *t, const rf_gpu_matmul_args
         groups_multiply_few(v, even, t, a, r, k, 0);
         groups_minima_alone(v, even, t, r, k);
     }
-    groups_take_down(v, k);
 }
 
 RF_DEVICE void groups_multiply(uint8_t *stages, groups_shared *sh, const rf_gpu_matmul_args *a,
@@ -958,10 +950,16 @@ RF_DEVICE void groups_multiply(uint8_t *stages, groups_shared *sh, const rf_gpu_
         t.group = 0;
         t.stretch = p.stretch;
         const uint8_t *plain = groups_plain_at(a, k, t.stretch);
-        if (groups_any_plain(plain, groups_stages(a)))
+        float up = groups_up(k);
+        if (groups_any_plain(plain, groups_stages(a))) {
             groups_work_apart(v, &t, a, &r, k, plain);
-        else
+            up = GROUPS_UP;
+        } else {
             groups_work(v, &t, a, &r, k);
+        }
+        RF_UNROLL
+        for (uint32_t j = 0; j < k->n / 2; j++)
+            v[j] *= 1.0f / up;
         const mm_share share = groups_share(a, &p);
         wide_put_part(out, v, a, &share, ahead_tile_rows(a), &p, &at, k->n);
     }

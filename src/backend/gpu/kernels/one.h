@@ -78,29 +78,15 @@ typedef struct one_loads {
     uint32_t d[4], m[4];
 } one_loads;
 
-/* What is known of the layout, as constants, or at least to be alike in all threads.  with_m: minima of groups of 32, which
- * have kernels of their own (kinds.def); else MM_ANY. */
+/* What is known of the layout, as constants, or at least to be alike in all threads.  with_m: whether there are minima of groups
+ * of 32, which have functions of their own (kinds.def); else MM_ANY. */
 RF_DEVICE void one_know(one_place *at, int view, int lo_bits, int hi_bits, uint32_t with_m) {
-    at->n_terms = with_m == MM_ANY ? (at->w.m ? 2 : 1) : 1 + with_m;
-#if defined(RF_AMD)
     const mm_facts f = facts_of(view, lo_bits, hi_bits);
+    const uint32_t have_m = with_m == MM_ANY ? f.with_m : with_m;
     at->w.n_scales = f.n_scales == MM_ANY ? rf_alike(at->w.n_scales) : f.n_scales;
-    if (with_m == MM_ANY) at->n_terms = f.with_m == MM_ANY ? rf_alike(at->n_terms) : 1 + f.with_m;
+    at->n_terms = have_m == MM_ANY ? rf_alike(at->w.m ? 2 : 1) : 1 + have_m;
     at->w.d_f32 = f.d_f32 == MM_ANY ? rf_alike(at->w.d_f32) : f.d_f32;
     at->w.off = (int32_t)rf_alike((uint32_t)at->w.off);
-#else
-    (void)view, (void)lo_bits, (void)hi_bits;
-#endif
-}
-
-/* Has the layout what is there for minima alone? */
-RF_DEVICE int one_has(const one_place *at, const void *p) {
-#if defined(RF_AMD)
-    (void)p; /* another one in half of the threads */
-    return at->n_terms == 2;
-#else
-    return at->n_terms == 2 && p != 0;
-#endif
 }
 
 /* Bits of d or m number i. */
@@ -124,10 +110,10 @@ RF_DEVICE void one_load(one_loads *r, const one_place *at, int view, int lo_bits
         const uint32_t per = ONE_CHUNKS(view) / ONE_GROUPS(view);
         if (view == 256) {
             r->scale = load_scale_bytes(at->w.scale, at->w.n_scales, own);
-            if (one_has(at, at->w.min)) r->min = load_scale_bytes(at->w.min, at->w.n_scales, own);
+            if (at->n_terms == 2) r->min = load_scale_bytes(at->w.min, at->w.n_scales, own);
         }
         r->d[i] = load_scale(at->w.d, own, at->w.d_f32);
-        r->m[i] = one_has(at, at->w.m) ? load_scale(at->w.m, own, at->w.d_f32) : 0;
+        r->m[i] = at->n_terms == 2 ? load_scale(at->w.m, own, at->w.d_f32) : 0;
         RF_UNROLL
         for (uint32_t c = 0; c < per; c++) {
             rf_in_turn();
@@ -264,7 +250,7 @@ RF_DEVICE void one_groups_32(mm_term *out, const one_place *at, const one_loads 
 RF_DEVICE void one_group_256(mm_term *out, const one_place *at, const one_loads *r, one_x x,
                              int lo_bits, int hi_bits) {
     const rf_u4 scale = all_scales(r->scale, at->w.n_scales);
-    const rf_u4 other = one_has(at, at->w.min) ? all_scales(r->min, at->w.n_scales) : scale;
+    const rf_u4 other = at->n_terms == 2 ? all_scales(r->min, at->w.n_scales) : scale;
     int32_t i = 0, sum = 0;
     RF_UNROLL
     for (uint32_t c = 0; c < 8; c++) {
