@@ -92,6 +92,14 @@ static void *random_scales(problem *p, size_t n, bool is_f32) {
     return at;
 }
 
+/* Minima of groups of 32 as weights are packed: with a common step. */
+static void *random_minima(problem *p, size_t n) {
+    uint16_t *at = room(p, n * sizeof *at);
+    for (size_t i = 0; i < n; i++)
+        at[i] = rf_f32_to_f16((float)(int)(rf_test_randf(&p->seed) * 1024) * 0x1p-10f);
+    return at;
+}
+
 static matrix random_matrix(problem *p) {
     const layout *l = p->l;
     size_t chunk_rows = (size_t)p->n_tiles * (p->cols / 32) * 32;
@@ -99,7 +107,8 @@ static matrix random_matrix(problem *p) {
     matrix w = {.lo = random_bytes(p, chunk_rows * 4 * l->lo_bits),
                 .d = random_scales(p, group_rows, l->d_f32)};
     if (l->hi_bits) w.hi = random_bytes(p, chunk_rows * 4 * l->hi_bits);
-    if (l->with_m) w.m = random_scales(p, group_rows, l->d_f32);
+    if (l->with_m)
+        w.m = l->view == 32 ? random_minima(p, group_rows) : random_scales(p, group_rows, l->d_f32);
     if (l->n_scales) w.scale = (int8_t *)random_bytes(p, group_rows * l->n_scales);
     if (l->n_scales && l->with_m) {
         w.min = (int8_t *)random_bytes(p, group_rows * l->n_scales);
@@ -153,6 +162,32 @@ static int32_t weight_at(const problem *p, const matrix *w, uint32_t row, uint32
     return (int32_t)u - l->off;
 }
 
+static float rounded(float v, uint32_t bits) {
+    float c;
+    memcpy(&c, &bits, sizeof c);
+    return (v + c) - c;
+}
+
+/* What minima of up to eight groups of 32 add, the first of which is number g. */
+static float expected_minima(const problem *p, const matrix *w, uint32_t row, uint32_t t,
+                             uint32_t g) {
+    uint32_t n = p->n_groups - g < 8 ? p->n_groups - g : 8, most = 0;
+    float total[8], sum = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        size_t at = (size_t)t * p->n_groups + g + i;
+        total[i] = (float)p->sum[at] * p->xd[at];
+        float positive = fabsf(total[i]);
+        uint32_t bits;
+        memcpy(&bits, &positive, sizeof bits);
+        most = bits > most ? bits : most;
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        size_t at = ((size_t)(row / 32) * p->n_groups + g + i) * 32 + row % 32;
+        sum = fmaf(scale_at(w->m, at, false), rounded(total[i], RF_ROUND_TOTALS(most)), sum);
+    }
+    return sum;
+}
+
 /* Groups of 32 have one scale, of one. */
 static float expected_sum(const problem *p, const matrix *w, uint32_t row, uint32_t t) {
     const layout *l = p->l;
@@ -172,7 +207,10 @@ static float expected_sum(const problem *p, const matrix *w, uint32_t row, uint3
             if (l->with_m) mins += l->n_scales ? w->min[s] * sum : sum;
         }
         acc = fmaf((float)all, scale_at(w->d, at, l->d_f32) * xd, acc);
-        if (l->with_m) acc = fmaf((float)mins, scale_at(w->m, at, l->d_f32) * xd, acc);
+        if (l->with_m && l->view == 256)
+            acc = fmaf((float)mins, scale_at(w->m, at, l->d_f32) * xd, acc);
+        if (l->with_m && l->view == 32 && (g % 8 == 7 || g == p->n_groups - 1))
+            acc += expected_minima(p, w, row, t, g / 8 * 8);
     }
     return acc;
 }

@@ -813,10 +813,10 @@ RF_DEVICE void load_minima(float min[RF_SHARE_GROUPS][TILE_OUT_ROWS], const tile
     }
 }
 
-/* v, of which AMD's compiler knows nothing: so that it reads again what it has no registers for, and makes no vectors of
+/* v, of which AMD's compiler knows nothing where there are matrix units: so that it reads again what it has no registers for, and makes no vectors of
  * neighbouring outputs, for which it would read all at once. */
 RF_DEVICE uint32_t tile_anew(uint32_t v) {
-#if defined(RF_AMD)
+#if defined(RF_MATRIX)
     asm volatile("" : "+v"(v));
 #endif
     return v;
@@ -956,12 +956,11 @@ RF_DEVICE void add_groups_32(tile_sums *s, const tile_place *at, const uint8_t *
 /* Adds a stage of n columns. */
 RF_DEVICE void add_stage(tile_sums *s, const tile_place *at, const uint8_t *stage, uint32_t n) {
     if (at->col >= at->n) return; /* the warp has no activation rows */
-    if (at->k.view == 256) {
+    if (at->k.view == 256)
         add_group_256(s, at, stage);
-        return;
-    }
-    add_groups_32(s, at, stage, n / RF_GPU_CHUNK);
-    if (has_m(at)) add_minima_32(s, at, stage, n / RF_GPU_CHUNK);
+    else
+        add_groups_32(s, at, stage, n / RF_GPU_CHUNK);
+    if (at->k.view == 32 && has_m(at)) add_minima_32(s, at, stage, n / RF_GPU_CHUNK);
 }
 
 /* Adds all stages, each of which is there when its turn comes. */
@@ -1016,8 +1015,10 @@ RF_DEVICE void add_stages(tile_sums *s, uint8_t *stages, const tile_place *at, t
             rf_copy_wait();
             rf_sync();
         }
-        const uint32_t of_it = n_stages == 1 ? first : first + RF_TILE_STAGE; /* its first column */
-        if (of_it < cols) split_sums(at, stages + after, rf_min_u32(cols - of_it, RF_TILE_STAGE));
+        if (n_stages == 1 || first + RF_TILE_STAGE < cols)
+            split_sums(
+                at, stages + after,
+                rf_min_u32(cols - first - (n_stages == 1 ? 0 : RF_TILE_STAGE), RF_TILE_STAGE));
         if (n_stages == 1) rf_sync();
         add_stage(s, at, stages + now, rf_min_u32(cols - first, RF_TILE_STAGE));
         now = after;
