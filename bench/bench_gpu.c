@@ -9,8 +9,8 @@
  * needs.  attention: of 1 to 64 answers and of prompts.  layers: a decoding
  * step's layers in one graph for 1 to 64 answers, as the backend queues them, then without one of
  * their kernels each.  experts: what Qwen3 30B-A3B has of it.  fast: 16-bit floats by matrix units.  kept: products of many rows with
- * what may stay of weights.  Contents are noise; that results are right is the business of test_gpu_kernels, test_gpu_best, test_gpu_attend, test_gpu_halves and
- * test_gpu_attend_halves (ROCMFORGE_TEST_GPU=1). */
+ * what may stay of weights.  Contents are noise; that results are right is the business of tests/backend/test_gpu_*.c
+ * (ROCMFORGE_TEST_GPU=1). */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

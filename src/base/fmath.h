@@ -72,7 +72,8 @@ void rf_largest_of_64(float *most, const float *x, size_t n);
 /* Numbers of f32 are rounded to multiples of a power of two by adding a large number and taking it away again, of which
  * these are the bits, from those of the numbers' largest |x|, below 2^(e+1): 1.5 * 2^23 times a step of 2^(e-10) for
  * minima, which are f16 and so multiples of 2^-24 anyway, and of 2^(e-9) for activations' totals, which are not numbers
- * from 2^90 on. */
+ * from 2^90 on.  So many neighbouring groups of 32 share a step. */
+enum { RF_SHARE_GROUPS = 8 };
 #define RF_MINIMA_LEAST 0x38800000u /* 2^-14 */
 #define RF_MINIMA_MOST  0x47800000u /* 2^16: infinities, and what is no number */
 #define RF_ROUNDING(bits, least, n) \

@@ -8,12 +8,12 @@
 #include "lib/testlib.h"
 
 /* Bytes that decode to moderate numbers. */
-static inline void random_block(const rf_dtype_info *info, uint8_t *p, uint64_t *seed) {
+static inline void random_block(const rf_dtype_info *info, uint8_t *p, uint64_t *rng) {
     float w[256];
     bool usable;
     do {
         for (uint32_t i = 0; i < info->block_bytes; i++)
-            p[i] = (uint8_t)(rf_test_rand(seed) >> 40);
+            p[i] = (uint8_t)(rf_test_rand(rng) >> 40);
         info->decode(p, w, info->block_elems);
         usable = true;
         for (uint32_t i = 0; i < info->block_elems; i++)
@@ -21,8 +21,8 @@ static inline void random_block(const rf_dtype_info *info, uint8_t *p, uint64_t 
     } while (!usable);
 }
 
-static inline void random_scalar(rf_dtype t, uint8_t *p, uint64_t *seed) {
-    float f = rf_test_randf(seed);
+static inline void random_scalar(rf_dtype t, uint8_t *p, uint64_t *rng) {
+    float f = rf_test_randf(rng);
     double d = (double)f;
     uint16_t h = t == RF_DT_BF16 ? rf_f32_to_bf16(f) : rf_f32_to_f16(f);
     if (t == RF_DT_F32)
@@ -35,7 +35,7 @@ static inline void random_scalar(rf_dtype t, uint8_t *p, uint64_t *seed) {
 
 /* [planes][rows][cols]; free data with rf_free. */
 static inline rf_tensor random_weight(rf_dtype t, uint32_t planes, uint32_t rows, uint32_t cols,
-                                      uint64_t *seed) {
+                                      uint64_t *rng) {
     const rf_dtype_info *info = rf_dtype_get(t);
     size_t row_bytes;
     assert_true(rf_dtype_bytes(t, cols, &row_bytes));
@@ -43,9 +43,9 @@ static inline rf_tensor random_weight(rf_dtype t, uint32_t planes, uint32_t rows
     assert_non_null(data);
     for (size_t b = 0; b < (size_t)planes * rows * (cols / info->block_elems); b++) {
         if (info->is_block)
-            random_block(info, data + b * info->block_bytes, seed);
+            random_block(info, data + b * info->block_bytes, rng);
         else
-            random_scalar(t, data + b * info->block_bytes, seed);
+            random_scalar(t, data + b * info->block_bytes, rng);
     }
     return (rf_tensor){.name = RF_STR("w"),
                        .type = t,

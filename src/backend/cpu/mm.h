@@ -53,11 +53,10 @@ RF_INLINE rf_mm_scale rf_mm_short_scale_of(float amax) {
 }
 typedef rf_mm_scale rf_mm_scale_fn(float amax);
 
-/* Groups of 32 that share steps of minima and of totals; how many of them end with group g of n, or 0 where none do;
- * bits of what rounds them. */
-enum { RF_MM_SHARE = 8 };
+/* How many groups of 32 that share steps end with group g of n, or 0 where none do; and a number rounded by such bits
+ * as RF_ROUND_MINIMA and RF_ROUND_TOTALS make. */
 RF_INLINE size_t rf_mm_shares_ended(size_t g, size_t n) {
-    return g % RF_MM_SHARE == RF_MM_SHARE - 1 || g + 1 == n ? g % RF_MM_SHARE + 1 : 0;
+    return g % RF_SHARE_GROUPS == RF_SHARE_GROUPS - 1 || g + 1 == n ? g % RF_SHARE_GROUPS + 1 : 0;
 }
 RF_INLINE float rf_mm_rounded(float v, uint32_t by) {
     float c;

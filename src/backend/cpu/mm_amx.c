@@ -56,7 +56,7 @@ _Static_assert(sizeof(act_32) == RF_ACT_RECORD_32, "kernels.h");
 _Static_assert(sizeof(act_256) == RF_ACT_RECORD_256, "kernels.h");
 _Static_assert(sizeof(weights_32) * (LONG_STRETCH / 32) <= RF_MM_PANEL_BYTES, "panel");
 _Static_assert(sizeof(weights_256) * (STRETCH / 256) <= RF_MM_PANEL_BYTES, "panel");
-_Static_assert(STRETCH / 32 % RF_MM_SHARE == 0, "groups that share steps are in one stretch");
+_Static_assert(STRETCH / 32 % RF_SHARE_GROUPS == 0, "groups that share steps are in one stretch");
 
 /* Sixteen sums or results of each weight row. */
 typedef struct block {
@@ -508,13 +508,13 @@ RF_INLINE void add_minima(const weights_32 *w, const act_32 *a, size_t n, vec_fl
     add_32(&w[g], &a[g], &sums, acc);                                   \
     if ((sure) || (g) + 1 < n) STORE_32(stored);
 /* Every other four end groups that share steps. */
-#define FOUR_STEPS_32(sure)                            \
-    STEP_32(sure, g, 2, 4, 6, 1)                       \
-    STEP_32(sure, g + 1, 3, 5, 7, 2)                   \
-    STEP_32(sure, g + 2, 0, 4, 6, 3)                   \
-    STEP_32(sure, g + 3, 1, 5, 7, 0)                   \
-    if (has_min && g % RF_MM_SHARE == RF_MM_SHARE - 4) \
-        add_minima(&w[g - 4], &a[g - 4], RF_MM_SHARE, acc);
+#define FOUR_STEPS_32(sure)                                    \
+    STEP_32(sure, g, 2, 4, 6, 1)                               \
+    STEP_32(sure, g + 1, 3, 5, 7, 2)                           \
+    STEP_32(sure, g + 2, 0, 4, 6, 3)                           \
+    STEP_32(sure, g + 3, 1, 5, 7, 0)                           \
+    if (has_min && g % RF_SHARE_GROUPS == RF_SHARE_GROUPS - 4) \
+        add_minima(&w[g - 4], &a[g - 4], RF_SHARE_GROUPS, acc);
 
 RF_INLINE void block_32(bool has_min, const weights_32 *w, const act_32 *a, size_t n,
                         block_floats *result, rf_mm_ahead *ahead) {
@@ -533,7 +533,7 @@ RF_INLINE void block_32(bool has_min, const weights_32 *w, const act_32 *a, size
     for (;; g += 4) {
         FOUR_STEPS_32(false)
     }
-    const size_t left = n % RF_MM_SHARE;
+    const size_t left = n % RF_SHARE_GROUPS;
     if (has_min && left) add_minima(&w[n - left], &a[n - left], left, acc);
     RF_UNROLL
     for (int r = 0; r < SIDE; r++)

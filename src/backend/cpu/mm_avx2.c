@@ -473,7 +473,7 @@ void rf_mm_panels_avx2(const rf_mm *mm, uint32_t begin, uint32_t end, void *scra
     const uint32_t per_panel = a->n_rows >= tiles->tall_from ? lanes * tiles->vecs : lanes;
     const size_t group = is_256 ? 256 : 32, n_groups = a->n_cols / group;
     const size_t record = is_256 ? RF_MM_RECORD_256(lanes) : RF_MM_RECORD_32(lanes);
-    /* Groups: what fits the first-level cache; those that share steps (RF_MM_SHARE) are not torn apart. */
+    /* Groups: what fits the first-level cache; those that share steps (RF_SHARE_GROUPS) are not torn apart. */
     const size_t stretch = 8192 / lanes / group;
     const rf_mm_scaled scaled = rf_mm_scaled_of(mm->w->type);
     const uint8_t off =

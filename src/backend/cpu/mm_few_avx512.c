@@ -77,7 +77,7 @@ RF_INLINE void multiply_group(rf_mm_format f, int nv, size_t nt, size_t n, size_
 
 /* Minima of the groups that share a step. */
 typedef struct minima {
-    vec_floats v[RF_MM_SHARE][2];
+    vec_floats v[RF_SHARE_GROUPS][2];
 } minima;
 
 /* Adds those of n groups, which are rounded, times an activation row's totals. */
@@ -145,7 +145,7 @@ RF_INLINE void some_rows(rf_mm_format f, int nv, size_t nt, few *c, uint32_t row
         RF_UNROLL
         for (int v = 0; v < nv; v++) {
             gather_block_32(f, &rows[v], &b[v]);
-            if (rf_mm_has_m(f)) m.v[g % RF_MM_SHARE][v] = b[v].m; /* a block is a group */
+            if (rf_mm_has_m(f)) m.v[g % RF_SHARE_GROUPS][v] = b[v].m; /* a block is a group */
             RF_UNROLL
             for (int i = 0; i < VEC_ROWS / 4; i++)
                 rows[v].p[i] += bytes;
@@ -165,8 +165,8 @@ RF_INLINE void some_rows(rf_mm_format f, int nv, size_t nt, few *c, uint32_t row
             x.start++;
         }
         const size_t ended = rf_mm_has_m(f) ? rf_mm_shares_ended(g, n_cols / 32) : 0;
-        if (ended == RF_MM_SHARE)
-            add_minima(nv, nt, a, g + 1 - RF_MM_SHARE, RF_MM_SHARE, &m, acc);
+        if (ended == RF_SHARE_GROUPS)
+            add_minima(nv, nt, a, g + 1 - RF_SHARE_GROUPS, RF_SHARE_GROUPS, &m, acc);
         else if (ended)
             add_minima(nv, nt, a, g + 1 - ended, ended, &m, acc);
     }

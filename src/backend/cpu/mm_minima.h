@@ -22,6 +22,6 @@ RF_INLINE void round_minima(uint8_t *m, size_t apart, size_t n) {
 
 /* Those of n groups, the first of which begins such a stretch. */
 RF_INLINE void round_all_minima(uint8_t *m, size_t apart, size_t n) {
-    for (size_t g = 0; g < n; g += RF_MM_SHARE)
-        round_minima(m + g * apart, apart, n - g < RF_MM_SHARE ? n - g : RF_MM_SHARE);
+    for (size_t g = 0; g < n; g += RF_SHARE_GROUPS)
+        round_minima(m + g * apart, apart, n - g < RF_SHARE_GROUPS ? n - g : RF_SHARE_GROUPS);
 }

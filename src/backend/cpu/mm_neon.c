@@ -130,7 +130,7 @@ RF_INLINE float32x4_t group_32(const four_groups *w, const int8_t *x, float xd, 
 
 /* The minima of n groups from `first` on, which share steps, times their totals. */
 static void add_minima_of_four(const rf_mm_input *a, size_t first, size_t n,
-                               float m[RF_MM_SHARE][ROWS], float32x4_t acc[MAX_T]) {
+                               float m[RF_SHARE_GROUPS][ROWS], float32x4_t acc[MAX_T]) {
     round_minima(m[0], ROWS, n);
     for (size_t t = 0; t < a->n_rows; t++) {
         const float *total = a->total + t * (a->n_cols / 32) + first;
@@ -178,7 +178,7 @@ static void four_rows(const rf_mm *mm, const rf_dtype_info *info, uint32_t row, 
     const rf_mm_input *a = mm->act;
     const bool is_256 = info->view == RF_INT_256;
     const size_t group = is_256 ? 256 : 32, n_groups = a->n_cols / group;
-    float minima[RF_MM_SHARE][ROWS];
+    float minima[RF_SHARE_GROUPS][ROWS];
     for (size_t g = 0; g < n_groups; g++) {
         four_groups w;
         for (uint32_t r = 0; r < ROWS; r++) {
@@ -193,7 +193,7 @@ static void four_rows(const rf_mm *mm, const rf_dtype_info *info, uint32_t row, 
                             : group_32(&w, x, a->d[at], acc[t]);
         }
         if (is_256 || !info->has_min) continue;
-        memcpy(minima[g % RF_MM_SHARE], w.m, sizeof w.m);
+        memcpy(minima[g % RF_SHARE_GROUPS], w.m, sizeof w.m);
         const size_t ended = rf_mm_shares_ended(g, n_groups);
         if (ended) add_minima_of_four(a, g + 1 - ended, ended, minima, acc);
     }

@@ -197,8 +197,8 @@ static void round_minima(float *m, size_t apart, size_t n) {
 
 /* Those of a panel of n groups. */
 static void round_panel(record_32 *p, size_t n) {
-    for (size_t g = 0; g < n; g += RF_MM_SHARE) {
-        const size_t shared = n - g < RF_MM_SHARE ? n - g : RF_MM_SHARE;
+    for (size_t g = 0; g < n; g += RF_SHARE_GROUPS) {
+        const size_t shared = n - g < RF_SHARE_GROUPS ? n - g : RF_SHARE_GROUPS;
         for (size_t half = 0; half < LANES; half += 4)
             round_minima(p[g].m + half, sizeof *p / sizeof *p->m, shared);
     }
@@ -275,8 +275,9 @@ static void matmul_panels(const rf_mm *mm, uint32_t begin, uint32_t end, void *s
     const rf_dtype_info *info = rf_dtype_get(mm->w->type);
     const bool is_256 = info->view == RF_INT_256;
     const size_t group = is_256 ? 256 : 32, n_groups = act->n_cols / group;
-    const size_t stretch = is_256 ? PANEL_BYTES / sizeof(record_256)
-                                  : PANEL_BYTES / (RF_MM_SHARE * sizeof(record_32)) * RF_MM_SHARE;
+    const size_t stretch =
+        is_256 ? PANEL_BYTES / sizeof(record_256)
+               : PANEL_BYTES / (RF_SHARE_GROUPS * sizeof(record_32)) * RF_SHARE_GROUPS;
     for (uint32_t row = begin; row < end; row += LANES) {
         uint32_t n_rows = end - row < LANES ? end - row : LANES;
         for (size_t g = 0; g < n_groups; g += stretch) {

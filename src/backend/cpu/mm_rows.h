@@ -176,7 +176,7 @@ RF_INLINE void rows_32(rf_mm_format f, int nt, const rf_mm *mm, uint32_t begin, 
         for (uint32_t r = 0; r < ROWS_32; r++)
             p[r] = rf_mm_row(mm->w, row + (r < n ? r : n - 1));
         __m256 acc[MAX_T];
-        __m128i m[RF_MM_SHARE];
+        __m128i m[RF_SHARE_GROUPS];
         for (int t = 0; t < nt; t++)
             acc[t] = _mm256_setzero_ps();
         const uint8_t *next = rf_mm_next_row(mm, row + ROWS_32, end);
@@ -186,10 +186,10 @@ RF_INLINE void rows_32(rf_mm_format f, int nt, const rf_mm *mm, uint32_t begin, 
                 const size_t g = b * rf_mm_groups(f) + i;
                 const __m128i own = group_32(f, nt, a, g, p, off, acc);
                 if (!rf_mm_has_m(f)) continue;
-                m[g % RF_MM_SHARE] = own;
+                m[g % RF_SHARE_GROUPS] = own;
                 const size_t ended = rf_mm_shares_ended(g, a->n_cols / 32);
-                if (ended == RF_MM_SHARE)
-                    add_minima(nt, a, g + 1 - RF_MM_SHARE, RF_MM_SHARE, m, acc);
+                if (ended == RF_SHARE_GROUPS)
+                    add_minima(nt, a, g + 1 - RF_SHARE_GROUPS, RF_SHARE_GROUPS, m, acc);
                 else if (ended)
                     add_minima(nt, a, g + 1 - ended, ended, m, acc);
             }

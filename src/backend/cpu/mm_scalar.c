@@ -91,8 +91,8 @@ RF_INLINE void quant_groups(const float *x, size_t n, rf_mm_scale_fn *scale_of, 
 }
 
 void rf_mm_totals(const float *d, const int32_t *sum, size_t n, float *total) {
-    for (size_t g = 0; g < n; g += RF_MM_SHARE) {
-        const size_t end = g + RF_MM_SHARE < n ? g + RF_MM_SHARE : n;
+    for (size_t g = 0; g < n; g += RF_SHARE_GROUPS) {
+        const size_t end = g + RF_SHARE_GROUPS < n ? g + RF_SHARE_GROUPS : n;
         for (size_t i = g; i < end; i++)
             total[i] = (float)sum[i] * d[i];
         const uint32_t by = RF_ROUND_TOTALS(abs_most(total + g, end - g));
@@ -133,7 +133,7 @@ static void add_minima(const rf_mm *mm, uint32_t r, const float *m, size_t n, si
 static void row_32(const rf_mm *mm, const rf_dtype_info *info, uint32_t r) {
     const rf_mm_input *a = mm->act;
     size_t n_groups = a->n_cols / 32;
-    float m[RF_MM_SHARE];
+    float m[RF_SHARE_GROUPS];
     for (size_t g = 0; g < n_groups; g++) {
         rf_int_group w;
         info->unpack(rf_mm_row(mm->w, r), g, &w);
@@ -145,7 +145,7 @@ static void row_32(const rf_mm *mm, const rf_dtype_info *info, uint32_t r) {
                 i += w.q[k] * q[k];
             *acc = fmaf((float)i, w.d * xd, g > 0 ? *acc : 0);
         }
-        m[g % RF_MM_SHARE] = w.m;
+        m[g % RF_SHARE_GROUPS] = w.m;
         const size_t ended = rf_mm_shares_ended(g, n_groups);
         if (info->has_min && ended) add_minima(mm, r, m, ended, g + 1);
     }

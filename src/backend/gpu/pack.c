@@ -9,7 +9,6 @@ enum {
     TILE = RF_GPU_TILE_ROWS,
     CHUNK = RF_GPU_CHUNK,
     ALIGN = 256,
-    SHARE = 8, /* groups of 32 whose minima have a common step */
 };
 
 /* How a format's integers are stored: u = q + off in lo + hi bits.  f32: not every d is an f16.
@@ -311,8 +310,8 @@ static void round_minima(rf_int_group *w, size_t n) {
 /* Row number row of a tile, from src. */
 static void pack_integers(const rf_gpu_layout *l, const rf_dtype_info *info, const uint8_t *src,
                           uint8_t *dst, uint32_t tile, uint32_t row) {
-    rf_int_group group[SHARE];
-    size_t n_groups = l->cols / group_cols(l), each = l->rounds ? SHARE : 1;
+    rf_int_group group[RF_SHARE_GROUPS];
+    size_t n_groups = l->cols / group_cols(l), each = l->rounds ? RF_SHARE_GROUPS : 1;
     for (size_t g = 0; g < n_groups; g += each) {
         size_t n = n_groups - g < each ? n_groups - g : each;
         for (size_t i = 0; i < n; i++)

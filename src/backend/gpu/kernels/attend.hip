@@ -330,7 +330,7 @@ RF_DEVICE void put_int_query(attend_shared *sh, const rf_gpu_attend_args *a, con
     uint32_t most = 0;
     for (uint32_t d = lane; d < n; d += per_head)
         most = rf_max_u32(most, rf_size_of(q[d]));
-    most = rf_lane_most(most);
+    most = rf_warp_most(most);
     if (rf_tid() % 32 == 0) sh->size[rf_tid() / 32] = most;
     rf_sync();
     for (uint32_t i = 0; i < n_warps; i++)

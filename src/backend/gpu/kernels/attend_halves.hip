@@ -245,8 +245,7 @@ RF_DEVICE void halves_put_query(halves_shared *sh, const rf_gpu_attend_args *a,
     RF_UNROLL
     for (uint32_t i = 0; i < kind.dim / 32; i++) {
         x[i] = q[w->at.lane + 32 * i] * half_query_scale(a);
-        const uint32_t size = rf_bits_of(x[i]) & 0x7fffffffu;
-        most = size > most ? size : most;
+        most = rf_max_u32(most, rf_size_of(x[i]));
     }
     most = rf_warp_most(most);
     if (kind.form == RF_GPU_F16) down = half_down(most);

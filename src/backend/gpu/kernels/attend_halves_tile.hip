@@ -265,15 +265,10 @@ RF_DEVICE void bulk_begin(prompt_item *items, const rf_gpu_attend_args *a, const
             RF_UNROLL
             for (uint32_t d = 0; d < 2; d++) {
                 x[i].v[d] *= half_query_scale(a);
-                const uint32_t size = rf_bits_of(x[i].v[d]) & 0x7fffffffu;
-                most = size > most ? size : most;
+                most = rf_max_u32(most, rf_size_of(x[i].v[d]));
             }
         }
-        RF_UNROLL
-        for (uint32_t other = 1; other < 4; other *= 2) {
-            const uint32_t size = rf_lane_xor(most, other);
-            most = size > most ? size : most;
-        }
+        rf_lanes_most(&most, 1, 4);
         if (kind.form == RF_GPU_F16) down = half_down(most);
         RF_UNROLL
         for (uint32_t i = 0; i < kind.dim / 8; i++)

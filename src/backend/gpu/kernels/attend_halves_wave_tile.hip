@@ -355,8 +355,7 @@ RF_DEVICE void bulk_query(uint32_t q[WAVE_STEPS][WAVE_OWN], float *unit, const f
     uint32_t most = 0;
     RF_NO_UNROLL
     for (uint32_t i = lane / 16; i < kind.dim; i += WAVE_APART) {
-        const uint32_t size = rf_bits_of(from[i]) & 0x7fffffffu;
-        most = size > most ? size : most;
+        most = rf_max_u32(most, rf_size_of(from[i]));
     }
     most = wave_most_word(most);
     if (kind.form == RF_GPU_F16) down = half_down(most);

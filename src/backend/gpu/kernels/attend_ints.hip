@@ -147,7 +147,7 @@ RF_DEVICE void ints_put_query(ints_shared *sh, const rf_gpu_attend_args *a, cons
         x[i] = 32 * i < dim ? q[w->lane + 32 * i] : 0.0f;
         most = rf_max_u32(most, rf_size_of(x[i]));
     }
-    most = rf_lane_most(most);
+    most = rf_warp_most(most);
     const float inverse = rf_query_inverse(most);
     if (!is_here) return;
     RF_UNROLL
@@ -315,7 +315,7 @@ RF_DEVICE void ints_scale_values(ints_shared *sh, const ints_work *w, uint32_t d
     RF_UNROLL
     for (uint32_t g = 0; g < dim / 32; g++) {
         scale[g] = rf_ints_scale(rf_ints_group(row, RF_DT_Q8_0, g));
-        const uint32_t m = rf_lane_most(is_seen ? rf_size_of(scale[g]) : 0);
+        const uint32_t m = rf_warp_most(is_seen ? rf_size_of(scale[g]) : 0);
         most = lane % INTS_GROUPS == g ? m : most;
     }
     if (lane < INTS_GROUPS) {

@@ -188,7 +188,7 @@ RF_DEVICE void prompt_make_scales(prompt_block *out, const uint8_t *raw, uint32_
         const uint32_t warp = i + tid / 32, group = rf_min_u32(warp, groups - 1);
         const float scale =
             rf_ints_scale(raw + (key * groups + group) * (uint32_t)RF_KV_Q8_BYTES);
-        const uint32_t most = rf_lane_most(rf_size_of(scale));
+        const uint32_t most = rf_warp_most(rf_size_of(scale));
         if (warp >= groups) continue;
         out->v_scale[group][key % 4][key / 4] = scale;
         out->t[group][key % 4][key / 4] = scale * rf_weight_inverse(most);
@@ -421,9 +421,7 @@ RF_DEVICE float prompt_query(rf_u4 (*to)[2][32], const rf_f4 *q, uint32_t lane, 
         for (uint32_t d = 0; d < 4; d++)
             most = rf_max_u32(most, rf_size_of(x[i].v[d]));
     }
-    RF_UNROLL
-    for (uint32_t other = 1; other < 4; other *= 2)
-        most = rf_max_u32(most, rf_lane_xor(most, other));
+    rf_lanes_most(&most, 1, 4);
     const float inverse = rf_query_inverse(most);
     RF_UNROLL
     for (uint32_t i = 0; i < 2 * groups; i++) {

@@ -168,7 +168,7 @@ RF_DEVICE void q8_store_values(q8_shared *sh, const q8_ahead *next, uint32_t tid
 RF_DEVICE void q8_store_scales(q8_shared *sh, const q8_ahead *next, uint32_t tid) {
     const uint32_t key = tid % 32, group = tid / 32, place = q8_place(key);
     const float scale = rf_f16_at(next->v_scale);
-    const uint32_t most = rf_lane_most(rf_size_of(scale));
+    const uint32_t most = rf_warp_most(rf_size_of(scale));
     ((float *)sh->v_scale[group])[place] = scale;
     ((float *)sh->t[group])[place] = scale * rf_weight_inverse(most);
     if (key == 0) sh->unit[group] = rf_weight_unit(most);

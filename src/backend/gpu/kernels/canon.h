@@ -93,10 +93,13 @@ RF_DEVICE float rf_tree16(const float *s) {
     return v[0];
 }
 
+/* Sizes, |x|, are compared as bits: so a NaN is above all others. */
+RF_DEVICE uint32_t rf_size_of(float x) { return rf_bits_of(x) & 0x7fffffffu; }
+
 /* Nearest, ties to even; a NaN stays one. */
 RF_DEVICE uint16_t rf_bf16_of(float f) {
     const uint32_t bits = rf_bits_of(f);
-    if ((bits & 0x7fffffffu) > 0x7f800000u) return (uint16_t)(bits >> 16 | 0x40u);
+    if (rf_size_of(f) > 0x7f800000u) return (uint16_t)(bits >> 16 | 0x40u);
     return (uint16_t)((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
 }
 
@@ -119,8 +122,7 @@ RF_DEVICE rf_quant_scale rf_quant_scale_of(float amax, uint32_t n) {
     return s;
 }
 
-/* Groups of 32 that share steps of minima and of totals (base/fmath.h), and a number rounded by such bits. */
-enum { RF_SHARE_GROUPS = 8 };
+/* A number rounded by such bits as RF_ROUND_MINIMA and RF_ROUND_TOTALS make. */
 RF_DEVICE float rf_rounded(float v, uint32_t by) {
     const float c = rf_float_of(by);
     return (v + c) - c;
@@ -128,10 +130,6 @@ RF_DEVICE float rf_rounded(float v, uint32_t by) {
 /* A whole number of less than 2^22, without a slow conversion. */
 RF_DEVICE float rf_small_float(int32_t i) {
     return rf_float_of((uint32_t)i + 0x4b400000u) - 12582912.0f;
-}
-RF_DEVICE uint32_t rf_larger_size(uint32_t most, float v) {
-    const uint32_t size = rf_bits_of(v) & 0x7fffffffu;
-    return size > most ? size : most;
 }
 
 RF_DEVICE int32_t rf_quantised(float x, float id) {

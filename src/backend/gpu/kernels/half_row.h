@@ -28,7 +28,7 @@ RF_DEVICE uint32_t half_most(uint32_t *shared, uint32_t v) {
     rf_sync();
     RF_UNROLL
     for (uint32_t i = 0; i < 8; i++)
-        v = shared[i] > v ? shared[i] : v;
+        v = rf_max_u32(v, shared[i]);
     return v;
 }
 

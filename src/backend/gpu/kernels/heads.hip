@@ -62,8 +62,7 @@ RF_DEVICE void put_q8_0(const heads_shared *s, uint8_t *row, uint32_t n) {
     for (uint32_t k = rf_tid(); k < rf_div_up(n, 32) * 32; k += RF_BLOCK_heads) {
         uint32_t most = 0;
         for (uint32_t i = k & ~31u; i < rf_min_u32((k & ~31u) + 32, n); i++) {
-            const uint32_t bits = rf_bits_of(s->x[i]) & 0x7fffffffu;
-            most = bits > most ? bits : most;
+            most = rf_max_u32(most, rf_size_of(s->x[i]));
         }
         const float amax = rf_float_of(most), id = amax > 0 ? 127.0f / amax : 0;
         uint8_t *block = row + k / 32 * RF_KV_Q8_BYTES;
@@ -87,9 +86,9 @@ RF_DEVICE void put_q4_0(const heads_shared *s, uint8_t *row, uint32_t n) {
         uint32_t most_bits = 0;
         float most = 0.0f;
         for (uint32_t i = first; i < rf_min_u32(first + 32, n); i++) {
-            const uint32_t bits = rf_bits_of(s->x[i]) & 0x7fffffffu;
+            const uint32_t bits = rf_size_of(s->x[i]);
             most = bits > most_bits ? s->x[i] : most;
-            most_bits = bits > most_bits ? bits : most_bits;
+            most_bits = rf_max_u32(most_bits, bits);
         }
         const float d = most / -8.0f, id = d != 0.0f ? 1.0f / d : 0.0f;
         uint8_t *block = row + k / 16 * RF_KV_Q4_BYTES;
@@ -184,7 +183,7 @@ RF_DEVICE void most_of_groups(uint32_t most[2], const float x[8], int is_apart) 
     RF_UNROLL
     for (uint32_t i = 0; i < 2; i++)
         most[i] = is_apart ? size[i] : both;
-    quant_most(most, 2, 4);
+    rf_lanes_most(most, 2, 4);
     RF_UNROLL
     for (uint32_t i = 0; i < 2; i++) {
         const uint32_t other = rf_lane_xor(most[i], 4);

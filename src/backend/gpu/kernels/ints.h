@@ -15,24 +15,6 @@ enum {
 
 RF_DEVICE int rf_is_ints(uint32_t type) { return type == RF_DT_Q8_0 || type == RF_DT_Q4_0; }
 
-/* Sizes, |x|, are compared as bits: so a NaN is above all others. */
-RF_DEVICE uint32_t rf_size_of(float x) { return rf_bits_of(x) & 0x7fffffffu; }
-RF_DEVICE uint32_t rf_max_u32(uint32_t a, uint32_t b) { return a > b ? a : b; }
-
-/* Of the 32 threads that are part of one warp or wave; all threads of a block call. */
-RF_DEVICE uint32_t rf_lane_most(uint32_t v) {
-#if defined(RF_NVIDIA)
-    uint32_t most;
-    asm volatile("redux.sync.max.u32 %0, %1, 0xffffffff;" : "=r"(most) : "r"(v));
-    return most;
-#else
-    RF_UNROLL
-    for (uint32_t half = 16; half > 0; half /= 2)
-        v = rf_max_u32(v, rf_lane_xor(v, half));
-    return v;
-#endif
-}
-
 /* Queries ---------------------------------------------------------------------------------------*/
 
 /* Of a head whose largest size is most: its scale, and what its elements are multiplied with. */
@@ -116,7 +98,7 @@ typedef struct rf_q8_own {
     uint16_t d;
 } rf_q8_own;
 RF_DEVICE rf_q8_own rf_q8_own_of(float x) {
-    const rf_quant_scale s = rf_quant_scale_of(rf_float_of(rf_lane_most(rf_size_of(x))), 256);
+    const rf_quant_scale s = rf_quant_scale_of(rf_float_of(rf_warp_most(rf_size_of(x))), 256);
     const rf_q8_own own = {rf_quantised(x, s.id), rf_f16_of(s.d)};
     return own;
 }

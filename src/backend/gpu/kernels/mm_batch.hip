@@ -562,13 +562,9 @@ RF_DEVICE void batch_totals(uint32_t x[2], const uint8_t *slot, uint32_t n, cons
     RF_UNROLL
     for (uint32_t i = 0; i < 2; i++) {
         total[i] = (float)sum[at->t + 4 * i] * xd[at->t + 4 * i];
-        most = rf_larger_size(most, total[i]);
+        most = rf_max_u32(most, rf_size_of(total[i]));
     }
-    RF_UNROLL
-    for (uint32_t mask = 1; mask < 4; mask *= 2) {
-        const uint32_t other = rf_lane_xor(most, mask);
-        most = other > most ? other : most;
-    }
+    rf_lanes_most(&most, 1, 4);
     RF_UNROLL
     for (uint32_t i = 0; i < 2; i++)
         x[i] = rf_bits_of(rf_rounded(total[i], RF_ROUND_TOTALS(most)));

@@ -644,12 +644,8 @@ RF_DEVICE void move_sums(tile_way way, void *to, const void *from) {
 
 /* Of eight neighbouring threads each one group's total, 0 where none is, as they multiply minima. */
 RF_DEVICE float total_of(float total) {
-    uint32_t most = rf_larger_size(0, total);
-    RF_UNROLL
-    for (uint32_t mask = 1; mask < RF_SHARE_GROUPS; mask *= 2) {
-        const uint32_t other = rf_lane_xor(most, mask);
-        most = other > most ? other : most;
-    }
+    uint32_t most = rf_size_of(total);
+    rf_lanes_most(&most, 1, RF_SHARE_GROUPS);
     return rf_rounded(total, RF_ROUND_TOTALS(most));
 }
 

@@ -52,9 +52,9 @@ RF_DEVICE float vec_fold_share(const mm_term *terms, uint32_t stride, uint32_t n
     RF_UNROLL_4
     for (uint32_t i = 0; i < n; i++) {
         acc = rf_fma(terms[2 * stride * i].i, terms[2 * stride * i].d, acc);
-        most = rf_larger_size(most, minima[2 * stride * i].i);
+        most = rf_max_u32(most, rf_size_of(minima[2 * stride * i].i));
     }
-    RF_UNROLL_4
+    RF_UNROLL_2
     for (uint32_t i = 0; i < n; i++) {
         const mm_term own = minima[2 * stride * i];
         sum = rf_fma(rf_rounded(own.i, RF_ROUND_TOTALS(most)), own.d, sum);

@@ -141,7 +141,7 @@ RF_DEVICE void groups_round_totals(uint8_t *made, uint32_t own) {
         totals[i] = *fours[i];
         RF_UNROLL
         for (uint32_t c = 0; c < RF_GROUPS_MANY; c++)
-            most = rf_larger_size(most, totals[i].v[c]);
+            most = rf_max_u32(most, rf_size_of(totals[i].v[c]));
     }
     RF_UNROLL
     for (uint32_t i = 0; i < RF_MINIMA_STAGES; i++) {
@@ -216,7 +216,7 @@ RF_DEVICE int groups_make_four(uint8_t *made, const rf_gpu_matmul_args *a, const
     const uint32_t c = rf_tid() % 32 / 8, word = rf_tid() % 8, n_groups = a->part[0].w.cols / 32;
     const uint32_t row = rf_bid_y() * RF_WIDE_COLS + own, group = 4 * m.stage + c;
     uint32_t most = quant_size(v);
-    quant_most(&most, 1, 8);
+    rf_lanes_most(&most, 1, 8);
     const rf_quant_scale s = rf_quant_scale_of(rf_float_of(most), 32);
     const uint32_t q = quant_four(v, s.id);
     const uint16_t one = m.is_plain ? GROUPS_ONE : rf_f16_of(s.d * GROUPS_UP);
@@ -229,7 +229,7 @@ RF_DEVICE int groups_make_four(uint8_t *made, const rf_gpu_matmul_args *a, const
             digit_times(four.v[i], one);
     if (k->with_m) {
         uint32_t sum = (uint32_t)rf_dot4(q, 0x01010101u, 0);
-        quant_sum(&sum, 1, 8);
+        rf_lanes_sum(&sum, 1, 8);
         if (word == 0) *groups_total_of(made, own, m.own, c) = (float)(int32_t)sum * s.d;
     }
     if (word == 0 && row < a->n_rows && group < n_groups)

@@ -161,26 +161,6 @@ RF_DEVICE float norm_sum(norm_shared *s, float v[NORM_OWN], const float *x, uint
     return total;
 }
 
-/* The largest of n_threads neighbouring threads, and their sum, each of n numbers. */
-RF_DEVICE void quant_most(uint32_t *most, uint32_t n, uint32_t n_threads) {
-    RF_UNROLL
-    for (uint32_t mask = 1; mask < n_threads; mask *= 2) {
-        RF_UNROLL
-        for (uint32_t i = 0; i < n; i++) {
-            const uint32_t other = rf_lane_xor(most[i], mask);
-            most[i] = other > most[i] ? other : most[i];
-        }
-    }
-}
-RF_DEVICE void quant_sum(uint32_t *sum, uint32_t n, uint32_t n_threads) {
-    RF_UNROLL
-    for (uint32_t mask = 1; mask < n_threads; mask *= 2) {
-        RF_UNROLL
-        for (uint32_t i = 0; i < n; i++)
-            sum[i] += rf_lane_xor(sum[i], mask);
-    }
-}
-
 /* Four elements into bytes. */
 RF_DEVICE uint32_t quant_four(const float v[4], float id) {
     uint32_t q = 0;
@@ -194,10 +174,8 @@ RF_DEVICE uint32_t quant_four(const float v[4], float id) {
 RF_DEVICE uint32_t quant_size(const float v[4]) {
     uint32_t most = 0;
     RF_UNROLL
-    for (uint32_t j = 0; j < 4; j++) {
-        const uint32_t bits = rf_bits_of(v[j]) & 0x7fffffffu;
-        most = bits > most ? bits : most;
-    }
+    for (uint32_t j = 0; j < 4; j++)
+        most = rf_max_u32(most, rf_size_of(v[j]));
     return most;
 }
 
@@ -210,7 +188,7 @@ RF_DEVICE void quant_32(const float v[NORM_OWN], const rf_gpu_quant *to, uint64_
     RF_UNROLL
     for (uint32_t i = 0; i < n_fours; i++)
         most[i] = quant_size(v + 4 * i);
-    quant_most(most, n_fours, 8);
+    rf_lanes_most(most, n_fours, 8);
     RF_UNROLL
     for (uint32_t i = 0; i < n_fours; i++) {
         const rf_quant_scale s = rf_quant_scale_of(rf_float_of(most[i]), 32);
@@ -218,7 +196,7 @@ RF_DEVICE void quant_32(const float v[NORM_OWN], const rf_gpu_quant *to, uint64_
         q[i] = quant_four(v + 4 * i, s.id);
         sum[i] = (uint32_t)rf_dot4(q[i], 0x01010101u, 0);
     }
-    quant_sum(sum, n_fours, 8);
+    rf_lanes_sum(sum, n_fours, 8);
     RF_UNROLL
     for (uint32_t i = 0; i < n_fours; i++) {
         const uint64_t at = row * n + norm_four(first, i, n_fours);
@@ -236,18 +214,16 @@ RF_DEVICE uint32_t quant_stretch(uint32_t most_of[NORM_WARPS], const float v[NOR
     const uint32_t warp = rf_tid() / 32;
     uint32_t most = 0;
     RF_UNROLL
-    for (uint32_t i = 0; i < n_fours; i++) {
-        const uint32_t of_four = quant_size(v + 4 * i);
-        most = of_four > most ? of_four : most;
-    }
+    for (uint32_t i = 0; i < n_fours; i++)
+        most = rf_max_u32(most, quant_size(v + 4 * i));
     if (n_fours > 1) { /* no more threads than a warp has */
-        quant_most(&most, 1, RF_NORM_STRETCH / 4 / n_fours);
+        rf_lanes_most(&most, 1, RF_NORM_STRETCH / 4 / n_fours);
         return most;
     }
     most = rf_warp_most(most);
     if (rf_tid() % 32 == 0) most_of[warp] = most;
     rf_sync();
-    return most_of[warp ^ 1] > most ? most_of[warp ^ 1] : most;
+    return rf_max_u32(most, most_of[warp ^ 1]);
 }
 
 /* In groups of 256: the stretch. */
@@ -263,7 +239,7 @@ RF_DEVICE void quant_256(uint32_t most_of[NORM_WARPS], const float v[NORM_OWN],
         q[i] = quant_four(v + 4 * i, s.id);
         sum[i] = (uint32_t)rf_dot4(q[i], 0x01010101u, 0);
     }
-    quant_sum(sum, n_fours, 4);
+    rf_lanes_sum(sum, n_fours, 4);
     if (norm_four(first, 0, n_fours) >= n) return;
     const uint64_t at = row * n + norm_four(first, 0, n_fours);
     RF_UNROLL

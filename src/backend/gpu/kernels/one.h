@@ -141,15 +141,12 @@ RF_DEVICE void one_quantise(one_x to, const one_floats *f, int view, uint32_t fi
     uint32_t most = 0, words[2] = {0, 0};
     RF_UNROLL
     for (uint32_t i = 0; i < n; i++) {
-        const uint32_t bits = rf_bits_of(f->v[i / 4].v[i % 4]) & 0x7fffffffu;
-        most = bits > most ? bits : most;
+        most = rf_max_u32(most, rf_size_of(f->v[i / 4].v[i % 4]));
     }
-    RF_UNROLL
-    for (uint32_t mask = 1; mask < n_lanes && n_lanes < 32; mask *= 2) {
-        const uint32_t other = rf_lane_xor(most, mask);
-        most = other > most ? other : most;
-    }
-    if (n_lanes == 32) most = rf_warp_most(most);
+    if (n_lanes == 32)
+        most = rf_warp_most(most);
+    else
+        rf_lanes_most(&most, 1, n_lanes);
     const rf_quant_scale scale = rf_quant_scale_of(rf_float_of(most), (uint32_t)view);
     uint32_t sum = 0;
     RF_UNROLL
@@ -159,9 +156,7 @@ RF_DEVICE void one_quantise(one_x to, const one_floats *f, int view, uint32_t fi
         words[i / 4] |= (v & 255u) << 8 * (i % 4);
     }
     const uint32_t n_sum = view == 256 ? 2 : 8;
-    RF_UNROLL
-    for (uint32_t mask = 1; mask < n_sum; mask *= 2)
-        sum += rf_lane_xor(sum, mask);
+    rf_lanes_sum(&sum, 1, n_sum);
     uint32_t *q = (uint32_t *)to.q + k / 4;
     q[0] = words[0];
     if (view == 256) q[1] = words[1];
@@ -221,7 +216,7 @@ RF_DEVICE float one_minima_32(const one_place *at, const one_loads *r, one_x x, 
         const rf_f4 t = one_totals(sum + j * ONE_GROUPS(32), d + j * ONE_GROUPS(32));
         RF_UNROLL
         for (uint32_t i = 0; i < ONE_GROUPS(32); i++, g++)
-            if (g < at->n_groups) most = rf_larger_size(most, t.v[i]);
+            if (g < at->n_groups) most = rf_max_u32(most, rf_size_of(t.v[i]));
     }
     const rf_f4 own = one_totals(x.sum, x.d);
     RF_UNROLL

@@ -263,6 +263,9 @@ RF_DEVICE uint32_t rf_bits_of(float f) {
 }
 #endif
 
+RF_DEVICE uint32_t rf_min_u32(uint32_t a, uint32_t b) { return a < b ? a : b; }
+RF_DEVICE uint32_t rf_max_u32(uint32_t a, uint32_t b) { return a > b ? a : b; }
+
 /* The word that thread tid ^ mask of the same 32 has; all threads of a block call. */
 RF_DEVICE uint32_t rf_lane_xor(uint32_t v, uint32_t mask) {
 #if defined(RF_NVIDIA)
@@ -283,6 +286,25 @@ RF_DEVICE uint32_t rf_lane_xor(uint32_t v, uint32_t mask) {
 #endif
 }
 
+/* The largest words of n_threads neighbouring threads, a power of two up to 32, and their sums: each thread's n words
+ * become those of all.  All threads of a block call. */
+RF_DEVICE void rf_lanes_most(uint32_t *v, uint32_t n, uint32_t n_threads) {
+    RF_UNROLL
+    for (uint32_t mask = 1; mask < n_threads; mask *= 2) {
+        RF_UNROLL
+        for (uint32_t i = 0; i < n; i++)
+            v[i] = rf_max_u32(v[i], rf_lane_xor(v[i], mask));
+    }
+}
+RF_DEVICE void rf_lanes_sum(uint32_t *v, uint32_t n, uint32_t n_threads) {
+    RF_UNROLL
+    for (uint32_t mask = 1; mask < n_threads; mask *= 2) {
+        RF_UNROLL
+        for (uint32_t i = 0; i < n; i++)
+            v[i] += rf_lane_xor(v[i], mask);
+    }
+}
+
 /* The largest of 32 threads' words; a word with a bit for each of 32 threads, the lowest for number
  * 0, set where it says yes.  All 32 call, and on the host all threads of a block. */
 RF_DEVICE uint32_t rf_warp_most(uint32_t v) {
@@ -291,11 +313,7 @@ RF_DEVICE uint32_t rf_warp_most(uint32_t v) {
     asm volatile("redux.sync.max.u32 %0, %1, 0xffffffff;" : "=r"(most) : "r"(v));
     return most;
 #else
-    RF_UNROLL
-    for (uint32_t mask = 1; mask < 32; mask *= 2) {
-        const uint32_t other = rf_lane_xor(v, mask);
-        v = other > v ? other : v;
-    }
+    rf_lanes_most(&v, 1, 32);
     return v;
 #endif
 }
@@ -544,5 +562,4 @@ RF_DEVICE uint32_t rf_twice_each(uint32_t v, int is_upper) {
 }
 
 RF_DEVICE float rf_fma(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
-RF_DEVICE uint32_t rf_min_u32(uint32_t a, uint32_t b) { return a < b ? a : b; }
 RF_DEVICE uint32_t rf_div_up(uint32_t a, uint32_t b) { return (a + b - 1) / b; }

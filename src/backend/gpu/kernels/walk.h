@@ -241,11 +241,10 @@ RF_DEVICE void rf_walk_put(const rf_gpu_attend_args *a, const rf_walk_sum *total
 #if !defined(RF_AMD) /* whose compiler keeps more in lanes for it */
 /* The most of n threads, 8, 16 or 32 to 256 side by side; all threads of the block call. */
 RF_DEVICE uint32_t rf_walk_most(uint32_t *of_warps, uint32_t tid, uint32_t v, uint32_t n) {
-    for (uint32_t mask = 1; mask < n && n < 32; mask *= 2) {
-        const uint32_t other = rf_lane_xor(v, mask);
-        v = other > v ? other : v;
+    if (n < 32) {
+        rf_lanes_most(&v, 1, n);
+        return v;
     }
-    if (n < 32) return v;
     v = rf_warp_most(v);
     if (n == 32) return v;
     if (tid % 32 == 0) of_warps[tid / 32] = v;
@@ -262,8 +261,7 @@ RF_DEVICE void rf_walk_put_ints(const rf_gpu_quant *to, uint32_t *of_warps,
     uint32_t most = 0, sum = 0, bytes = 0;
     RF_UNROLL
     for (uint32_t k = 0; k < n; k++) {
-        const uint32_t size = rf_bits_of(v[k]) & 0x7fffffffu;
-        most = size > most ? size : most;
+        most = rf_max_u32(most, rf_size_of(v[k]));
     }
     most = rf_walk_most(of_warps, tid, most, view / n);
     const rf_quant_scale scale = rf_quant_scale_of(rf_float_of(most), view);
@@ -273,9 +271,7 @@ RF_DEVICE void rf_walk_put_ints(const rf_gpu_quant *to, uint32_t *of_warps,
         sum += q;
         bytes |= (q & 255u) << 8 * k;
     }
-    RF_UNROLL
-    for (uint32_t mask = 1; mask < part / n; mask *= 2)
-        sum += rf_lane_xor(sum, mask);
+    rf_lanes_sum(&sum, 1, part / n);
     if (!is_here) return;
     if (n == 4)
         *(uint32_t *)(void *)(to->q + at) = bytes;
