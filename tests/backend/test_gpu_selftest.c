@@ -16,7 +16,7 @@
 #include "gpuemu/host/host.h"
 #include "gpuemu/host/idle.h"
 
-enum { ROWS = 1 << RF_GPU_TRIAL_ROWS };
+enum { ROWS = 1 << RF_GPU_TRIAL_ROWS, STATES = 1 << RF_GPU_TRIAL_STATES };
 
 static char folder[] = "/tmp/rf_selftest_XXXXXX",
             verdicts[600]; /* verdicts: the latest, a file in it */
@@ -95,6 +95,18 @@ static void check_all_met(const char *arch, const char *target, uint32_t n_units
     rf_gpu_codes_set(NULL);
     rf_gpu_driver_set(rf_faulty_gpu(rf_host_gpu()));
     assert_int_equal(n_unmet, 0);
+}
+
+/* A whole test of the kinds of which it is short, recorded batches with states that go on among them. */
+static void test_whole(void **state) {
+    (void)state;
+    const rf_selftest_opts o = {.seed = 11, .kinds = ROWS | STATES};
+    rf_selftest *t = NULL;
+    rf_error e = {0};
+    must(rf_selftest_run(&t, &o, &e), &e);
+    assert_int_equal(t->n_failed, 0);
+    assert_true(verdict(t, "rf_delta")->n_cases > 0 && verdict(t, "rf_norm_rows")->n_cases > 0);
+    rf_selftest_free(t);
 }
 
 /* req: C-08 */
@@ -248,6 +260,7 @@ int main(void) {
     };
     const struct CMUnitTest whole[] = {
         cmocka_unit_test(test_sound),
+        cmocka_unit_test(test_whole),
         cmocka_unit_test(test_all_met),
         cmocka_unit_test(test_wrong_kernel),
     };

@@ -58,15 +58,15 @@ static void random_block(rf_gpu_trial *t, const rf_dtype_info *info, uint8_t *p)
     } while (!usable);
 }
 
-/* [planes][rows][cols]; NULL and a failed trial on lack of memory. */
-static const rf_tensor *tensor(rf_gpu_trial *t, rf_dtype type, uint32_t planes, uint32_t rows,
-                               uint32_t cols) {
+/* [planes][rows][cols] of random numbers; NULL and a failed trial on lack of memory. */
+static rf_gpu_trial_tensor *make_tensor(rf_gpu_trial *t, rf_dtype type, uint32_t planes,
+                                        uint32_t rows, uint32_t cols) {
     const rf_dtype_info *info = rf_dtype_get(type);
     size_t row_bytes = (size_t)cols / info->block_elems * info->block_bytes;
     size_t n_blocks = (size_t)planes * rows * (cols / info->block_elems);
-    rf_tensor *w = rf_arena_alloc(t->arena, 1, sizeof *w);
+    rf_gpu_trial_tensor *made = rf_arena_alloc(t->arena, 1, sizeof *made);
     uint8_t *data = rf_arena_alloc(t->arena, (size_t)planes * rows, row_bytes);
-    t->failed = t->failed || !w || !data;
+    t->failed = t->failed || !made || !data;
     if (t->failed) return NULL;
     for (size_t b = 0; b < n_blocks; b++) {
         if (info->is_block)
@@ -74,13 +74,23 @@ static const rf_tensor *tensor(rf_gpu_trial *t, rf_dtype type, uint32_t planes, 
         else
             random_scalar(t, type, data + b * info->block_bytes);
     }
-    *w = (rf_tensor){.name = RF_STR("selftest"),
-                     .type = type,
-                     .cols = cols,
-                     .rows = rows,
-                     .planes = planes,
-                     .row_bytes = row_bytes,
-                     .data = data};
+    made->w = (rf_tensor){.name = RF_STR("selftest"),
+                          .type = type,
+                          .cols = cols,
+                          .rows = rows,
+                          .planes = planes,
+                          .row_bytes = row_bytes,
+                          .data = data};
+    return made;
+}
+
+/* The plan's next tensor: that of the plans before it, or a new one. */
+static const rf_tensor *tensor(rf_gpu_trial *t, rf_dtype type, uint32_t planes, uint32_t rows,
+                               uint32_t cols) {
+    if (!*t->now) *t->now = make_tensor(t, type, planes, rows, cols);
+    if (t->failed) return NULL;
+    const rf_tensor *w = &(*t->now)->w;
+    t->now = &(*t->now)->next;
     return w;
 }
 
@@ -237,7 +247,7 @@ static uint32_t width_of(const rf_gpu_trial_case *c) {
 
 static rf_status build(const rf_model *m, rf_plan *p) {
     rf_gpu_trial *t = (rf_gpu_trial *)(uintptr_t)m; /* the model is the trial's first member */
-    t->state = t->seed;
+    t->now = &t->made;
     const rf_tensor *table = tensor(t, RF_DT_F32, 1, RF_GPU_TRIAL_POSITIONS, width_of(&t->c));
     if (!table) return rf_fail(&p->err, RF_ENOMEM, "self-test: no memory for its tensors");
     rf_val x = rf_emit_embed(p, table, RF_EMBED_POSITION);
@@ -260,7 +270,7 @@ rf_status rf_gpu_trial_open(rf_gpu_trial **out, const rf_gpu_trial_case *c, uint
         return rf_fail_nomem(e, sizeof *t);
     }
     t->c = *c;
-    t->seed = seed;
+    t->state = seed;
     t->arch = (rf_arch){.name = "selftest", .families = "none", .build = build};
     t->rope = (rf_rope){c->head_dim % 64 ? RF_ROPE_NORM : RF_ROPE_NEOX, 8, inv_freq, 1};
     t->router = (rf_router){.kind = RF_ROUTER_SOFTMAX,

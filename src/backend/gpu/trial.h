@@ -1,7 +1,7 @@
 /* trial.h - small models whose plans need one family of kernels each, for the self-test.
  *
  * Everything in them is random, from a seed: weights, activations (a table of embeddings by position)
- * and routes.  A plan built twice from one trial holds the same numbers.  Nothing comes from a file. */
+ * and routes.  All plans of one trial hold the same tensors.  Nothing comes from a file. */
 #pragma once
 #include "base/arena.h"
 #include "plan/plan.h"
@@ -34,6 +34,11 @@ typedef struct rf_gpu_trial_case {
     bool is_near;                                      /* and of floats a multiple of 8 */
 } rf_gpu_trial_case;
 
+typedef struct rf_gpu_trial_tensor {
+    rf_tensor w;
+    struct rf_gpu_trial_tensor *next;
+} rf_gpu_trial_tensor;
+
 typedef struct rf_gpu_trial {
     rf_model m; /* first: the builder finds the rest behind it */
     rf_arch arch;
@@ -42,8 +47,10 @@ typedef struct rf_gpu_trial {
     rf_gpu_trial_case c;
     rf_rope rope;
     rf_router router;
-    uint64_t seed, state; /* of the random numbers, which start anew with each plan */
-    bool failed;          /* no memory for a tensor */
+    uint64_t state;            /* of the random numbers */
+    rf_gpu_trial_tensor *made; /* by the first plan, in order, for all others too */
+    rf_gpu_trial_tensor **now; /* the next one that a plan asks for, or where it will be */
+    bool failed;               /* no memory for a tensor */
 } rf_gpu_trial;
 
 RF_CHECKED rf_status rf_gpu_trial_open(rf_gpu_trial **out, const rf_gpu_trial_case *c,
