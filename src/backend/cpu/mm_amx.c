@@ -27,8 +27,7 @@ enum {
     FEW_BLOCKS = 4,
     MOST_ACTS = 1 << 20,   /* bytes of activations that are near beside what else there is, */
     PART_ACTS = 640 << 10, /* and of a part where there are more */
-    MIN_ROWS = 14,         /* activation rows from which blocks pay */
-    MIN_ROWS_Q5_K = 28,    /* whose digits take longest */
+    MIN_ROWS = 11,         /* activation rows from which blocks pay for any format */
 };
 
 /* Records of a group: of activations ... */
@@ -738,10 +737,26 @@ static void matmul_blocks(const rf_mm *mm, uint32_t begin, uint32_t end, void *s
     _tile_release();
 }
 
+/* Do blocks pay?  One takes as long for a few activation rows as for sixteen, two for seventeen as for 32, where AVX-512 takes
+ * less the fewer there are: so from so many rows on where there is one block, and where there are two; more always pay. */
+static bool pays(rf_mm_format f, uint32_t n_rows) {
+    static const uint8_t from[][2] = {
+        [RF_MM_Q4_0] = {14, 22},  [RF_MM_Q4_1] = {16, 27},       [RF_MM_Q5_0] = {12, 21},
+        [RF_MM_Q5_1] = {16, 27},  [RF_MM_Q8_0] = {11, 20},       [RF_MM_IQ4_NL] = {12, 20},
+        [RF_MM_MXFP4] = {13, 22}, [RF_MM_MXFP6_E2M3] = {17, 33}, [RF_MM_Q1_0] = {17, 28},
+        [RF_MM_Q2_0] = {17, 26},  [RF_MM_Q4_K] = {16, 27},       [RF_MM_Q5_K] = {17, 30},
+        [RF_MM_Q6_K] = {12, 19},  [RF_MM_IQ4_XS] = {14, 18},     [RF_MM_Q2_K] = {17, 27},
+        [RF_MM_Q3_K] = {16, 27},  [RF_MM_IQ2_XXS] = {17, 27},    [RF_MM_IQ2_XS] = {13, 22},
+        [RF_MM_IQ2_S] = {11, 21}, [RF_MM_IQ3_XXS] = {16, 24},    [RF_MM_IQ3_S] = {11, 21},
+        [RF_MM_IQ1_S] = {17, 28}, [RF_MM_IQ1_M] = {17, 29},      [RF_MM_TQ1_0] = {17, 29},
+        [RF_MM_TQ2_0] = {16, 25}, [RF_MM_Q8_K] = {11, 17},
+    };
+    return n_rows > 2 * SIDE || n_rows >= from[f][n_rows > SIDE];
+}
+
 static void matmul(const rf_mm *mm, uint32_t begin, uint32_t end, void *scratch) {
     const rf_mm_input *a = mm->act;
-    const bool pays = mm->w->type != RF_DT_Q5_K || a->n_rows >= MIN_ROWS_Q5_K;
-    if (a->view == RF_INT_NONE || !a->blocks || !pays)
+    if (a->view == RF_INT_NONE || !a->blocks || !pays(rf_mm_format_of(mm->w->type), a->n_rows))
         rf_mm_avx512(mm, begin, end, scratch);
     else if (begin < end)
         matmul_blocks(mm, begin, end, scratch);
