@@ -1,5 +1,4 @@
-/* ints_on_gpu.h - rows of activations in integers, on the host and on the device that tests of the GPU's kernels run on, and
- * which norms made them. */
+/* ints_on_gpu.h - rows of activations in integers, on the host and on the device that tests of the GPU's kernels run on. */
 #pragma once
 #include "backend/cpu/exec.h"
 #include "backend/on_gpu.h"
@@ -42,12 +41,4 @@ static inline void free_ints(ints *v) {
     rf_free(v->in.q);
     rf_free(v->in.d);
     rf_free(v->in.sum);
-}
-
-/* Which norms were launched. */
-static inline void forget_norms(void) {
-    queue.launched[RF_GPU_norm_rows] = queue.launched[RF_GPU_norm_parts] = false;
-}
-static inline bool has_normed(void) {
-    return queue.launched[RF_GPU_norm_rows] || queue.launched[RF_GPU_norm_parts];
 }

@@ -26,6 +26,14 @@ static inline void check_queue(void) {
     if (rf_gpu_status(&queue, &e) != RF_OK) fail_msg("%s", e.text);
 }
 
+/* Which norms were launched. */
+static inline void forget_norms(void) {
+    queue.launched[RF_GPU_norm_rows] = queue.launched[RF_GPU_norm_parts] = false;
+}
+static inline bool has_normed(void) {
+    return queue.launched[RF_GPU_norm_rows] || queue.launched[RF_GPU_norm_parts];
+}
+
 /* Device memory that a test takes and gives back all at once. */
 static void *taken[64];
 static uint32_t n_taken;

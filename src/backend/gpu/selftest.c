@@ -648,16 +648,14 @@ static void leave_met_out(tester *t) {
 /* In the second round as often as that brings kernels that were not met. */
 static rf_status run_case(tester *t, const rf_gpu_trial_case *c, uint64_t seed, rf_error *e) {
     rf_gpu_trial *trial = NULL;
-    if (t->is_again && n_unmet(t, c->kind) == 0) return RF_OK;
+    uint32_t before = UINT32_MAX, n;
     RF_TRY(rf_gpu_trial_open(&trial, c, seed, e));
     t->c = c;
     rf_status s = t->is_again ? RF_OK : run_round(t, trial, e);
-    uint32_t before = UINT32_MAX, n;
-    while (s == RF_OK && t->is_again && (n = n_unmet(t, c->kind)) && n < before) {
+    for (; t->is_again && s == RF_OK && (n = n_unmet(t, c->kind)) && n < before; before = n) {
         leave_met_out(t);
         t->gpu->queue.info.n_units = 1;
         s = run_round(t, trial, e);
-        before = n;
     }
     rf_gpu_trial_close(trial);
     return s;
