@@ -6,11 +6,7 @@
 # Exact AMD targets are code objects of version 5 (ROCm 5.7 and later load them); the generic ones of
 # a family exist from version 6 (ROCm 6.3).  NVIDIA targets are PTX, which the driver translates, and where a ptxas is
 # found that knows the target also what it makes of that.
-set(RF_GPU_ALL_AMD gfx906 gfx908 gfx90a gfx942 gfx950 gfx1030 gfx1031 gfx1032 gfx1033 gfx1034 gfx1035
-    gfx1036 gfx1100 gfx1101 gfx1102 gfx1103 gfx1150 gfx1151 gfx1152 gfx1153 gfx1200 gfx1201)
-set(RF_GPU_ALL_GENERIC gfx9-generic gfx9-4-generic gfx10-1-generic gfx10-3-generic gfx11-generic
-    gfx12-generic)
-set(RF_GPU_ALL_NVIDIA sm_80 sm_90 sm_90a sm_120) # sm_90a: what only Hopper has
+include(cmake/cards.cmake) # the names of all targets, and those of this machine's cards
 set(RF_GPU_PTX_sm_80 ptx74) # the oldest version of PTX that has what is used, for old drivers
 set(RF_GPU_PTX_sm_90 ptx78)
 set(RF_GPU_PTX_sm_90a ptx84)
@@ -19,20 +15,28 @@ set(RF_GPU_PTXAS_sm_80 11.4) # the oldest ptxas that reads it
 set(RF_GPU_PTXAS_sm_90 11.8)
 set(RF_GPU_PTXAS_sm_90a 12.4)
 set(RF_GPU_PTXAS_sm_120 12.8)
-set(RF_GPU_TARGETS "gfx1030;gfx1100;gfx1201;gfx90a;gfx942;sm_80;sm_90;sm_90a" CACHE STRING
-    "GPU targets to build kernels for: a list, 'all', or empty for none")
+set(RF_GPU_USUAL gfx1030 gfx1100 gfx1201 gfx90a gfx942 sm_80 sm_90 sm_90a)
+set(RF_GPU_TARGETS auto CACHE STRING
+    "GPU targets to build kernels for: a list, 'cards' (what the cards in this machine want), 'auto' (the same; without cards the usual ones), 'all', or empty for none")
 
 find_program(RF_GPU_CLANG NAMES clang-24 clang-23 clang-22
     DOC "clang 22 or newer, which compiles the GPU kernels")
 set(RF_GPU_LIST ${RF_GPU_TARGETS})
 if(RF_GPU_TARGETS STREQUAL "all")
     set(RF_GPU_LIST ${RF_GPU_ALL_AMD} ${RF_GPU_ALL_GENERIC} ${RF_GPU_ALL_NVIDIA})
+elseif(RF_GPU_TARGETS MATCHES "^(cards|auto)$")
+    rf_cards_targets(RF_GPU_LIST)
+    if(NOT RF_GPU_LIST AND RF_GPU_TARGETS STREQUAL "auto")
+        set(RF_GPU_LIST ${RF_GPU_USUAL})
+    endif()
 endif()
-if(NOT RF_GPU_CLANG)
-    set(RF_GPU_LIST "")
-    message(STATUS "GPU kernels: left out (no clang-22 found)")
+if(NOT RF_GPU_LIST AND RF_GPU_TARGETS)
+    message(STATUS "GPU kernels: left out (no card with its driver here; './forge --gpu build' builds the usual ones)")
 elseif(NOT RF_GPU_LIST)
     message(STATUS "GPU kernels: left out (RF_GPU_TARGETS is empty)")
+elseif(NOT RF_GPU_CLANG)
+    message(STATUS "GPU kernels: left out (no clang-22 to build ${RF_GPU_LIST}; './forge --gpu build' installs it)")
+    set(RF_GPU_LIST "")
 else()
     message(STATUS "GPU kernels: ${RF_GPU_LIST} by ${RF_GPU_CLANG}")
 endif()
