@@ -12,6 +12,7 @@
 
 #include "backend/cpu/attend.h"
 #include "base/fmath.h"
+#include "base/os.h"
 #include "base/probe.h"
 
 enum { MIN_WINDOWS = 12, MIN_US = 60000, POOL_BYTES = 96 << 20, MAX_KEYS = 1 << 16, MAX_ROWS = 32 };
@@ -162,6 +163,7 @@ int main(int argc, char **argv) {
         return 2;
     }
     uint8_t *pool = need(POOL_BYTES, 1);
+    rf_want_huge_pages(pool, POOL_BYTES); /* as the engine does for its cache */
     for (int isa = RF_ISA_SCALAR + 1; isa <= (int)rf_isa_best(); isa++) {
         rf_probe peak;
         rf_error e = {0};

@@ -630,7 +630,7 @@ static void test_attend(void **state) {
     (void)state;
     static const uint32_t dims[] = {1,  2,  4,  8,  12,  16,  20,  32, 40,
                                     64, 72, 80, 96, 128, 200, 576, 640};
-    static const uint32_t groups[] = {1, 2, 3, 4, 7, 16, 17};
+    static const uint32_t groups[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 16, 17};
     uint64_t seed = 4;
     size_t id = 0;
     for (size_t d = 0; d < RF_COUNT(dims); d++) {

@@ -1,62 +1,72 @@
 /* attend_avx.h - keys into vector lanes, for AVX2 and AVX-512.
  *
- * Private to the CPU backend; a file includes it after the lanes of its instruction set.  Two groups of
- * keys lie in the two halves of a 256-bit vector, so that shuffles within halves are enough. */
+ * Private to the CPU backend; a file includes it after the lanes of its instruction set.  Groups of eight keys lie
+ * in parts of 128 bits of a vector, so that shuffles within these are enough. */
 #pragma once
 #define ATTEND_WORD 2
 #include "backend/cpu/attend_lanes.h"
+
+LANES_INLINE __m128i load_16_bytes(const uint8_t *p) {
+    return _mm_loadu_si128((const __m128i *)(const void *)p);
+}
 
 LANES_INLINE __m256i load_2x128(const void *low, const void *high) {
     __m256i v = _mm256_castsi128_si256(_mm_loadu_si128((const __m128i *)low));
     return _mm256_inserti128_si256(v, _mm_loadu_si128((const __m128i *)high), 1);
 }
 
-/* In each half r[i] holds eight words of row i; then those of column i. */
-LANES_INLINE void transpose_words(__m256i r[8]) {
-    __m256i a[8], b[8];
+/* r[i] holds eight words of row i in each part; then those of column i. */
+LANES_INLINE void transpose_halves(halves r[8]) {
+    halves a[8], b[8];
     for (int i = 0; i < 8; i += 2) {
-        a[i] = _mm256_unpacklo_epi16(r[i], r[i + 1]);     /* columns 0 to 3 of two rows */
-        a[i + 1] = _mm256_unpackhi_epi16(r[i], r[i + 1]); /* 4 to 7 */
+        a[i] = HALVES(unpacklo_epi16)(r[i], r[i + 1]);     /* columns 0 to 3 of two rows */
+        a[i + 1] = HALVES(unpackhi_epi16)(r[i], r[i + 1]); /* 4 to 7 */
     }
     for (int i = 0; i < 8; i += 4) {
-        b[i] = _mm256_unpacklo_epi32(a[i], a[i + 2]); /* columns 0 and 1 of four rows */
-        b[i + 1] = _mm256_unpackhi_epi32(a[i], a[i + 2]);
-        b[i + 2] = _mm256_unpacklo_epi32(a[i + 1], a[i + 3]);
-        b[i + 3] = _mm256_unpackhi_epi32(a[i + 1], a[i + 3]);
+        b[i] = HALVES(unpacklo_epi32)(a[i], a[i + 2]); /* columns 0 and 1 of four rows */
+        b[i + 1] = HALVES(unpackhi_epi32)(a[i], a[i + 2]);
+        b[i + 2] = HALVES(unpacklo_epi32)(a[i + 1], a[i + 3]);
+        b[i + 3] = HALVES(unpackhi_epi32)(a[i + 1], a[i + 3]);
     }
     for (int i = 0; i < 4; i++) {
-        r[2 * i] = _mm256_unpacklo_epi64(b[i], b[i + 4]);
-        r[2 * i + 1] = _mm256_unpackhi_epi64(b[i], b[i + 4]);
+        r[2 * i] = HALVES(unpacklo_epi64)(b[i], b[i + 4]);
+        r[2 * i + 1] = HALVES(unpackhi_epi64)(b[i], b[i + 4]);
     }
 }
 
-/* Four lines of the keys at ahead are fetched in each round: all, in the end. */
-LANES_INLINE void transpose_halves(float *keys, const uint8_t *k, const uint8_t *ahead, size_t row,
-                                   uint32_t n, bool is_bf16) {
+/* to_f32 and type are constant */
+LANES_INLINE void transpose_keys(uint8_t *keys, bool to_f32, const uint8_t *k, rf_look *ahead,
+                                 size_t row, uint32_t n, rf_dtype type) {
     for (uint32_t d = 0; d < n; d += 8) {
-        for (uint32_t j = 0; j < RF_KV_BLOCK; j += 16) {
-            const uint8_t *src = k + j * row + 2 * (size_t)d;
-            const uint8_t *line = ahead + (j + d % 32 / 2) * row + d / 32 * 64;
-            __m256i r[8];
-            for (uint32_t i = 0; i < 4; i++)
-                __builtin_prefetch(line + i * row, 0, 2);
-            for (uint32_t i = 0; i < 8; i++)
-                r[i] = load_2x128(src + i * row, src + (i + 8) * row);
-            transpose_words(r);
+        for (uint32_t j = 0; j < RF_KV_BLOCK; j += HALVES_KEYS) {
+            halves r[8];
+            look_ahead(ahead, HALVES_KEYS / 8);
             for (uint32_t i = 0; i < 8; i++) {
-                lanes x = is_bf16 ? lanes_of_bf16(r[i]) : lanes_of_f16(r[i]);
-                lanes_store(keys + (size_t)(d + i) * RF_KV_BLOCK + j, x);
+                __m128i part[HALVES_KEYS / 8];
+                for (uint32_t q = 0; q < HALVES_KEYS / 8; q++)
+                    part[q] = load_16_bytes(k + (j + 8 * q + i) * row + 2 * (size_t)d);
+                r[i] = halves_of(part);
+            }
+            transpose_halves(r);
+            for (uint32_t i = 0; i < 8; i++) {
+                size_t at = (size_t)(d + i) * RF_KV_BLOCK + j;
+                if (to_f32)
+                    halves_store_f32((float *)(void *)keys + at, r[i], type);
+                else
+                    halves_store(keys + 2 * at, r[i]);
             }
         }
     }
 }
 
-static void transpose_16(float *keys, const uint8_t *k, const uint8_t *ahead, size_t row,
+static void transpose_16(void *keys, bool to_f32, const uint8_t *k, rf_look *ahead, size_t row,
                          uint32_t n, rf_dtype type) {
-    if (type == RF_DT_BF16)
-        transpose_halves(keys, k, ahead, row, n, true);
+    if (!to_f32)
+        transpose_keys(keys, false, k, ahead, row, n, RF_DT_F16);
+    else if (type == RF_DT_F16)
+        transpose_keys(keys, true, k, ahead, row, n, RF_DT_F16);
     else
-        transpose_halves(keys, k, ahead, row, n, false);
+        transpose_keys(keys, true, k, ahead, row, n, RF_DT_BF16);
 }
 
 /* Eight keys by four columns at a time. */
@@ -82,77 +92,76 @@ static void transpose_panel(float *keys, const float *panel) {
     }
 }
 
-/* Eight rows of eight words of 32 bits become columns. */
-LANES_INLINE void transpose_8(__m256i r[8]) {
-    __m256i a[8], b[8];
-    for (int i = 0; i < 8; i += 2) {
-        a[i] = _mm256_unpacklo_epi32(r[i], r[i + 1]); /* columns 0, 1, 4 and 5 of two rows */
-        a[i + 1] = _mm256_unpackhi_epi32(r[i], r[i + 1]);
-    }
-    for (int i = 0; i < 8; i += 4) {
-        b[i] = _mm256_unpacklo_epi64(a[i], a[i + 2]); /* 0 and 4 of four */
-        b[i + 1] = _mm256_unpackhi_epi64(a[i], a[i + 2]);
-        b[i + 2] = _mm256_unpacklo_epi64(a[i + 1], a[i + 3]);
-        b[i + 3] = _mm256_unpackhi_epi64(a[i + 1], a[i + 3]);
-    }
-    for (int i = 0; i < 4; i++) {
-        r[i] = _mm256_permute2x128_si256(b[i], b[i + 4], 0x20);
-        r[i + 4] = _mm256_permute2x128_si256(b[i], b[i + 4], 0x31);
-    }
-}
-
 /* Sixteen integers of a group: its first or second half. */
 LANES_INLINE __m128i group_half(const uint8_t *group, int half, rf_dtype type) {
     if (type == RF_DT_Q4_0) return load_nibbles(group + 2, half);
-    return _mm_loadu_si128((const __m128i *)(const void *)(group + 2 + 16 * half));
+    return load_16_bytes(group + 2 + 16 * half);
 }
 
-LANES_INLINE void key_words_of(int32_t *words, const uint8_t *k, size_t row, rf_dtype type) {
-    const __m256i low = _mm256_set1_epi32((int)0x01800080),
-                  high = _mm256_set1_epi32((int)0x03800280);
-    const __m256i quad = _mm256_setr_epi32(0, 0x04040404, 0x08080808, 0x0C0C0C0C, 0, 0x04040404,
-                                           0x08080808, 0x0C0C0C0C);
-    const __m256i first = _mm256_or_si256(low, quad), second = _mm256_or_si256(high, quad);
-    for (uint32_t j = 0; j < RF_KV_BLOCK; j += 8) {
-        __m256i r[8];
-        for (uint32_t i = 0; i < 8; i++) {
-            const uint8_t *group = k + (j + i) * row;
-            r[i] = _mm256_inserti128_si256(_mm256_castsi128_si256(group_half(group, 0, type)),
-                                           group_half(group, 1, type), 1);
-        }
-        transpose_8(r);
-        for (uint32_t i = 0; i < 8;
-             i++) { /* each byte to the top of sixteen bits, and down again */
-            __m256i x = _mm256_srai_epi16(_mm256_shuffle_epi8(r[i], first), 8);
-            __m256i y = _mm256_srai_epi16(_mm256_shuffle_epi8(r[i], second), 8);
-            int32_t *to = words + (size_t)2 * i * RF_KV_BLOCK + j;
-            _mm256_storeu_si256((__m256i *)(void *)to, x);
-            _mm256_storeu_si256((__m256i *)(void *)(to + RF_KV_BLOCK), y);
-        }
-    }
+LANES_INLINE halves in_each_part(int32_t a, int32_t b, int32_t c, int32_t d) {
+    const __m128i v = _mm_setr_epi32(a, b, c, d), parts[4] = {v, v, v, v};
+    return halves_of(parts);
 }
 
-static void key_words(int32_t *words, const uint8_t *k, size_t row, rf_dtype type) {
-    if (type == RF_DT_Q8_0)
-        key_words_of(words, k, row, RF_DT_Q8_0);
-    else
-        key_words_of(words, k, row, RF_DT_Q4_0);
+/* Four rows of four dwords become columns, in each part. */
+LANES_INLINE void transpose_quads(halves r[4]) {
+    halves a = HALVES(unpacklo_epi32)(r[0], r[1]), b = HALVES(unpacklo_epi32)(r[2], r[3]);
+    halves e = HALVES(unpackhi_epi32)(r[0], r[1]), f = HALVES(unpackhi_epi32)(r[2], r[3]);
+    r[0] = HALVES(unpacklo_epi64)(a, b);
+    r[1] = HALVES(unpackhi_epi64)(a, b);
+    r[2] = HALVES(unpacklo_epi64)(e, f);
+    r[3] = HALVES(unpackhi_epi64)(e, f);
 }
 
-LANES_INLINE void value_words_of(int32_t *words, const uint8_t *v, size_t row, rf_dtype type) {
-    for (uint32_t w = 0; w < ATTEND_WORDS; w++, v += 2 * row, words += RF_KV_BLOCK) {
+/* Sixteen columns of some keys at a time, four neighbours in each part.  Bytes go to the top of sixteen bits, and down
+ * again, which extends their signs. */
+LANES_INLINE void key_words_of(int32_t *words, const uint8_t *k, rf_look *ahead, size_t row,
+                               rf_dtype type) {
+    enum { KEYS = HALVES_KEYS / 2 };
+    const halves low = in_each_part(0x01800080, 0x05800480, 0x09800880, 0x0D800C80);
+    const halves high = in_each_part(0x03800280, 0x07800680, 0x0B800A80, 0x0F800E80);
+    for (uint32_t j = 0; j < RF_KV_BLOCK; j += KEYS) {
         for (int half = 0; half < 2; half++) {
-            __m128i x = group_half(v, half, type), y = group_half(v + row, half, type);
-            __m256i *to = (__m256i *)(void *)(words + 16 * half);
-            _mm256_storeu_si256(to, _mm256_cvtepi8_epi16(_mm_unpacklo_epi8(x, y)));
-            _mm256_storeu_si256(to + 1, _mm256_cvtepi8_epi16(_mm_unpackhi_epi8(x, y)));
+            halves r[4];
+            look_ahead(ahead, KEYS / 8);
+            for (uint32_t i = 0; i < 4; i++) {
+                __m128i part[KEYS / 4];
+                for (uint32_t q = 0; q < KEYS / 4; q++)
+                    part[q] = group_half(k + (j + 4 * q + i) * row, half, type);
+                r[i] = halves_of(part);
+            }
+            transpose_quads(r);
+            int32_t *to = words + (size_t)half * 8 * RF_KV_BLOCK + j;
+            for (uint32_t i = 0; i < 4; i++, to += 2 * RF_KV_BLOCK) {
+                halves_store(to, HALVES(srai_epi16)(HALVES(shuffle_epi8)(r[i], low), 8));
+                halves_store(to + RF_KV_BLOCK,
+                             HALVES(srai_epi16)(HALVES(shuffle_epi8)(r[i], high), 8));
+            }
         }
     }
 }
 
-static void value_words(int32_t *words, const uint8_t *v, size_t row, rf_dtype type) {
+static void key_words(int32_t *words, const uint8_t *k, rf_look *ahead, size_t row, rf_dtype type) {
     if (type == RF_DT_Q8_0)
-        value_words_of(words, v, row, RF_DT_Q8_0);
+        key_words_of(words, k, ahead, row, RF_DT_Q8_0);
     else
-        value_words_of(words, v, row, RF_DT_Q4_0);
+        key_words_of(words, k, ahead, row, RF_DT_Q4_0);
+}
+
+LANES_INLINE void value_words_of(int32_t *words, const uint8_t *v, rf_look *ahead, size_t row,
+                                 rf_dtype type) {
+    for (uint32_t w = 0; w < ATTEND_WORDS; w++, v += 2 * row, words += RF_KV_BLOCK) {
+        look_ahead(ahead, 1);
+        for (int half = 0; half < 2; half++)
+            store_pairs(words + 16 * half, group_half(v, half, type),
+                        group_half(v + row, half, type));
+    }
+}
+
+static void value_words(int32_t *words, const uint8_t *v, rf_look *ahead, size_t row,
+                        rf_dtype type) {
+    if (type == RF_DT_Q8_0)
+        value_words_of(words, v, ahead, row, RF_DT_Q8_0);
+    else
+        value_words_of(words, v, ahead, row, RF_DT_Q4_0);
 }

@@ -15,9 +15,10 @@ enum {
 /* Sixteen integers, rounded, ties to even. */
 static void lanes_store_i16(int16_t *p, lanes x);
 /* A group of 32 keys' columns: words[w][j] are columns ATTEND_WORD * w .. of key j. */
-static void key_words(int32_t *words, const uint8_t *k, size_t row, rf_dtype type);
+static void key_words(int32_t *words, const uint8_t *k, rf_look *ahead, size_t row, rf_dtype type);
 /* Of 32 values: words[w][d] are column d of values ATTEND_WORD * w .. */
-static void value_words(int32_t *words, const uint8_t *v, size_t row, rf_dtype type);
+static void value_words(int32_t *words, const uint8_t *v, rf_look *ahead, size_t row,
+                        rf_dtype type);
 /* Words, with their digits, of what 32 keys count: the low sixteen bits of p * t + MAGIC. */
 static void weigh_keys(int32_t *words, const float *p, const float *t);
 
@@ -182,13 +183,11 @@ static void ints_value_tile_of(const attend_group *g, uint32_t first, uint32_t c
 #undef CALL
 }
 
-static void gather_int_keys(attend_group *g, const uint8_t *k, const uint8_t *ahead) {
+static void gather_int_keys(attend_group *g, const uint8_t *k) {
     const rf_attend *a = g->a;
     for (uint32_t d = 0; d < a->head_dim; d += 32) {
         size_t at = column_bytes(a->k_type, d);
-        for (uint32_t j = 0; j < RF_KV_BLOCK; j++)
-            __builtin_prefetch(ahead + at + j * a->k_row, 0, 2);
-        key_words(g->key_words + (size_t)d / ATTEND_WORD * RF_KV_BLOCK, k + at, a->k_row,
+        key_words(g->key_words + (size_t)d / ATTEND_WORD * RF_KV_BLOCK, k + at, &g->ahead, a->k_row,
                   a->k_type);
         row_scales(g->key_scales + d, k + at, a->k_row);
     }
@@ -212,14 +211,12 @@ static float key_weights(float t[RF_KV_BLOCK], const float d[RF_KV_BLOCK], uint3
 }
 
 /* Neighbouring rows that see the same keys share tiles. */
-static void add_int_values(attend_group *g, const uint8_t *v, const uint8_t *ahead) {
+static void add_int_values(attend_group *g, const uint8_t *v) {
     const rf_attend *a = g->a;
     for (uint32_t d = 0; d < a->value_dim; d += 32) {
         float scales[RF_KV_BLOCK], t[RF_KV_BLOCK];
         size_t at = column_bytes(a->v_type, d);
-        for (uint32_t j = 0; j < RF_KV_BLOCK; j++)
-            __builtin_prefetch(ahead + at + j * a->v_row, 0, 2);
-        value_words(g->words, v + at, a->v_row, a->v_type);
+        value_words(g->words, v + at, &g->ahead, a->v_row, a->v_type);
         row_scales(scales, v + at, a->v_row);
         for (uint32_t r = 0, end; r < g->n_rows; r = end) {
             for (end = r + 1; end < g->n_rows && g->bits[end] == g->bits[r];)

@@ -17,9 +17,8 @@
 static float finish_scores(float *p, uint32_t bits, float scale, float softcap, const float *mask);
 /* p becomes exponentials, 0 where hidden; their sum. */
 static float exponentials(float *p, uint32_t bits, float max);
-/* keys[d][j] of 32 keys of F16 or BF16, n a multiple of 8, the keys at ahead wanted soon; and of a
- * panel [32][32] of f32. */
-static void transpose_16(float *keys, const uint8_t *k, const uint8_t *ahead, size_t row,
+/* keys[d][j] of 32 keys of F16 or BF16, n a multiple of 8, in f32 or as they are; and of a panel [32][32] of f32. */
+static void transpose_16(void *keys, bool to_f32, const uint8_t *k, rf_look *ahead, size_t row,
                          uint32_t n, rf_dtype type);
 static void transpose_panel(float *keys, const float *panel);
 
@@ -30,7 +29,7 @@ typedef struct attend_group {
     float *q;                               /* tiles of [head_dim][queries] */
     float *p;                               /* [n][32] scores, then exponentials */
     float *acc;                             /* [n][stride] weighted values of the segment */
-    float *keys;                            /* [head_dim][32] */
+    float *keys;                            /* [head_dim][32], or those of the cache's type */
     float *panel;                           /* [32][32] columns of keys or values */
     /* of integer keys and values, as attend_ints.h has them: queries, keys, weights, values */
     int32_t *q_words, *key_words, *weights, *words;
@@ -41,6 +40,7 @@ typedef struct attend_group {
     float m[RF_ATTEND_QUERIES], l[RF_ATTEND_QUERIES];
     float block_m[RF_ATTEND_QUERIES], block_l[RF_ATTEND_QUERIES];
     float keep[RF_ATTEND_QUERIES], add[RF_ATTEND_QUERIES];
+    rf_look ahead;                    /* the block behind */
     rf_attend_span span[RF_KV_BLOCK]; /* [n_rows] */
     uint32_t bits[RF_KV_BLOCK];       /* [n_rows] of the block */
     bool seen[RF_KV_BLOCK];           /* [n_rows] is any key of the segment visible? */
@@ -63,9 +63,9 @@ static inline uint32_t tile_of(uint32_t left) {
 #define TILES(CALL) TILES_6(CALL) CALL(7) CALL(8)
 #endif
 
-/* p[i][j] = q[i] . keys[j], one product after the other; q: [dim][n] */
-LANES_INLINE void score_tile(float *p, const float *q, const float *keys, uint32_t dim, uint32_t n,
-                             uint32_t n_vecs) {
+/* p[i][j] = q[i] . keys[j], one product after the other; q: [dim][n], keys: [dim][32] of type */
+LANES_INLINE void score_tile(float *p, const float *q, const uint8_t *keys, rf_dtype type,
+                             uint32_t dim, uint32_t n, uint32_t n_vecs) {
     for (uint32_t j = 0; j < RF_KV_BLOCK; j += n_vecs * VEC) {
         vec s[ATTEND_TILE][2 * ATTEND_VECS];
         for (uint32_t i = 0; i < n; i++)
@@ -74,7 +74,7 @@ LANES_INLINE void score_tile(float *p, const float *q, const float *keys, uint32
         for (uint32_t d = 0; d < dim; d++) {
             vec key[2 * ATTEND_VECS];
             for (uint32_t c = 0; c < n_vecs; c++)
-                key[c] = vec_load(keys + (size_t)d * RF_KV_BLOCK + j + c * VEC);
+                key[c] = vec_widened(keys, (size_t)d * RF_KV_BLOCK + j + c * VEC, type);
             for (uint32_t i = 0; i < n; i++) {
                 vec x = vec_set(q[(size_t)d * n + i]);
                 for (uint32_t c = 0; c < n_vecs; c++)
@@ -87,21 +87,51 @@ LANES_INLINE void score_tile(float *p, const float *q, const float *keys, uint32
     }
 }
 
-static void score_tile_of(float *p, const float *q, const float *keys, uint32_t dim, uint32_t n) {
-#define CALL(N)                                       \
-    case N:                                           \
-        score_tile(p, q, keys, dim, N, TILE_VECS(N)); \
+/* For each type a function of its own, which knows it. */
+#define SCORES(type)                                                                           \
+    static void score_tile_##type(float *p, const float *q, const uint8_t *keys, uint32_t dim, \
+                                  uint32_t n) {                                                \
+        switch (n) { TILES(SCORES_OF_##type) }                                                 \
+    }
+#define SCORES_CALL(type, N)                                        \
+    case N:                                                         \
+        score_tile(p, q, keys, RF_DT_##type, dim, N, TILE_VECS(N)); \
         break;
-    switch (n) { TILES(CALL) }
-#undef CALL
+#define SCORES_OF_F32(N)  SCORES_CALL(F32, N)
+#define SCORES_OF_F16(N)  SCORES_CALL(F16, N)
+#define SCORES_OF_BF16(N) SCORES_CALL(BF16, N)
+SCORES(F32)
+SCORES(F16)
+SCORES(BF16)
+
+static void score_tile_of(float *p, const float *q, const uint8_t *keys, rf_dtype type,
+                          uint32_t dim, uint32_t n) {
+    if (type == RF_DT_F16)
+        score_tile_F16(p, q, keys, dim, n);
+    else if (type == RF_DT_BF16)
+        score_tile_BF16(p, q, keys, dim, n);
+    else
+        score_tile_F32(p, q, keys, dim, n);
 }
 
-/* Key j's values, weighted, onto n queries' sums. */
-LANES_INLINE void add_key(vec s[ATTEND_TILE][2 * ATTEND_VECS], const float *p, const float *panel,
-                          size_t j, uint32_t n, uint32_t n_vecs) {
+/* 32 columns of a block's values: a panel of F32, or rows of the cache, in which case some of what is wanted next is
+ * fetched with each. */
+typedef struct attend_values {
+    rf_dtype type;
+    const uint8_t *at;
+    size_t row; /* bytes from one to the next */
+    rf_look *ahead;
+} attend_values;
+
+/* Key j's values from column d on, weighted, onto n queries' sums. */
+LANES_INLINE void add_key(vec s[ATTEND_TILE][2 * ATTEND_VECS], const float *p,
+                          const attend_values *v, rf_dtype type, size_t j, uint32_t d, uint32_t n,
+                          uint32_t n_vecs) {
+    const size_t row = type == RF_DT_F32 ? RF_ATTEND_PANEL * sizeof(float) : v->row;
     vec value[2 * ATTEND_VECS];
+    if (type != RF_DT_F32) look_ahead(v->ahead, 1);
     for (uint32_t c = 0; c < n_vecs; c++)
-        value[c] = vec_load(panel + j * RF_ATTEND_PANEL + c * VEC);
+        value[c] = vec_widened(v->at + j * row, d + c * VEC, type);
     for (uint32_t i = 0; i < n; i++) {
         vec x = vec_set(p[i * RF_KV_BLOCK + j]);
         for (uint32_t c = 0; c < n_vecs; c++)
@@ -120,11 +150,11 @@ LANES_INLINE void put_values(float *acc, vec *s, float keep, float add, uint32_t
         vec_store(acc + c * VEC, s[c]);
 }
 
-/* A panel's columns of n queries' weighted values of one block, folded into those of the segment:
+/* 32 columns of n queries' weighted values of one block, folded into those of the segment:
  * acc: [n][stride], p: [n][32] */
-LANES_INLINE void value_tile(float *acc, size_t stride, const float *p, const float *panel,
-                             uint32_t bits, const float *keep, const float *add, uint32_t n,
-                             uint32_t n_vecs) {
+LANES_INLINE void value_tile(float *acc, size_t stride, const float *p, const attend_values *v,
+                             rf_dtype type, uint32_t bits, const float *keep, const float *add,
+                             uint32_t n, uint32_t n_vecs) {
     for (uint32_t d = 0; d < RF_ATTEND_PANEL; d += n_vecs * VEC) {
         vec s[ATTEND_TILE][2 * ATTEND_VECS];
         for (uint32_t i = 0; i < n; i++)
@@ -132,26 +162,43 @@ LANES_INLINE void value_tile(float *acc, size_t stride, const float *p, const fl
                 s[i][c] = vec_set(0.0f);
         if (bits == UINT32_MAX)
             for (size_t j = 0; j < RF_KV_BLOCK; j++)
-                add_key(s, p, panel + d, j, n, n_vecs);
+                add_key(s, p, v, type, j, d, n, n_vecs);
         else
             for (uint32_t left = bits; left; left &= left - 1)
-                add_key(s, p, panel + d, (size_t)__builtin_ctz(left), n, n_vecs);
+                add_key(s, p, v, type, (size_t)__builtin_ctz(left), d, n, n_vecs);
         for (uint32_t i = 0; i < n; i++)
             put_values(acc + i * stride + d, s[i], keep[i], add[i], n_vecs);
     }
 }
 
+#define VALUES(type)                                                                        \
+    static void value_tile_##type(float *acc, size_t stride, const float *p,                \
+                                  const attend_values *v, uint32_t bits, const float *keep, \
+                                  const float *add, uint32_t n) {                           \
+        switch (n) { TILES(VALUES_OF_##type) }                                              \
+    }
+#define VALUES_CALL(type, N)                                                           \
+    case N:                                                                            \
+        value_tile(acc, stride, p, v, RF_DT_##type, bits, keep, add, N, TILE_VECS(N)); \
+        break;
+#define VALUES_OF_F32(N)  VALUES_CALL(F32, N)
+#define VALUES_OF_F16(N)  VALUES_CALL(F16, N)
+#define VALUES_OF_BF16(N) VALUES_CALL(BF16, N)
+VALUES(F32)
+VALUES(F16)
+VALUES(BF16)
+
 static void value_tile_of(const attend_group *g, uint32_t first, uint32_t column, uint32_t bits,
-                          uint32_t n) {
+                          const attend_values *v, uint32_t n) {
     float *acc = g->acc + first * g->stride + column;
     const float *p = g->p + (size_t)first * RF_KV_BLOCK;
     const float *keep = g->keep + first, *add = g->add + first;
-#define CALL(N)                                                                    \
-    case N:                                                                        \
-        value_tile(acc, g->stride, p, g->panel, bits, keep, add, N, TILE_VECS(N)); \
-        break;
-    switch (n) { TILES(CALL) }
-#undef CALL
+    if (v->type == RF_DT_F16)
+        value_tile_F16(acc, g->stride, p, v, bits, keep, add, n);
+    else if (v->type == RF_DT_BF16)
+        value_tile_BF16(acc, g->stride, p, v, bits, keep, add, n);
+    else
+        value_tile_F32(acc, g->stride, p, v, bits, keep, add, n);
 }
 
 /* Parts ------------------------------------------------------------------------------------------*/
@@ -184,23 +231,29 @@ static inline uint32_t panel_columns(uint32_t dim, uint32_t d) {
     return dim - d < RF_ATTEND_PANEL ? dim - d : RF_ATTEND_PANEL;
 }
 
-static void gather_keys(attend_group *g, const uint8_t *k, const uint8_t *ahead, uint32_t bits) {
+/* Whether all queries are one tile, so that what the cache holds is read once: to turn it to f32 before would not pay. */
+static bool is_one_tile(const attend_group *g) { return g->n_rows == 1 && g->n <= ATTEND_TILE; }
+
+/* Keys in lanes; their type. */
+static rf_dtype gather_keys(attend_group *g, const uint8_t *k, uint32_t bits) {
     const rf_attend *a = g->a;
     bool is_16 = a->k_type == RF_DT_F16 || a->k_type == RF_DT_BF16;
     if (is_16 && a->head_dim % 8 == 0) {
-        transpose_16(g->keys, k, ahead, a->k_row, a->head_dim, a->k_type);
-        return;
+        bool to_f32 = !is_one_tile(g);
+        transpose_16(g->keys, to_f32, k, &g->ahead, a->k_row, a->head_dim, a->k_type);
+        return to_f32 ? RF_DT_F32 : a->k_type;
     }
     for (uint32_t d = 0; d < a->head_dim; d += RF_ATTEND_PANEL) {
         size_t at = column_bytes(a->k_type, d);
-        widen_panel(g->panel, k + at, ahead + at, a->k_row, bits, panel_columns(a->head_dim, d),
+        widen_panel(g->panel, k + at, &g->ahead, a->k_row, bits, panel_columns(a->head_dim, d),
                     a->k_type);
         transpose_panel(g->keys + (size_t)d * RF_KV_BLOCK, g->panel);
     }
+    return RF_DT_F32;
 }
 
 /* Scores of the tiles that hold queries of rows which see the block. */
-static void make_scores(attend_group *g) {
+static void make_scores(attend_group *g, rf_dtype type) {
     uint32_t first = 0, end = g->n_rows, size;
     uint32_t words = (uint32_t)rf_attend_padded(g->a->head_dim) / 2; /* of a query */
     while (!g->bits[first])
@@ -215,7 +268,7 @@ static void make_scores(attend_group *g) {
                                g->key_words, g->key_scales, words / 16, size);
         else
             score_tile_of(g->p + (size_t)i * RF_KV_BLOCK, g->q + (size_t)i * g->a->head_dim,
-                          g->keys, g->a->head_dim, size);
+                          (const uint8_t *)g->keys, type, g->a->head_dim, size);
     }
 }
 
@@ -223,45 +276,62 @@ static void finish_row(attend_group *g, uint32_t r, uint32_t block) {
     const rf_attend *a = g->a;
     float mask[RF_KV_BLOCK];
     if (a->mask) rf_attend_mask(a, g->row + r, block, g->bits[r], mask);
-    for (uint32_t i = r * g->n_heads; i < (r + 1) * g->n_heads; i++)
+    for (uint32_t i = r * g->n_heads; i < (r + 1) * g->n_heads; i++) {
+        look_ahead(&g->ahead, 2);
         g->block_m[i] = finish_scores(g->p + (size_t)i * RF_KV_BLOCK, g->bits[r], g->scale[i],
                                       a->softcap, a->mask ? mask : NULL);
+    }
 }
 
 static void soften_row(attend_group *g, uint32_t r) {
     uint32_t first = r * g->n_heads;
-    for (uint32_t i = first; i < first + g->n_heads; i++)
+    for (uint32_t i = first; i < first + g->n_heads; i++) {
+        look_ahead(&g->ahead, 2);
         g->block_l[i] = exponentials(g->p + (size_t)i * RF_KV_BLOCK, g->bits[r], g->block_m[i]);
+    }
     fold_factors(g->m + first, g->l + first, g->block_m + first, g->block_l + first,
                  g->keep + first, g->add + first, g->n_heads);
     g->seen[r] = true;
 }
 
 /* Neighbouring rows that see the same keys share tiles. */
-static void add_values(attend_group *g, const uint8_t *v, const uint8_t *ahead, uint32_t bits) {
+static void add_values(attend_group *g, const uint8_t *v, uint32_t bits) {
     const rf_attend *a = g->a;
+    const bool in_place =
+        is_one_tile(g) && a->v_type != RF_DT_F32 && a->value_dim % RF_ATTEND_PANEL == 0;
     for (uint32_t d = 0; d < a->value_dim; d += RF_ATTEND_PANEL) {
-        size_t at = column_bytes(a->v_type, d);
-        widen_panel(g->panel, v + at, ahead + at, a->v_row, bits, panel_columns(a->value_dim, d),
-                    a->v_type);
+        attend_values of = {a->v_type, v + column_bytes(a->v_type, d), a->v_row, &g->ahead};
+        if (!in_place) {
+            widen_panel(g->panel, of.at, &g->ahead, a->v_row, bits, panel_columns(a->value_dim, d),
+                        a->v_type);
+            of = (attend_values){.type = RF_DT_F32, .at = (const uint8_t *)g->panel};
+        }
         for (uint32_t r = 0, end; r < g->n_rows; r = end) {
             for (end = r + 1; end < g->n_rows && g->bits[end] == g->bits[r];)
                 end++;
             uint32_t last = end * g->n_heads, size;
             for (uint32_t i = r * g->n_heads; i < last && g->bits[r]; i += size) {
                 size = tile_of(last - i);
-                value_tile_of(g, i, d, g->bits[r], size);
+                value_tile_of(g, i, d, g->bits[r], &of, size);
             }
         }
     }
 }
 
-/* The block behind, if the last row sees it, else this one: what to fetch meanwhile. */
-static uint32_t block_ahead(const attend_group *g, uint32_t block) {
+/* The block behind, if the last row sees it, is what to fetch meanwhile. */
+static void look_behind(attend_group *g, uint32_t block) {
+    const rf_attend *a = g->a;
     uint32_t last = g->n_rows - 1;
-    bool seen = block + 1 < rf_attend_end_block(&g->span[last]) &&
-                rf_attend_bits(g->a, g->row + last, &g->span[last], block + 1);
-    return block + seen;
+    g->ahead = (rf_look){0};
+    if (block + 1 >= rf_attend_end_block(&g->span[last]) ||
+        !rf_attend_bits(a, g->row + last, &g->span[last], block + 1))
+        return;
+    size_t id = a->table[block + 1];
+    g->ahead.at = a->k + id * a->k_block;
+    g->ahead.end = g->ahead.at + RF_KV_BLOCK * a->k_row;
+    if (a->v == a->k) return; /* values lie in the keys */
+    g->ahead.then = a->v + id * a->v_block;
+    g->ahead.then_end = g->ahead.then + RF_KV_BLOCK * a->v_row;
 }
 
 static void add_block(attend_group *g, uint32_t block) {
@@ -272,20 +342,24 @@ static void add_block(attend_group *g, uint32_t block) {
         all |= g->bits[r];
     }
     if (!all) return;
-    size_t id = a->table[block], ahead = a->table[block_ahead(g, block)];
+    size_t id = a->table[block];
+    look_behind(g, block);
+    rf_dtype type = a->k_type;
     if (rf_attend_is_int(a->k_type))
-        gather_int_keys(g, a->k + id * a->k_block, a->k + ahead * a->k_block);
+        gather_int_keys(g, a->k + id * a->k_block);
     else
-        gather_keys(g, a->k + id * a->k_block, a->k + ahead * a->k_block, all);
-    make_scores(g);
+        type = gather_keys(g, a->k + id * a->k_block, all);
+    make_scores(g, type);
     for (uint32_t r = 0; r < g->n_rows; r++)
         if (g->bits[r]) finish_row(g, r, block);
     for (uint32_t r = 0; r < g->n_rows; r++) /* apart, so that nothing waits for a maximum */
         if (g->bits[r]) soften_row(g, r);
     if (rf_attend_is_int(a->v_type))
-        add_int_values(g, a->v + id * a->v_block, a->v + ahead * a->v_block);
+        add_int_values(g, a->v + id * a->v_block);
     else
-        add_values(g, a->v + id * a->v_block, a->v + ahead * a->v_block, all);
+        add_values(g, a->v + id * a->v_block, all);
+    while (g->ahead.at < g->ahead.end || g->ahead.then < g->ahead.then_end)
+        look_ahead(&g->ahead, 4);
 }
 
 /* Groups -----------------------------------------------------------------------------------------*/
@@ -373,8 +447,9 @@ static void attend_group_of(attend_group *g) {
     }
     for (uint32_t i = 0; i < g->n; i++) {
         float *dst = total_of(g, i);
-        for (uint32_t d = 0; d < g->a->value_dim && g->total_l[i] != 0.0f; d++)
-            dst[d] /= g->total_l[i];
+        const float l = g->total_l[i];
+        for (uint32_t d = 0; l != 0.0f && d < g->a->value_dim; d++)
+            dst[d] /= l;
     }
 }
 

@@ -97,7 +97,13 @@ LANES_INLINE lanes lanes_of_i8(__m128i v) {
 typedef __m256 vec;
 enum { VEC = 8 };
 LANES_INLINE vec vec_set(float x) { return _mm256_set1_ps(x); }
-LANES_INLINE vec vec_load(const float *p) { return _mm256_loadu_ps(p); }
+LANES_INLINE vec vec_load(const void *p) { return _mm256_loadu_ps((const float *)p); }
+LANES_INLINE vec vec_load_f16(const uint8_t *p) {
+    return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)p));
+}
+LANES_INLINE vec vec_load_bf16(const uint8_t *p) {
+    return bf16_to_f32(_mm_loadu_si128((const __m128i *)(const void *)p));
+}
 LANES_INLINE void vec_store(float *p, vec v) { _mm256_storeu_ps(p, v); }
 LANES_INLINE vec vec_mul(vec a, vec b) { return _mm256_mul_ps(a, b); }
 LANES_INLINE vec vec_fma(vec a, vec b, vec c) { return _mm256_fmadd_ps(a, b, c); }

@@ -68,7 +68,9 @@ LANES_INLINE lanes lanes_of_i8(__m128i v) { return _mm512_cvtepi32_ps(_mm512_cvt
 typedef __m512 vec;
 enum { VEC = 16 };
 LANES_INLINE vec vec_set(float x) { return _mm512_set1_ps(x); }
-LANES_INLINE vec vec_load(const float *p) { return _mm512_loadu_ps(p); }
+LANES_INLINE vec vec_load(const void *p) { return _mm512_loadu_ps(p); }
+LANES_INLINE vec vec_load_f16(const uint8_t *p) { return lanes_load_f16(p); }
+LANES_INLINE vec vec_load_bf16(const uint8_t *p) { return lanes_load_bf16(p); }
 LANES_INLINE void vec_store(float *p, vec v) { _mm512_storeu_ps(p, v); }
 LANES_INLINE vec vec_mul(vec a, vec b) { return _mm512_mul_ps(a, b); }
 LANES_INLINE vec vec_fma(vec a, vec b, vec c) { return _mm512_fmadd_ps(a, b, c); }

@@ -126,7 +126,15 @@ LANES_INLINE lanes lanes_load_bf16(const uint8_t *p) {
 typedef f32x4 vec;
 enum { VEC = 4 };
 LANES_INLINE vec vec_set(float x) { return vdupq_n_f32(x); }
-LANES_INLINE vec vec_load(const float *p) { return vld1q_f32(p); }
+LANES_INLINE vec vec_load(const void *p) {
+    return vreinterpretq_f32_u8(vld1q_u8((const uint8_t *)p));
+}
+LANES_INLINE vec vec_load_f16(const uint8_t *p) {
+    return vcvt_f32_f16(vreinterpret_f16_u8(vld1_u8(p)));
+}
+LANES_INLINE vec vec_load_bf16(const uint8_t *p) {
+    return vreinterpretq_f32_u32(vshll_n_u16(vreinterpret_u16_u8(vld1_u8(p)), 16));
+}
 LANES_INLINE void vec_store(float *p, vec v) { vst1q_f32(p, v); }
 LANES_INLINE vec vec_mul(vec a, vec b) { return vmulq_f32(a, b); }
 LANES_INLINE vec vec_fma(vec a, vec b, vec c) { return vfmaq_f32(c, a, b); }

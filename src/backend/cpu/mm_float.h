@@ -3,7 +3,7 @@
  *
  * The including file defines before it: lanes (sixteen f32) with lanes_zero(), lanes_load(p),
  * lanes_store(p, s), lanes_fma(a, b, c), lanes_tree16(s), lanes_load_f16(p) and lanes_load_bf16(p);
- * vec (VEC_LANES of the sixteen) with vec_zero(), vec_load(p), vec_load_f16(p), vec_load_bf16(p),
+ * vec (VEC of the sixteen) with vec_zero(), vec_load(p), vec_load_f16(p), vec_load_bf16(p),
  * vec_store(p, v), vec_fma(a, b, c) and IN_REGISTER(v), which keeps the compiler from reading v from memory
  * where it is used; trees_of_8(s, out), tree16 of eight times sixteen lanes;
  * decode_blocks(type, src, dst, n), how many of n elements it turned into f32;
@@ -217,10 +217,10 @@ RF_INLINE bool kind_looks(float_kind kind) { return kind == KIND_F16 || kind == 
 
 RF_INLINE vec load_vec(float_kind kind, const uint8_t *p) {
     if (kind == KIND_F16) return vec_load_f16(p);
-    return kind == KIND_BF16 ? vec_load_bf16(p) : vec_load((const float *)(const void *)p);
+    return kind == KIND_BF16 ? vec_load_bf16(p) : vec_load(p);
 }
 
-/* Lanes lane .. lane + VEC_LANES - 1 of elements i .. i + 15. */
+/* Lanes lane .. lane + VEC - 1 of elements i .. i + 15. */
 RF_INLINE void tile_step(float_kind kind, int nt, const uint8_t *const w[], const float *const x[],
                          size_t i, size_t lane, vec s[TILE_NR][TILE_NT]) {
     vec xi[TILE_NT];
@@ -247,7 +247,7 @@ typedef struct float_stretch {
 } float_stretch;
 
 /* A panel: elements [k, end) of n_rows weight rows from row `row` on, in place or decoded to f32.  Decoded
- * it is cut into stretches, each [16 / VEC_LANES][tiles][n / 16][TILE_NR][VEC_LANES]. */
+ * it is cut into stretches, each [16 / VEC][tiles][n / 16][TILE_NR][VEC]. */
 typedef struct float_panel {
     const rf_mm *mm;
     uint32_t row, n_rows;
@@ -283,7 +283,7 @@ RF_INLINE void add_tile(float_kind kind, int nt, const uint8_t *const w[], const
                         const float_stretch *s, float *sums, rf_mm_ahead *ahead) {
     const bool looks = kind_looks(kind);
     const size_t n = s->n;
-    for (size_t lane = 0; lane < 16; lane += VEC_LANES) {
+    for (size_t lane = 0; lane < 16; lane += VEC) {
         vec v[TILE_NR][TILE_NT];
         take_sums(nt, s->first, sums + lane, v);
         for (size_t k = 0, end; k < n; k = end) {
@@ -343,17 +343,17 @@ RF_INLINE void add_rows(float_kind kind, int a, int b, float_panel *p, const flo
 /* The same in a decoded panel ---- */
 
 /* n elements of nt activation rows, continued with zeros, in the order in which their tile reads them:
- * [16 / VEC_LANES][n / 16][nt][VEC_LANES]. */
+ * [16 / VEC][n / 16][nt][VEC]. */
 RF_INLINE void order_rows(int nt, const float *const x[], size_t n, float *to) {
     const size_t whole = n & ~(size_t)15;
     float end[TILE_NT][16] = {{0}};
     for (int t = 0; t < nt && whole < n; t++)
         memcpy(end[t], x[t] + whole, (n - whole) * sizeof(float));
-    for (size_t lane = 0; lane < 16; lane += VEC_LANES) {
+    for (size_t lane = 0; lane < 16; lane += VEC) {
         for (size_t i = 0; i < whole; i += 16)
-            for (int t = 0; t < nt; t++, to += VEC_LANES)
+            for (int t = 0; t < nt; t++, to += VEC)
                 vec_store(to, vec_load(x[t] + i + lane));
-        for (int t = 0; t < nt && whole < n; t++, to += VEC_LANES)
+        for (int t = 0; t < nt && whole < n; t++, to += VEC)
             vec_store(to, vec_load(end[t] + lane));
     }
 }
@@ -390,7 +390,7 @@ RF_INLINE float_order order_of(const rf_mm_input *act, uint32_t t) {
 
 /* Where a pass over the lanes from `lane` on, from element k on, finds each tile's rows. */
 RF_INLINE void pass_rows(float_order o, size_t k, size_t lane, int a, int b, const float *x[2]) {
-    const size_t at = lane / VEC_LANES * (o.cols / 16 * VEC_LANES) + k / 16 * VEC_LANES;
+    const size_t at = lane / VEC * (o.cols / 16 * VEC) + k / 16 * VEC;
     x[0] = o.rows + at * (size_t)a;
     x[1] = o.rows + o.cols * (size_t)a + at * (size_t)b;
 }
@@ -406,18 +406,18 @@ RF_INLINE void add_panel_tile(int nt, const float *w, const float *x, size_t n, 
                               float *sums, float_ask *ask) {
     vec v[TILE_NR][TILE_NT];
     take_sums(nt, first, sums, v);
-    for (size_t i = 0; i < n; i += 16, w += TILE_NR * VEC_LANES, x += nt * VEC_LANES) {
+    for (size_t i = 0; i < n; i += 16, w += TILE_NR * VEC, x += nt * VEC) {
         vec xi[TILE_NT];
         __builtin_prefetch((const void *)ask->at);
         ask->at += ask->step;
         RF_UNROLL
         for (int t = 0; t < nt; t++) {
-            xi[t] = vec_load(x + t * VEC_LANES);
+            xi[t] = vec_load(x + t * VEC);
             IN_REGISTER(xi[t]);
         }
         RF_UNROLL
         for (int r = 0; r < TILE_NR; r++) {
-            vec wi = vec_load(w + r * VEC_LANES);
+            vec wi = vec_load(w + r * VEC);
             IN_REGISTER(wi);
             RF_UNROLL
             for (int t = 0; t < nt; t++)
@@ -430,8 +430,8 @@ RF_INLINE void add_panel_tile(int nt, const float *w, const float *x, size_t n, 
 /* The rows of the pass behind the one at lane and stretch s, as if its tiles were as wide. */
 RF_INLINE void next_rows(const float_panel *p, const float_stretch *s, float_order o, size_t lane,
                          int a, int b, const float *x[2]) {
-    if (lane + VEC_LANES < 16)
-        pass_rows(o, s->k, lane + VEC_LANES, a, b, x);
+    if (lane + VEC < 16)
+        pass_rows(o, s->k, lane + VEC, a, b, x);
     else if (s->k + s->n < p->end)
         pass_rows(o, s->k + s->n, 0, a, b, x);
     else
@@ -454,19 +454,19 @@ RF_INLINE void add_panel(int a, int b, float_panel *p, const float_stretch *s,
         order_rows(a, x, n, ordered);
         order_rows(b, x + a, n, ordered + (size_t)a * n);
     }
-    for (size_t lane = 0; lane < 16; lane += VEC_LANES) {
+    for (size_t lane = 0; lane < 16; lane += VEC) {
         const float *now[2], *next[2];
         pass_rows(o, is_laid_out ? s->k : 0, lane, a, b, now);
         memcpy(next, now, sizeof next);
         if (is_laid_out) next_rows(p, s, o, lane, a, b, next);
         float_ask ask_a = {(uintptr_t)next[0], (size_t)a * sizeof(vec) / n_tiles},
                   ask_b = {(uintptr_t)next[1], (size_t)b * sizeof(vec) / n_tiles};
-        for (uint32_t i = 0; i < n_tiles; i++, w += n / 16 * VEC_LANES * TILE_NR) {
+        for (uint32_t i = 0; i < n_tiles; i++, w += n / 16 * VEC * TILE_NR) {
             float *sums = p->sums + i * of_tile;
             add_panel_tile(a, w, now[0], n, s->first, sums + lane, &ask_a);
             if (b > 0)
                 add_panel_tile(b, w, now[1], n, s->first, sums + a * TILE_SUMS + lane, &ask_b);
-            if (s->last && lane + VEC_LANES == 16) store_tile(p, i * TILE_NR, s->t, a + b, sums);
+            if (s->last && lane + VEC == 16) store_tile(p, i * TILE_NR, s->t, a + b, sums);
         }
     }
 }
@@ -523,15 +523,15 @@ RF_INLINE size_t stretch_at(size_t k, size_t cols) {
 /* Sixteen elements of a row to its tile, the vectors of lanes apart floats behind each other. */
 RF_INLINE void pack_16(float_kind kind, const uint8_t *src, float *to, size_t apart) {
     RF_UNROLL
-    for (size_t lane = 0; lane < 16; lane += VEC_LANES)
-        vec_store(to + lane / VEC_LANES * apart, load_vec(kind, src + lane * kind_bytes(kind)));
+    for (size_t lane = 0; lane < 16; lane += VEC)
+        vec_store(to + lane / VEC * apart, load_vec(kind, src + lane * kind_bytes(kind)));
 }
 
 /* Elements [k, k + n) of a row, the last sixteen continued with zeros. */
 static void pack_row(const rf_tensor *w, uint32_t row, size_t k, size_t n, float *to,
                      size_t apart) {
     const float_kind kind = kind_of(w->type);
-    const size_t whole = kind == KIND_PANEL ? 0 : n & ~(size_t)15, step = TILE_NR * VEC_LANES;
+    const size_t whole = kind == KIND_PANEL ? 0 : n & ~(size_t)15, step = TILE_NR * VEC;
     const uint8_t *src = rf_mm_row(w, row) + k * kind_bytes(kind);
     float rest[STRETCH];
     for (size_t i = 0; i < whole; i += 16, src += 16 * kind_bytes(kind), to += step) {
@@ -552,10 +552,9 @@ static void decode_panel(float_panel *p, float *dst) {
     p->w = (const uint8_t *)dst;
     for (size_t k = p->k, n; k < p->end; k += n) {
         n = stretch_at(k, w->cols);
-        const size_t n_vecs = rf_mm_round16(n) / 16 * VEC_LANES;
+        const size_t n_vecs = rf_mm_round16(n) / 16 * VEC;
         for (uint32_t r = 0; r < p->n_rows; r++)
-            pack_row(w, p->row + r, k, n,
-                     dst + r / TILE_NR * TILE_NR * n_vecs + r % TILE_NR * VEC_LANES,
+            pack_row(w, p->row + r, k, n, dst + r / TILE_NR * TILE_NR * n_vecs + r % TILE_NR * VEC,
                      padded * n_vecs);
         dst += padded * rf_mm_round16(n);
     }
@@ -613,7 +612,7 @@ static void multiply_panel(float_panel *p, uint32_t t, uint32_t nt) {
 /* Turns to the rows behind the panel, a part of which is fetched each LOOK_EVERY columns of a tile. */
 static void look_behind(float_panel *p, uint32_t end, uint32_t most) {
     size_t fetch = rf_mm_look_at_rows(p->mm, p->row + p->n_rows, end, most, &p->ahead);
-    size_t looks = (p->mm->w->cols + LOOK_EVERY - 1) / LOOK_EVERY * (16 / VEC_LANES);
+    size_t looks = (p->mm->w->cols + LOOK_EVERY - 1) / LOOK_EVERY * (16 / VEC);
     looks *= (p->n_rows + TILE_NR - 1) / TILE_NR;
     looks *= (p->mm->act->n_rows + TILE_NT - 1) / TILE_NT;
     p->ahead.step = fetch / looks + 1;

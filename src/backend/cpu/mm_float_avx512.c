@@ -3,17 +3,10 @@
 
 #include "backend/cpu/mm_decode_avx.h"
 
-typedef __m512 vec;
-#define VEC_LANES        16
-#define TILE_NT          6
-#define STRETCH          1024
-#define PANEL_BYTES      RF_MM_FLOAT_BYTES
-#define vec_zero()       _mm512_setzero_ps()
-#define vec_load(p)      _mm512_loadu_ps(p)
-#define vec_load_f16(p)  lanes_load_f16(p)
-#define vec_load_bf16(p) lanes_load_bf16(p)
-#define vec_store(p, v)  _mm512_storeu_ps(p, v)
-#define vec_fma(a, b, c) _mm512_fmadd_ps(a, b, c)
+#define TILE_NT     6
+#define STRETCH     1024
+#define PANEL_BYTES RF_MM_FLOAT_BYTES
+#define vec_zero()  _mm512_setzero_ps()
 
 /* tree16 of eight times sixteen lanes, each step on two of what the one before it left. */
 LANES_INLINE void trees_of_8(const float *s, float *out) {

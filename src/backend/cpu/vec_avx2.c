@@ -10,6 +10,19 @@ enum { ATTEND_VECS = 2 }; /* times six queries are twelve sums, two factors and 
 enum { ATTEND_INT_VECS = 1 };
 #define ATTEND_TILE 6
 #define INTS_UNROLL
+#define HALVES(op) _mm256_##op
+typedef __m256i halves; /* two parts of eight of 16 bits */
+enum { HALVES_KEYS = 16 };
+LANES_INLINE halves halves_of(const __m128i part[2]) { return _mm256_set_m128i(part[1], part[0]); }
+LANES_INLINE void halves_store(void *p, halves v) { _mm256_storeu_si256((__m256i *)p, v); }
+LANES_INLINE void halves_store_f32(float *p, halves v, rf_dtype type) {
+    lanes_store(p, type == RF_DT_F16 ? lanes_of_f16(v) : lanes_of_bf16(v));
+}
+/* Sixteen pairs of bytes as pairs of 16 bits. */
+LANES_INLINE void store_pairs(int32_t *to, __m128i x, __m128i y) {
+    halves_store(to, _mm256_cvtepi8_epi16(_mm_unpacklo_epi8(x, y)));
+    halves_store(to + 8, _mm256_cvtepi8_epi16(_mm_unpackhi_epi8(x, y)));
+}
 #include "backend/cpu/attend_avx.h"
 
 static void rotate(float *p0, float *p1, float c, float s) {

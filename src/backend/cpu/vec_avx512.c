@@ -10,6 +10,24 @@ enum { ATTEND_VECS = 2 }; /* times eight queries: sixteen sums */
 enum { ATTEND_INT_VECS = 2 };
 #define ATTEND_TILE 8
 #define INTS_UNROLL RF_UNROLL /* else accumulators are copied from round to round */
+#define HALVES(op)  _mm512_##op
+typedef __m512i halves; /* four parts of eight of 16 bits */
+enum { HALVES_KEYS = 32 };
+LANES_INLINE halves halves_of(const __m128i part[4]) {
+    halves v = _mm512_inserti32x4(_mm512_castsi128_si512(part[0]), part[1], 1);
+    return _mm512_inserti32x4(_mm512_inserti32x4(v, part[2], 2), part[3], 3);
+}
+LANES_INLINE void halves_store(void *p, halves v) { _mm512_storeu_si512(p, v); }
+LANES_INLINE void halves_store_f32(float *p, halves v, rf_dtype type) {
+    __m256i low = _mm512_castsi512_si256(v), high = _mm512_extracti64x4_epi64(v, 1);
+    lanes_store(p, type == RF_DT_F16 ? lanes_of_f16(low) : lanes_of_bf16(low));
+    lanes_store(p + 16, type == RF_DT_F16 ? lanes_of_f16(high) : lanes_of_bf16(high));
+}
+/* Sixteen pairs of bytes as pairs of 16 bits. */
+LANES_INLINE void store_pairs(int32_t *to, __m128i x, __m128i y) {
+    __m512i low = _mm512_cvtepi8_epi32(x), high = _mm512_slli_epi32(_mm512_cvtepi8_epi32(y), 16);
+    halves_store(to, _mm512_mask_blend_epi16(0xAAAAAAAA, low, high));
+}
 #include "backend/cpu/attend_avx.h"
 
 static void rope_norm(float *x, uint32_t n_dims, const float *cos_sin) {

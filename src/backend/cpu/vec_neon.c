@@ -127,25 +127,23 @@ static inline void transpose_words(uint16x8_t r[8]) {
     }
 }
 
-/* Two lines of the keys at ahead are fetched in each round: all, in the end. */
-static void transpose_16(float *keys, const uint8_t *k, const uint8_t *ahead, size_t row,
+static void transpose_16(void *keys, bool to_f32, const uint8_t *k, rf_look *ahead, size_t row,
                          uint32_t n, rf_dtype type) {
     for (uint32_t d = 0; d < n; d += 8) {
         for (uint32_t j = 0; j < RF_KV_BLOCK; j += 8) {
-            const uint8_t *line = ahead + (j + d % 32 / 4) * row + d / 32 * 64;
-            __builtin_prefetch(line, 0, 2);
-            __builtin_prefetch(line + row, 0, 2);
+            look_ahead(ahead, 1);
             uint16x8_t r[8];
             for (uint32_t i = 0; i < 8; i++)
                 r[i] = vreinterpretq_u16_u8(vld1q_u8(k + (j + i) * row + 2 * (size_t)d));
             transpose_words(r);
             for (uint32_t i = 0; i < 8; i++) {
-                float *to = keys + (size_t)(d + i) * RF_KV_BLOCK + j;
+                size_t at = (size_t)(d + i) * RF_KV_BLOCK + j;
                 uint16x4_t half[2] = {vget_low_u16(r[i]), vget_high_u16(r[i])};
-                for (int h = 0; h < 2; h++)
-                    vst1q_f32(to + 4 * h, type == RF_DT_BF16
-                                              ? vreinterpretq_f32_u32(vshll_n_u16(half[h], 16))
-                                              : vcvt_f32_f16(vreinterpret_f16_u16(half[h])));
+                if (!to_f32) vst1q_u16((uint16_t *)keys + at, r[i]);
+                for (int h = 0; to_f32 && h < 2; h++)
+                    vst1q_f32((float *)keys + at + 4 * h,
+                              type == RF_DT_BF16 ? vreinterpretq_f32_u32(vshll_n_u16(half[h], 16))
+                                                 : vcvt_f32_f16(vreinterpret_f16_u16(half[h])));
             }
         }
     }
@@ -219,8 +217,9 @@ static inline void transpose_quads(uint32x4_t r[4]) {
     r[3] = vzip2q_u32(e, f);
 }
 
-static void key_words(int32_t *words, const uint8_t *k, size_t row, rf_dtype type) {
+static void key_words(int32_t *words, const uint8_t *k, rf_look *ahead, size_t row, rf_dtype type) {
     for (uint32_t j = 0; j < RF_KV_BLOCK; j += 4) {
+        look_ahead(ahead, 1);
         uint32x4_t half[2][4], both[2];
         for (uint32_t i = 0; i < 4; i++) {
             group_quads(both, k + (j + i) * row, type);
@@ -236,8 +235,10 @@ static void key_words(int32_t *words, const uint8_t *k, size_t row, rf_dtype typ
     }
 }
 
-static void value_words(int32_t *words, const uint8_t *v, size_t row, rf_dtype type) {
+static void value_words(int32_t *words, const uint8_t *v, rf_look *ahead, size_t row,
+                        rf_dtype type) {
     for (uint32_t w = 0; w < ATTEND_WORDS; w++, v += 4 * row, words += RF_KV_BLOCK) {
+        look_ahead(ahead, 1);
         uint32x4_t r[4][2];
         for (uint32_t i = 0; i < 4; i++)
             group_quads(r[i], v + i * row, type);
