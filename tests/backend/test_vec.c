@@ -598,6 +598,27 @@ static void check_exact(const attend_case *c, const float *got) {
             check_head(c, r, h, got + r * a->dst_stride + (size_t)h * a->value_dim);
 }
 
+/* Of one row: its segments by stretches of n, the last one first, then all of them folded. */
+static void attend_in_stretches(attend_case *c, const rf_cpu_kernels *k, uint32_t n) {
+    rf_attend a = c->a;
+    const rf_attend_span span = rf_attend_span_of(&a, 0);
+    uint32_t first, n_segments = rf_attend_segments(&span, &first);
+    a.sums_stride = (size_t)(a.n_q + 1) * (RF_ATTEND_SUMS + a.value_dim); /* others' lie between */
+    float *sums = fenced(a.sums_stride * n_segments);
+    for (uint32_t at = (n_segments - 1) / n * n; n_segments > 0; at -= n) {
+        a.sums = sums + at * a.sums_stride;
+        a.first_segment = first + at;
+        a.n_segments = n_segments - at < n ? n_segments - at : n;
+        k->attend(&a);
+        if (at == 0) break;
+    }
+    a.sums = sums;
+    a.n_segments = n_segments;
+    k->attend_fold(&a);
+    check_fence(sums + a.sums_stride * n_segments);
+    rf_free(sums);
+}
+
 /* What lies between the rows' heads is not written: it has the fence's bytes in both. */
 static void check_case(attend_case *c, size_t id) {
     size_t n = c->a.dst_stride * (c->a.n_rows - 1) + (size_t)c->a.n_q * c->a.value_dim;
@@ -611,6 +632,13 @@ static void check_case(attend_case *c, size_t id) {
     for (rf_isa isa = RF_ISA_SCALAR + 1; isa <= rf_isa_best(); isa++) {
         rf_cpu_kernels k = level_kernels(isa);
         k.attend(&c->a);
+        assert_same(got, want, n, rf_isa_name(isa), id);
+        check_fence(got + n);
+    }
+    for (rf_isa isa = RF_ISA_SCALAR; c->a.n_rows == 1 && isa <= rf_isa_best(); isa++) {
+        rf_cpu_kernels k = level_kernels(isa);
+        memset(got, 0x5A, n * sizeof *got);
+        attend_in_stretches(c, &k, 1 + (uint32_t)(id % 3));
         assert_same(got, want, n, rf_isa_name(isa), id);
         check_fence(got + n);
     }

@@ -132,6 +132,27 @@ static inline float rf_attend_sink(const rf_attend *a, uint32_t h) {
     return a->sinks ? a->sinks[h] : -INFINITY;
 }
 
+/* The segments that a span lies in: *first, and how many. */
+static inline uint32_t rf_attend_segments(const rf_attend_span *s, uint32_t *first) {
+    const uint32_t end = (rf_attend_end_block(s) + RF_KV_SEGMENT - 1) / RF_KV_SEGMENT;
+    *first = rf_attend_first_block(s) / RF_KV_SEGMENT;
+    return end > *first ? end - *first : 0;
+}
+
+/* Blocks [*b, *end) become those of the segments that are asked for. */
+static inline void rf_attend_limit(const rf_attend *a, uint32_t *b, uint32_t *end) {
+    const uint32_t first = a->first_segment * RF_KV_SEGMENT;
+    const uint32_t stop = first + a->n_segments * RF_KV_SEGMENT;
+    if (!a->sums) return;
+    *b = *b > first ? *b : first;
+    *end = *end < stop ? *end : stop;
+}
+
+/* Where query head h of segment number i of those that are asked for has its sums. */
+static inline float *rf_attend_sums_of(const rf_attend *a, uint32_t i, uint32_t h) {
+    return a->sums + i * a->sums_stride + (size_t)h * (RF_ATTEND_SUMS + a->value_dim);
+}
+
 /* One past the last block of block b's segment, at most end. */
 static inline uint32_t rf_attend_segment_end(uint32_t b, uint32_t end) {
     uint32_t stop = b - b % RF_KV_SEGMENT;

@@ -369,17 +369,26 @@ static inline float *total_of(const attend_group *g, uint32_t i) {
            (size_t)(g->head + i % g->n_heads) * g->a->value_dim;
 }
 
-/* A row's queries of the segment onto their totals. */
-static void add_segment(attend_group *g, uint32_t r) {
+/* A row's queries of a segment, whose weighted values lie at acc, stride apart, onto their totals. */
+static void add_segment(attend_group *g, uint32_t r, const float *acc, size_t stride) {
     uint32_t first = r * g->n_heads;
     fold_factors(g->total_m + first, g->total_l + first, g->m + first, g->l + first,
                  g->keep + first, g->add + first, g->n_heads);
-    for (uint32_t i = first; i < first + g->n_heads; i++) {
-        const float *acc = g->acc + i * g->stride;
+    for (uint32_t i = first; i < first + g->n_heads; i++, acc += stride) {
         if (g->keep[i] < 0)
             memcpy(total_of(g, i), acc, g->a->value_dim * sizeof *acc);
         else
             fold_lanes(total_of(g, i), acc, g->keep[i], g->add[i], g->a->value_dim);
+    }
+}
+
+/* The only row's queries of the segment that is number s of those asked for. */
+static void put_sums(const attend_group *g, uint32_t s) {
+    for (uint32_t i = 0; i < g->n; i++) {
+        float *to = rf_attend_sums_of(g->a, s, g->head + i);
+        to[0] = g->m[i];
+        to[1] = g->seen[0] ? g->l[i] : -1.0f;
+        memcpy(to + RF_ATTEND_SUMS, g->acc + i * g->stride, g->a->value_dim * sizeof *to);
     }
 }
 
@@ -424,32 +433,67 @@ static uint32_t start_group(attend_group *g, uint32_t *first) {
         *first = from < *first ? from : *first;
         end = to > end ? to : end;
     }
-    for (uint32_t i = 0; i < g->n; i++) {
-        g->total_m[i] = rf_attend_sink(a, g->head + i % g->n_heads);
-        g->total_l[i] = g->total_m[i] == -INFINITY ? 0.0f : 1.0f;
-        memset(total_of(g, i), 0, a->value_dim * sizeof(float));
-    }
+    rf_attend_limit(a, first, &end);
     return end;
+}
+
+static void start_totals(attend_group *g) {
+    for (uint32_t i = 0; i < g->n; i++) {
+        g->total_m[i] = rf_attend_sink(g->a, g->head + i % g->n_heads);
+        g->total_l[i] = g->total_m[i] == -INFINITY ? 0.0f : 1.0f;
+        memset(total_of(g, i), 0, g->a->value_dim * sizeof(float));
+    }
+}
+
+static void finish_totals(attend_group *g) {
+    for (uint32_t i = 0; i < g->n; i++) {
+        float *dst = total_of(g, i);
+        const float l = g->total_l[i];
+        for (uint32_t d = 0; l != 0.0f && d < g->a->value_dim; d++)
+            dst[d] /= l;
+    }
 }
 
 static void attend_group_of(attend_group *g) {
     uint32_t b, next, end = start_group(g, &b);
     pack_queries(g);
-    for (; b < end; b = next) {
+    if (!g->a->sums) start_totals(g);
+    for (uint32_t s = 0; b < end; b = next, s++) {
         next = rf_attend_segment_end(b, end);
         for (uint32_t i = 0; i < g->n; i++)
             g->m[i] = -INFINITY;
         memset(g->seen, 0, sizeof g->seen);
         for (; b < next; b++)
             add_block(g, b);
-        for (uint32_t r = 0; r < g->n_rows; r++)
-            if (g->seen[r]) add_segment(g, r);
+        if (g->a->sums) put_sums(g, s);
+        for (uint32_t r = 0; r < g->n_rows && !g->a->sums; r++)
+            if (g->seen[r]) add_segment(g, r, g->acc + r * g->n_heads * g->stride, g->stride);
     }
-    for (uint32_t i = 0; i < g->n; i++) {
-        float *dst = total_of(g, i);
-        const float l = g->total_l[i];
-        for (uint32_t d = 0; l != 0.0f && d < g->a->value_dim; d++)
-            dst[d] /= l;
+    if (!g->a->sums) finish_totals(g);
+}
+
+/* What all segments of a row's queries gave. */
+static void fold_group(attend_group *g) {
+    start_totals(g);
+    for (uint32_t s = 0; s < g->a->n_segments; s++) {
+        const float *sums = rf_attend_sums_of(g->a, s, g->head);
+        const size_t stride = RF_ATTEND_SUMS + g->a->value_dim;
+        if (sums[1] < 0) continue; /* no head sees a key of it; a NaN counts */
+        for (uint32_t i = 0; i < g->n; i++) {
+            g->m[i] = sums[i * stride];
+            g->l[i] = sums[i * stride + 1];
+        }
+        add_segment(g, 0, sums + RF_ATTEND_SUMS, stride);
+    }
+    finish_totals(g);
+}
+
+static void attend_fold_lanes(const rf_attend *a) {
+    attend_group g = {.a = a, .n_rows = 1};
+    for (g.head = 0; g.head < a->n_q; g.head += g.n) {
+        uint32_t heads = a->n_q - g.head;
+        g.n = g.n_heads = heads < RF_ATTEND_QUERIES ? heads : RF_ATTEND_QUERIES;
+        fold_group(&g);
     }
 }
 

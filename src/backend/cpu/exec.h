@@ -132,6 +132,7 @@ typedef struct rf_cpu_acts {
 typedef struct rf_cpu_thread {
     void *mm;           /* the matmul kernel's scratch */
     void *attend;       /* attention's */
+    float *query;       /* [query_cols] heads that this thread alone prepares */
     float *row;         /* [max_cols] */
     rf_cpu_acts acts;   /* [RF_CPU_SOLO_ROWS] rows */
     rf_cpu_acts gather; /* [rows]: the rows that chose one expert */
@@ -141,6 +142,8 @@ typedef struct rf_cpu_thread {
     uint32_t *first;    /* [n_experts + 1] where an expert's slots start */
     uint32_t *active;   /* [n_experts] those that were chosen by some row */
 } rf_cpu_thread;
+
+enum { RF_CPU_CUT = 4 }; /* pieces of a thread that attention is cut into */
 
 typedef struct rf_cpu_counter { /* a cache line; rf_alloc aligns the array */
     uint32_t next;              /* touched with __atomic builtins only */
@@ -172,6 +175,8 @@ struct rf_exec {
     uint32_t gather_cols[3]; /* widest input of experts likewise */
     uint32_t max_experts, max_used;
     size_t attend_bytes; /* of scratch, 0: no attention */
+    uint32_t query_cols; /* most that query heads of one KV head have */
+    uint32_t sums_cols;  /* most that all heads' sums of a segment have */
     bool stored_input;   /* some float product reads a norm, a picked row or heads */
 
     rf_val *root;  /* [n_vals] the value whose memory a value shares; itself mostly, 0: no memory */
@@ -196,6 +201,10 @@ struct rf_exec {
     rf_cpu_thread *thread;   /* [n_threads] */
     rf_cpu_counter *counter; /* [n_tasks + 1][2] */
     rf_cpu_counter *taken; /* [2][n_threads] pieces taken of each thread's share, tasks in turns */
+    /* Of attention cut by segments: what these give, and how many pieces of a KV head are done. */
+    float *sums; /* [max_segments][sums_cols] */
+    uint32_t max_segments;
+    rf_cpu_counter *finished; /* [RF_CPU_CUT * n_threads], 0 between the tasks */
     int n_threads;
     rf_cpu_mover *mover; /* or NULL */
 
@@ -254,7 +263,7 @@ void rf_cpu_run_state(const rf_cpu_runner *r);
 void rf_cpu_route(const rf_router *r, const float *scores, float *dst);
 
 static inline size_t rf_cpu_n_counters(const rf_exec *x) {
-    return 2 * ((size_t)x->n_tasks + 1 + (size_t)x->n_threads);
+    return 2 * ((size_t)x->n_tasks + 1 + (size_t)x->n_threads) + RF_CPU_CUT * (size_t)x->n_threads;
 }
 
 /* The next of n pieces of work, or false when all are taken. */

@@ -123,6 +123,8 @@ static rf_status absorb_heads(fuser *f, rf_val v, uint32_t head_dim, rf_cpu_head
     return RF_OK;
 }
 
+static void widen(uint32_t *have, uint32_t n) { *have = n > *have ? n : *have; }
+
 /* Before any task is emitted: finds each KV_PUT with its ATTEND right behind it and takes what leads
  * to them.  The task itself is kept in fused[i] of the ATTEND step. */
 static rf_status absorb_attention(fuser *f, rf_cpu_attend *fused) {
@@ -154,12 +156,14 @@ static rf_status emit_attention(fuser *f, const rf_step *s, const rf_cpu_attend 
     if (s->dst) make(f, s->dst);
     size_t bytes = a->attend ? rf_attend_scratch_bytes(s->head_dim, s->value_dim) : 0;
     f->x->attend_bytes = bytes > f->x->attend_bytes ? bytes : f->x->attend_bytes;
+    if (a->attend) {
+        widen(&f->x->query_cols, s->n_heads / s->n_kv_heads * s->head_dim);
+        widen(&f->x->sums_cols, s->n_heads * (RF_ATTEND_SUMS + s->value_dim));
+    }
     return a->attend ? decoded(f, weight_of(f, s->w), &a->sinks) : RF_OK;
 }
 
 /* Products -------------------------------------------------------------------------------------*/
-
-static void widen(uint32_t *have, uint32_t n) { *have = n > *have ? n : *have; }
 
 static rf_status add_product(fuser *f, rf_cpu_task *t, uint32_t i) {
     rf_exec *x = f->x;

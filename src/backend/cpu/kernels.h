@@ -78,7 +78,14 @@ typedef struct rf_attend {
     size_t mask_stride;   /* floats */
     float scale, softcap; /* softcap 0: none */
     void *scratch;        /* rf_attend_scratch_bytes, 64-byte aligned; scalar: none */
+    /* Of one row, n_segments segments from number first_segment on: attend leaves what each of them gives here, and
+     * attend_fold folds them all into dst.  NULL: attend does both. */
+    float *sums;        /* [n_segments] at sums_stride: [n_q][RF_ATTEND_SUMS + value_dim] */
+    size_t sums_stride; /* floats */
+    uint32_t first_segment, n_segments;
 } rf_attend;
+/* Before the weighted values of a segment's query head: its maximum, and its sum, which is below 0 where no key is seen. */
+enum { RF_ATTEND_SUMS = 2 };
 
 typedef struct rf_cpu_kernels {
     rf_isa isa;
@@ -122,6 +129,7 @@ typedef struct rf_cpu_kernels {
                  float decay, float dt, float *dst, size_t n);
     void (*f32_to_f16)(uint16_t *dst, const float *x, size_t n);
     void (*attend)(const rf_attend *a);
+    void (*attend_fold)(const rf_attend *a);
 } rf_cpu_kernels;
 
 /* Whether n rows of a view are to be laid out in blocks; how many blocks they are; lays out rows [first, end). */

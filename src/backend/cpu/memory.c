@@ -209,6 +209,7 @@ static void cut_thread(cutter *c, const rf_exec *x, uint32_t max_rows, rf_cpu_th
     size_t rows = max_rows, n_used = x->max_used;
     t->mm = cut(c, rf_mm_scratch_bytes(max_rows, x->max_cols), 1);
     t->attend = cut(c, x->attend_bytes, 1);
+    t->query = cut(c, x->query_cols, sizeof *t->query);
     t->row = cut(c, x->max_cols, sizeof *t->row);
     t->acts = cut_acts(c, x->view_cols, x->stored_input, NULL, RF_CPU_SOLO_ROWS);
     if (!x->max_experts) return;
@@ -279,8 +280,14 @@ static rf_status allocate(rf_exec *x, const place *places, const size_t region[2
         request r = {NULL, max_rows, x->max_cols, "the prepared activations of the CPU backend"};
         return too_big(&r, e);
     }
-    void *k, *v, *memory, *angles, *row_seq, *group, *written, *acts, *threads, *counter, *state;
-    k = v = memory = angles = row_seq = group = written = acts = threads = counter = state = NULL;
+    void *k, *v, *memory, *angles, *row_seq, *group, *written, *acts, *threads, *counter, *state,
+        *sums;
+    k = v = memory = angles = row_seq = group = written = acts = threads = counter = state = sums =
+        NULL;
+    /* Those of one sequence that has the whole cache, or of several whose segments are not full. */
+    x->max_segments = x->n_threads == 1 ? 0
+                                        : x->limits.n_kv_blocks / RF_KV_SEGMENT +
+                                              RF_CPU_CUT * (uint32_t)x->n_threads;
     enum { N_HUGE = 3 }; /* of these the first, of which a step uses all, in huge pages */
     const request all[] = {
         {&memory, n_values, sizeof(float), "the activations of the CPU backend"},
@@ -293,6 +300,7 @@ static rf_status allocate(rf_exec *x, const place *places, const size_t region[2
         {&k, kv_bytes[0], 1, "the KV cache (keys) of the CPU backend"},
         {&v, kv_bytes[1], 1, "the KV cache (values) of the CPU backend"},
         {&written, x->limits.n_kv_blocks, sizeof(uint64_t), "the table of KV blocks"},
+        {&sums, x->max_segments, x->sums_cols * sizeof(float), "the sums of attention's segments"},
         {&state, x->limits.n_states, x->plan->state_floats * sizeof(float), "the slots of state"},
     };
     if (x->need) {
@@ -310,6 +318,7 @@ static rf_status allocate(rf_exec *x, const place *places, const size_t region[2
     x->written = written;
     x->states = (rf_slots){state, x->limits.n_states, x->plan->state_floats};
     x->counter = counter;
+    x->sums = sums;
     x->k = k;
     x->v = v;
     x->k_bytes = kv_bytes[0];
@@ -318,6 +327,7 @@ static rf_status allocate(rf_exec *x, const place *places, const size_t region[2
     x->thread_memory = threads;
     if (s != RF_OK) return s;
     x->taken = x->counter + 2 * ((size_t)x->n_tasks + 1);
+    x->finished = x->taken + 2 * (size_t)x->n_threads;
     for (size_t i = 0; i < N_HUGE; i++)
         rf_want_huge_pages(*all[i].out, all[i].n * all[i].size);
     shared = (cutter){.base = acts};
@@ -358,7 +368,7 @@ rf_status rf_cpu_allocate(rf_exec *x, rf_error *e) {
 void rf_cpu_release(rf_exec *x) {
     void *all[] = {x->memory,  x->act_memory, x->thread_memory, x->angles,
                    x->row_seq, x->group,      x->written,       x->counter,
-                   x->k,       x->v,          x->states.at};
+                   x->k,       x->v,          x->states.at,     x->sums};
     for (size_t i = 0; i < RF_COUNT(all); i++)
         rf_free(all[i]);
 }

@@ -1,6 +1,7 @@
 /* run_attend.c - keys and values into the cache, and attention over it. */
 #include <string.h>
 
+#include "backend/cpu/attend.h"
 #include "backend/cpu/exec.h"
 #include "base/fmath.h"
 #include "quant/blocks.h"
@@ -104,8 +105,8 @@ static void put_head(const rf_cpu_runner *r, uint32_t row, uint32_t head) {
 }
 
 /* Query heads [first, first + n) of rows of one sequence, which all read KV head number head. */
-static void attend_heads(const rf_cpu_runner *r, uint32_t row, uint32_t n_rows, uint32_t head,
-                         uint32_t first, uint32_t n) {
+static rf_attend heads_of(const rf_cpu_runner *r, uint32_t row, uint32_t n_rows, uint32_t head,
+                          uint32_t first, uint32_t n) {
     const rf_exec *x = r->x;
     const rf_cpu_attend *a = &r->t->at;
     const rf_step *s = a->step;
@@ -113,11 +114,8 @@ static void attend_heads(const rf_cpu_runner *r, uint32_t row, uint32_t n_rows, 
     uint32_t seq = x->row_seq[row];
     size_t k_row = rf_kv_head_bytes(x->limits.k_type, s->head_dim);
     size_t v_row = rf_kv_head_bytes(x->limits.v_type, s->value_dim);
-    size_t at = (size_t)first * s->head_dim;
-    for (uint32_t i = row; i < row + n_rows; i++)
-        prepare_heads(r, &a->q, rf_cpu_row_of(x, a->q.val, i) + at, n, s->head_dim, i);
     rf_attend args = {
-        .q = rf_cpu_row_of(x, a->q.val, row) + at,
+        .q = rf_cpu_row_of(x, a->q.val, row) + (size_t)first * s->head_dim,
         .dst = rf_cpu_row_of(x, s->dst, row) + (size_t)first * s->value_dim,
         .sinks = a->sinks ? a->sinks + first : NULL,
         .q_stride = x->plan->vals[a->q.val].cols,
@@ -154,8 +152,111 @@ static void attend_heads(const rf_cpu_runner *r, uint32_t row, uint32_t n_rows, 
         args.mask = r->b->mask + (size_t)row * r->b->mask_stride;
         args.mask_stride = r->b->mask_stride;
     }
+    return args;
+}
+
+static void attend_heads(const rf_cpu_runner *r, uint32_t row, uint32_t n_rows, uint32_t head,
+                         uint32_t first, uint32_t n) {
+    const rf_cpu_attend *a = &r->t->at;
+    const uint32_t head_dim = a->step->head_dim;
+    for (uint32_t i = row; i < row + n_rows; i++)
+        prepare_heads(r, &a->q, rf_cpu_row_of(r->x, a->q.val, i) + (size_t)first * head_dim, n,
+                      head_dim, i);
+    rf_attend args = heads_of(r, row, n_rows, head, first, n);
     r->k->attend(&args);
 }
+
+/* By segments ----------------------------------------------------------------------------------*/
+
+/* How few rows, each of a sequence of its own, are cut: by KV heads, and the keys of each by so many segments. */
+typedef struct cut {
+    uint32_t n_kv, per_kv;
+    uint32_t n_segments, n_pieces;
+} cut;
+
+/* One KV head's keys of a row: all their segments, and those of a piece. */
+typedef struct stretch {
+    uint32_t row, head;
+    uint32_t first, n;   /* segments that the row sees */
+    uint32_t at;         /* sums of these begin there */
+    uint32_t piece, end; /* of [first, first + n) */
+    uint32_t n_pieces;   /* of this head */
+} stretch;
+
+/* Segments that row number `row`, a group of its own, sees. */
+static uint32_t segments_of(const rf_cpu_runner *r, uint32_t row, uint32_t *first) {
+    const rf_attend args = heads_of(r, row, 1, 0, 0, 0);
+    const rf_attend_span span = rf_attend_span_of(&args, 0);
+    return rf_attend_segments(&span, first);
+}
+
+static uint32_t pieces_of(uint32_t n, uint32_t n_segments) {
+    return n > n_segments ? (n + n_segments - 1) / n_segments : 1;
+}
+
+/* Whether there are so few heads of so many keys that threads had better share these. */
+static bool cut_by_segments(const rf_cpu_runner *r, cut *c) {
+    const rf_exec *x = r->x;
+    const uint32_t most = RF_CPU_CUT * (uint32_t)x->n_threads;
+    uint32_t total = 0, first;
+    if (x->n_threads == 1 || x->n_groups != x->n_tokens || x->n_groups > most / c->n_kv)
+        return false;
+    for (uint32_t row = 0; row < x->n_tokens; row++)
+        total += segments_of(r, row, &first);
+    if (total > x->max_segments || total * c->n_kv < (uint32_t)x->n_threads) return false;
+    c->n_segments = (total * c->n_kv + most - 1) / most;
+    c->n_pieces = 0;
+    for (uint32_t row = 0; row < x->n_tokens; row++)
+        c->n_pieces += c->n_kv * pieces_of(segments_of(r, row, &first), c->n_segments);
+    return c->n_pieces > c->n_kv * x->n_groups;
+}
+
+static stretch stretch_of(const rf_cpu_runner *r, const cut *c, uint32_t i) {
+    stretch s = {0};
+    for (;; s.row++, s.at += s.n) {
+        s.n = segments_of(r, s.row, &s.first);
+        s.n_pieces = pieces_of(s.n, c->n_segments);
+        if (i < s.n_pieces * c->n_kv) break;
+        i -= s.n_pieces * c->n_kv;
+    }
+    s.head = i / s.n_pieces;
+    s.piece = i % s.n_pieces * c->n_segments;
+    s.end = s.n - s.piece > c->n_segments ? s.piece + c->n_segments : s.n;
+    return s;
+}
+
+/* Whether the piece is the one that sees the row's own key; if none does it is the first or the last one. */
+static bool has_own_key(const rf_cpu_runner *r, const stretch *s) {
+    const uint32_t own = r->b->pos[s->row] / RF_KV_BLOCK / RF_KV_SEGMENT;
+    const uint32_t last = s->n ? s->n - 1 : 0, at = own > s->first ? own - s->first : 0;
+    const uint32_t i = at < last ? at : last;
+    return i >= s->piece && (i < s->end || s->n == 0);
+}
+
+/* A piece; whoever ends the last one of a KV head folds what all of them gave. */
+static void attend_stretch(const rf_cpu_runner *r, const cut *c, const stretch *s) {
+    rf_exec *x = r->x;
+    const rf_cpu_attend *a = &r->t->at;
+    rf_attend args = heads_of(r, s->row, 1, s->head, s->head * c->per_kv, c->per_kv);
+    rf_cpu_counter *finished = &x->finished[s->row * c->n_kv + s->head];
+    float *sums = x->sums + (size_t)s->at * x->sums_cols +
+                  (size_t)s->head * c->per_kv * (RF_ATTEND_SUMS + args.value_dim);
+    memcpy(r->own->query, args.q, (size_t)c->per_kv * args.head_dim * sizeof *args.q);
+    prepare_heads(r, &a->q, r->own->query, c->per_kv, args.head_dim, s->row);
+    args.q = r->own->query;
+    args.sums_stride = x->sums_cols;
+    args.sums = sums + (size_t)s->piece * x->sums_cols;
+    args.first_segment = s->first + s->piece;
+    args.n_segments = s->end - s->piece;
+    r->k->attend(&args);
+    if (__atomic_add_fetch(&finished->next, 1, __ATOMIC_ACQ_REL) < s->n_pieces) return;
+    __atomic_store_n(&finished->next, 0, __ATOMIC_RELAXED);
+    args.sums = sums;
+    args.n_segments = s->n;
+    r->k->attend_fold(&args);
+}
+
+/* Pieces ---------------------------------------------------------------------------------------*/
 
 /* How many of the query heads that share a KV head are one piece of work: all, unless there are too
  * few pieces to share evenly.  Rows of a prompt see more keys the later they come. */
@@ -168,14 +269,39 @@ static uint32_t heads_of_piece(const rf_exec *x, uint32_t n_kv, uint32_t per_kv)
     return part;
 }
 
+static void run_by_heads(const rf_cpu_runner *r, const cut *c, uint32_t part, bool puts) {
+    const rf_exec *x = r->x;
+    const uint32_t n_parts = (c->per_kv + part - 1) / part;
+    uint32_t i;
+    while (rf_cpu_next_piece(&r->counter[1], x->n_groups * c->n_kv * n_parts, &i)) {
+        uint32_t item = i / n_parts, p = i % n_parts;
+        uint32_t group = x->n_groups - 1 - item / c->n_kv,
+                 head = item % c->n_kv; /* longest first */
+        uint32_t row = x->group[group], end = x->group[group + 1];
+        uint32_t n = c->per_kv - p * part < part ? c->per_kv - p * part : part;
+        if (puts) put_head(r, row, head); /* the only one */
+        attend_heads(r, row, end - row, head, head * c->per_kv + p * part, n);
+    }
+}
+
+static void run_by_segments(const rf_cpu_runner *r, const cut *c, bool puts) {
+    uint32_t i;
+    while (rf_cpu_next_piece(&r->counter[1], c->n_pieces, &i)) {
+        const stretch s = stretch_of(r, c, i);
+        if (puts && has_own_key(r, &s)) put_head(r, s.row, s.head);
+        attend_stretch(r, c, &s);
+    }
+}
+
 void rf_cpu_run_attend(const rf_cpu_runner *r) {
     const rf_exec *x = r->x;
     const rf_cpu_attend *a = &r->t->at;
     uint32_t n_rows = x->n_tokens, n_kv = a->step->n_kv_heads, i;
-    uint32_t per_kv = a->step->n_heads / n_kv, part = heads_of_piece(x, n_kv, per_kv);
-    uint32_t n_parts = (per_kv + part - 1) / part;
+    cut c = {.n_kv = n_kv, .per_kv = a->step->n_heads / n_kv};
+    const uint32_t part = heads_of_piece(x, n_kv, c.per_kv);
+    const bool by_segments = a->attend && cut_by_segments(r, &c);
     /* Rows that need no other row's keys of this run need no barrier between put and attend. */
-    bool at_once = a->put && a->attend && x->rows_alone && n_parts == 1;
+    bool at_once = a->put && a->attend && x->rows_alone && (by_segments || part == c.per_kv);
     if (a->put && !at_once) {
         while (rf_cpu_next_piece(&r->counter[0], n_rows, &i)) {
             for (uint32_t head = 0; head < n_kv; head++)
@@ -183,13 +309,8 @@ void rf_cpu_run_attend(const rf_cpu_runner *r) {
         }
         if (a->attend) rf_pool_barrier(x->backend->pool);
     }
-    if (!a->attend) return;
-    while (rf_cpu_next_piece(&r->counter[1], x->n_groups * n_kv * n_parts, &i)) {
-        uint32_t item = i / n_parts, p = i % n_parts;
-        uint32_t group = x->n_groups - 1 - item / n_kv, head = item % n_kv; /* longest first */
-        uint32_t row = x->group[group], end = x->group[group + 1];
-        uint32_t n = per_kv - p * part < part ? per_kv - p * part : part;
-        if (at_once) put_head(r, row, head); /* the only one */
-        attend_heads(r, row, end - row, head, head * per_kv + p * part, n);
-    }
+    if (by_segments)
+        run_by_segments(r, &c, at_once);
+    else if (a->attend)
+        run_by_heads(r, &c, part, at_once);
 }

@@ -151,4 +151,5 @@ void rf_cpu_vec_avx2(rf_cpu_kernels *k) {
     k->rope = rope_avx2;
     k->f32_to_f16 = f32_to_f16_avx2;
     k->attend = attend_lanes;
+    k->attend_fold = attend_fold_lanes;
 }

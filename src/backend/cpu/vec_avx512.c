@@ -118,4 +118,5 @@ void rf_cpu_vec_avx512(rf_cpu_kernels *k) {
     k->rope = rope_avx512;
     k->f32_to_f16 = f32_to_f16_avx512;
     k->attend = attend_lanes;
+    k->attend_fold = attend_fold_lanes;
 }

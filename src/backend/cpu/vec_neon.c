@@ -257,4 +257,5 @@ void rf_cpu_vec_neon(rf_cpu_kernels *k) {
     k->rope = rope_neon;
     k->f32_to_f16 = f32_to_f16_neon;
     k->attend = attend_lanes;
+    k->attend_fold = attend_fold_lanes;
 }

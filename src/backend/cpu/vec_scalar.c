@@ -184,38 +184,70 @@ static void start(head_part *t, float m, uint32_t n) {
     memset(t->acc, 0, n * sizeof t->acc[0]);
 }
 
-/* One segment's blocks [b, end) onto the total. */
-static void attend_segment(const rf_attend *a, uint32_t row, const rf_attend_span *span,
-                           const head_query *q, head_part *total, uint32_t b, uint32_t end) {
-    head_part segment, part;
+/* One segment's blocks [b, end); whether it has a key that is seen. */
+static bool attend_segment(const rf_attend *a, uint32_t row, const rf_attend_span *span,
+                           const head_query *q, head_part *segment, uint32_t b, uint32_t end) {
+    head_part part;
     bool is_seen = false;
-    start(&segment, -INFINITY, a->value_dim);
+    start(segment, -INFINITY, a->value_dim);
     for (; b < end; b++) {
         uint32_t bits = rf_attend_bits(a, row, span, b);
         if (!bits) continue;
         attend_block(a, row, q, &part, b, bits);
-        fold(&segment, &part, a->value_dim);
+        fold(segment, &part, a->value_dim);
         is_seen = true;
     }
-    if (is_seen) fold(total, &segment, a->value_dim);
+    return is_seen;
+}
+
+static void finish(const rf_attend *a, const head_part *t, float *dst) {
+    for (uint32_t d = 0; d < a->value_dim; d++) /* with no key visible all is 0 */
+        dst[d] = t->l == 0.0f ? t->acc[d] : t->acc[d] / t->l;
+}
+
+static void put_sums(const rf_attend *a, const head_part *segment, bool is_seen, float *to) {
+    to[0] = segment->m;
+    to[1] = is_seen ? segment->l : -1.0f;
+    memcpy(to + RF_ATTEND_SUMS, segment->acc, a->value_dim * sizeof *to);
 }
 
 static void attend_row(const rf_attend *a, uint32_t row) {
     rf_attend_span span = rf_attend_span_of(a, row);
     uint32_t end = rf_attend_end_block(&span), next;
-    head_part t;
+    head_part t, segment;
     head_query q;
     for (uint32_t h = 0; h < a->n_q; h++) {
         q.x = a->q + row * a->q_stride + (size_t)h * a->head_dim;
         if (rf_attend_is_int(a->k_type)) make_int_query(&q.ints, q.x, a->head_dim);
         float *dst = a->dst + row * a->dst_stride + (size_t)h * a->value_dim;
         start(&t, rf_attend_sink(a, h), a->value_dim);
-        for (uint32_t b = rf_attend_first_block(&span); b < end; b = next) {
+        uint32_t b = rf_attend_first_block(&span), i = 0;
+        rf_attend_limit(a, &b, &end);
+        for (; b < end; b = next, i++) {
             next = rf_attend_segment_end(b, end);
-            attend_segment(a, row, &span, &q, &t, b, next);
+            bool is_seen = attend_segment(a, row, &span, &q, &segment, b, next);
+            if (a->sums)
+                put_sums(a, &segment, is_seen, rf_attend_sums_of(a, i, h));
+            else if (is_seen)
+                fold(&t, &segment, a->value_dim);
         }
-        for (uint32_t d = 0; d < a->value_dim; d++) /* with no key visible all is 0 */
-            dst[d] = t.l == 0.0f ? t.acc[d] : t.acc[d] / t.l;
+        if (!a->sums) finish(a, &t, dst);
+    }
+}
+
+static void attend_fold_scalar(const rf_attend *a) {
+    head_part t, segment;
+    for (uint32_t h = 0; h < a->n_q; h++) {
+        start(&t, rf_attend_sink(a, h), a->value_dim);
+        for (uint32_t i = 0; i < a->n_segments; i++) {
+            const float *sums = rf_attend_sums_of(a, i, h);
+            if (sums[1] < 0) continue; /* a NaN counts */
+            segment.m = sums[0];
+            segment.l = sums[1];
+            memcpy(segment.acc, sums + RF_ATTEND_SUMS, a->value_dim * sizeof *sums);
+            fold(&t, &segment, a->value_dim);
+        }
+        finish(a, &t, a->dst + (size_t)h * a->value_dim);
     }
 }
 
@@ -229,4 +261,5 @@ void rf_cpu_vec_scalar(rf_cpu_kernels *k) {
     k->rope = rope_scalar;
     k->f32_to_f16 = f32_to_f16_scalar;
     k->attend = attend_scalar;
+    k->attend_fold = attend_fold_scalar;
 }
