@@ -201,10 +201,10 @@ struct rf_exec {
     rf_cpu_thread *thread;   /* [n_threads] */
     rf_cpu_counter *counter; /* [n_tasks + 1][2] */
     rf_cpu_counter *taken; /* [2][n_threads] pieces taken of each thread's share, tasks in turns */
-    /* Of attention cut by segments: what these give, and how many pieces of a KV head are done. */
-    float *sums; /* [max_segments][sums_cols] */
+    float *sums;           /* [max_segments][sums_cols] of attention cut by segments */
     uint32_t max_segments;
-    rf_cpu_counter *finished; /* [RF_CPU_CUT * n_threads], 0 between the tasks */
+    rf_cpu_counter *
+        finished; /* [RF_CPU_CUT * n_threads] pieces done of what a last one completes; 0 between them */
     int n_threads;
     rf_cpu_mover *mover; /* or NULL */
 
@@ -271,6 +271,13 @@ static inline bool rf_cpu_next_piece(rf_cpu_counter *c, uint32_t n, uint32_t *i)
     if (__atomic_load_n(&c->next, __ATOMIC_RELAXED) >= n) return false;
     *i = __atomic_fetch_add(&c->next, 1, __ATOMIC_RELAXED);
     return *i < n;
+}
+
+/* Counts one more of n pieces that different threads do: whether it was the last one, who sees what all have written. */
+static inline bool rf_cpu_is_last(rf_cpu_counter *c, uint32_t n) {
+    if (__atomic_add_fetch(&c->next, 1, __ATOMIC_ACQ_REL) < n) return false;
+    __atomic_store_n(&c->next, 0, __ATOMIC_RELAXED);
+    return true;
 }
 
 static inline uint32_t rf_cpu_rows_of(const rf_exec *x, const rf_cpu_task *t) {

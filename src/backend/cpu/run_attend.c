@@ -249,8 +249,7 @@ static void attend_stretch(const rf_cpu_runner *r, const cut *c, const stretch *
     args.first_segment = s->first + s->piece;
     args.n_segments = s->end - s->piece;
     r->k->attend(&args);
-    if (__atomic_add_fetch(&finished->next, 1, __ATOMIC_ACQ_REL) < s->n_pieces) return;
-    __atomic_store_n(&finished->next, 0, __ATOMIC_RELAXED);
+    if (!rf_cpu_is_last(finished, s->n_pieces)) return;
     args.sums = sums;
     args.n_segments = s->n;
     r->k->attend_fold(&args);

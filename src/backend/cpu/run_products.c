@@ -106,13 +106,26 @@ static void prepare_row(const runner *r, const rf_cpu_acts *a, uint32_t row, boo
     if (!shared && r->ith == 0) memcpy(route, own, 2 * t->router->n_used * sizeof *own);
 }
 
-/* Rows [first, end), by themselves or, where the products want it, as blocks too. */
-static void prepare_rows(const runner *r, const rf_cpu_acts *a, const rf_mm_input act[3],
-                         uint32_t first, uint32_t end) {
-    for (uint32_t row = first; row < end; row++)
-        prepare_row(r, a, row, true);
+static void lay_out(const runner *r, const rf_mm_input act[3], uint32_t first, uint32_t end) {
     for (rf_int_view view = RF_INT_NONE; view <= RF_INT_256; view++)
         if (act[view].blocks) rf_act_lay_out(r->k, &act[view], first, end);
+}
+
+/* All rows: `each` at a time, which are then laid out in blocks where the products want it; or, where threads would
+ * have nothing to do, one at a time, and who ends a block's last row lays it out. */
+static void prepare_rows(const runner *r, const rf_cpu_acts *a, const rf_mm_input act[3],
+                         uint32_t n_rows, uint32_t each) {
+    const uint32_t n_blocks = (n_rows + each - 1) / each;
+    const bool by_rows = each > 1 && n_blocks < (uint32_t)r->x->n_threads;
+    uint32_t at;
+    while (rf_cpu_next_piece(&r->counter[0], by_rows ? n_rows : n_blocks, &at)) {
+        const uint32_t block = by_rows ? at / each : at, first = block * each;
+        const uint32_t end = n_rows - first < each ? n_rows : first + each;
+        for (uint32_t row = by_rows ? at : first; row < (by_rows ? at + 1 : end); row++)
+            prepare_row(r, a, row, true);
+        if (by_rows && !rf_cpu_is_last(&r->x->finished[block], end - first)) continue;
+        lay_out(r, act, first, end);
+    }
 }
 
 /* Fills act[view] for the views of the task. */
@@ -120,7 +133,7 @@ static void prepare(const runner *r, uint32_t n_rows, rf_mm_input act[3]) {
     const rf_cpu_task *t = r->t;
     bool solo = n_rows <= RF_CPU_SOLO_ROWS;
     bool may_lay_out = !solo && t->kind == RF_CPU_PRODUCTS;
-    uint32_t each = 1, at; /* rows that are prepared at a time: whole blocks */
+    uint32_t each = 1; /* rows that are prepared at a time: whole blocks */
     const rf_cpu_acts *a = solo ? &r->own->acts : &r->x->acts;
     for (rf_int_view view = RF_INT_NONE; view <= RF_INT_256; view++) {
         act[view] = (rf_mm_input){.view = view, .n_rows = n_rows * t->n_inputs, .n_cols = t->cols};
@@ -142,11 +155,9 @@ static void prepare(const runner *r, uint32_t n_rows, rf_mm_input act[3]) {
         return;
     for (uint32_t row = 0; solo && row < n_rows; row++)
         prepare_row(r, a, row, false);
-    while (!solo && rf_cpu_next_piece(&r->counter[0], (n_rows + each - 1) / each, &at)) {
-        uint32_t first = at * each, left = n_rows - first;
-        prepare_rows(r, a, act, first, first + (left < each ? left : each));
-    }
-    if (!solo) rf_pool_barrier(r->x->backend->pool);
+    if (solo) return;
+    prepare_rows(r, a, act, n_rows, each);
+    rf_pool_barrier(r->x->backend->pool);
 }
 
 /* n of the prepared rows, from number first on. */
