@@ -42,7 +42,7 @@ amd 0 90010 90402 90008 120001 100306
 finds 'gfx90a;gfx942;gfx908;gfx1201;gfx1036'
 amd 90000 90012 100102 100306 110504 # without kernels of their own: by family, where that has any
 finds 'gfx9-generic;gfx10-1-generic;gfx1036;gfx11-generic'
-amd 80003 7
+amd 80003 7 90401 # gfx941 is no gfx9 of the family
 finds ''
 nvidia 0 '9.0\n9.0\n'
 finds 'sm_90;sm_90a'
