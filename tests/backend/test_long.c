@@ -81,8 +81,8 @@ static void check(const char *name, rf_dtype k_type, rf_dtype v_type,
             uint32_t from[SEQS];
             for (uint32_t q = 0; q < SEQS; q++)
                 from[q] = lengths[q] - STEPS + i;
-            for (uint32_t q = 0; q < SEQS;
-                 q++) { /* alone; again later, over what is there already */
+            /* alone; then all together, over what is there already */
+            for (uint32_t q = 0; q < SEQS; q++) {
                 float *at = want + (i * SEQS + q) * n_vocab;
                 const float *got = step(&r, token, q, q + 1, from, 1);
                 if (n_threads == 1) memcpy(at, got, n_vocab * sizeof *at);

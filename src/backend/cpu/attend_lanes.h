@@ -87,31 +87,25 @@ LANES_INLINE void score_tile(float *p, const float *q, const uint8_t *keys, rf_d
     }
 }
 
-/* For each type a function of its own, which knows it. */
-#define SCORES(type)                                                                           \
-    static void score_tile_##type(float *p, const float *q, const uint8_t *keys, uint32_t dim, \
-                                  uint32_t n) {                                                \
-        switch (n) { TILES(SCORES_OF_##type) }                                                 \
-    }
-#define SCORES_CALL(type, N)                                        \
-    case N:                                                         \
-        score_tile(p, q, keys, RF_DT_##type, dim, N, TILE_VECS(N)); \
+/* type is constant */
+LANES_INLINE void score_tiles(float *p, const float *q, const uint8_t *keys, rf_dtype type,
+                              uint32_t dim, uint32_t n) {
+#define CALL(N)                                             \
+    case N:                                                 \
+        score_tile(p, q, keys, type, dim, N, TILE_VECS(N)); \
         break;
-#define SCORES_OF_F32(N)  SCORES_CALL(F32, N)
-#define SCORES_OF_F16(N)  SCORES_CALL(F16, N)
-#define SCORES_OF_BF16(N) SCORES_CALL(BF16, N)
-SCORES(F32)
-SCORES(F16)
-SCORES(BF16)
+    switch (n) { TILES(CALL) }
+#undef CALL
+}
 
 static void score_tile_of(float *p, const float *q, const uint8_t *keys, rf_dtype type,
                           uint32_t dim, uint32_t n) {
     if (type == RF_DT_F16)
-        score_tile_F16(p, q, keys, dim, n);
+        score_tiles(p, q, keys, RF_DT_F16, dim, n);
     else if (type == RF_DT_BF16)
-        score_tile_BF16(p, q, keys, dim, n);
+        score_tiles(p, q, keys, RF_DT_BF16, dim, n);
     else
-        score_tile_F32(p, q, keys, dim, n);
+        score_tiles(p, q, keys, RF_DT_F32, dim, n);
 }
 
 /* 32 columns of a block's values: a panel of F32, or rows of the cache, in which case some of what is wanted next is
@@ -171,34 +165,28 @@ LANES_INLINE void value_tile(float *acc, size_t stride, const float *p, const at
     }
 }
 
-#define VALUES(type)                                                                        \
-    static void value_tile_##type(float *acc, size_t stride, const float *p,                \
-                                  const attend_values *v, uint32_t bits, const float *keep, \
-                                  const float *add, uint32_t n) {                           \
-        switch (n) { TILES(VALUES_OF_##type) }                                              \
-    }
-#define VALUES_CALL(type, N)                                                           \
-    case N:                                                                            \
-        value_tile(acc, stride, p, v, RF_DT_##type, bits, keep, add, N, TILE_VECS(N)); \
-        break;
-#define VALUES_OF_F32(N)  VALUES_CALL(F32, N)
-#define VALUES_OF_F16(N)  VALUES_CALL(F16, N)
-#define VALUES_OF_BF16(N) VALUES_CALL(BF16, N)
-VALUES(F32)
-VALUES(F16)
-VALUES(BF16)
-
-static void value_tile_of(const attend_group *g, uint32_t first, uint32_t column, uint32_t bits,
-                          const attend_values *v, uint32_t n) {
+/* type is constant */
+LANES_INLINE void value_tiles(const attend_group *g, uint32_t first, uint32_t column, uint32_t bits,
+                              const attend_values *v, rf_dtype type, uint32_t n) {
     float *acc = g->acc + first * g->stride + column;
     const float *p = g->p + (size_t)first * RF_KV_BLOCK;
     const float *keep = g->keep + first, *add = g->add + first;
+#define CALL(N)                                                                   \
+    case N:                                                                       \
+        value_tile(acc, g->stride, p, v, type, bits, keep, add, N, TILE_VECS(N)); \
+        break;
+    switch (n) { TILES(CALL) }
+#undef CALL
+}
+
+static void value_tile_of(const attend_group *g, uint32_t first, uint32_t column, uint32_t bits,
+                          const attend_values *v, uint32_t n) {
     if (v->type == RF_DT_F16)
-        value_tile_F16(acc, g->stride, p, v, bits, keep, add, n);
+        value_tiles(g, first, column, bits, v, RF_DT_F16, n);
     else if (v->type == RF_DT_BF16)
-        value_tile_BF16(acc, g->stride, p, v, bits, keep, add, n);
+        value_tiles(g, first, column, bits, v, RF_DT_BF16, n);
     else
-        value_tile_F32(acc, g->stride, p, v, bits, keep, add, n);
+        value_tiles(g, first, column, bits, v, RF_DT_F32, n);
 }
 
 /* Parts ------------------------------------------------------------------------------------------*/

@@ -213,17 +213,16 @@ static void put_sums(const rf_attend *a, const head_part *segment, bool is_seen,
 
 static void attend_row(const rf_attend *a, uint32_t row) {
     rf_attend_span span = rf_attend_span_of(a, row);
-    uint32_t end = rf_attend_end_block(&span), next;
+    uint32_t first = rf_attend_first_block(&span), end = rf_attend_end_block(&span), next;
     head_part t, segment;
     head_query q;
+    rf_attend_limit(a, &first, &end);
     for (uint32_t h = 0; h < a->n_q; h++) {
         q.x = a->q + row * a->q_stride + (size_t)h * a->head_dim;
         if (rf_attend_is_int(a->k_type)) make_int_query(&q.ints, q.x, a->head_dim);
         float *dst = a->dst + row * a->dst_stride + (size_t)h * a->value_dim;
         start(&t, rf_attend_sink(a, h), a->value_dim);
-        uint32_t b = rf_attend_first_block(&span), i = 0;
-        rf_attend_limit(a, &b, &end);
-        for (; b < end; b = next, i++) {
+        for (uint32_t b = first, i = 0; b < end; b = next, i++) {
             next = rf_attend_segment_end(b, end);
             bool is_seen = attend_segment(a, row, &span, &q, &segment, b, next);
             if (a->sums)
