@@ -83,7 +83,7 @@ static void make_act(bench *b, uint32_t n_rows) {
     if (rf_act_wants_blocks(b->kernels, b->act.view, n_rows)) {
         b->act.blocks =
             need(rf_act_n_blocks(b->act.view, n_rows), rf_act_block_bytes(b->act.view, b->w.cols));
-        rf_act_lay_out(b->kernels, &b->act, 0, n_rows);
+        rf_act_lay_out(b->kernels, &b->act, 0, n_rows, 0, b->act.n_cols);
     }
     b->dst = need((size_t)n_rows * b->w.rows, sizeof(float));
     b->scratch = need(rf_mm_scratch_bytes(n_rows, b->w.cols), 1);

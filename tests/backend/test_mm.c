@@ -111,7 +111,11 @@ static void lay_out(act_memory *m, const rf_cpu_kernels *k) {
     memset(garbage, 0xff, bytes);
     m->blocks = rf_guard(garbage, bytes);
     m->act.blocks = (uint8_t *)m->blocks.p;
-    rf_act_lay_out(k, &m->act, 0, n_rows);
+    for (uint32_t end = m->act.n_cols, begin; end > 0;
+         end = begin) { /* strip by strip, from the last one on */
+        begin = (end - 1) / 256 * 256;
+        rf_act_lay_out(k, &m->act, 0, n_rows, begin, end);
+    }
     rf_free(garbage);
 }
 

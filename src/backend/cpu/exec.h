@@ -18,7 +18,6 @@ extern "C" {
 enum {
     RF_CPU_MAX_PRODUCTS = 8,  /* matrix products that share one input */
     RF_CPU_MAX_CHAIN = 4,     /* element-wise steps behind a product */
-    RF_CPU_SOLO_ROWS = 4,     /* up to so many rows each thread prepares its input by itself */
     RF_CPU_EXPERT_PIECE = 64, /* most output columns of an expert in one piece */
 };
 
@@ -134,10 +133,10 @@ typedef struct rf_cpu_thread {
     void *attend;       /* attention's */
     float *query;       /* [query_cols] heads that this thread alone prepares */
     float *row;         /* [max_cols] */
-    rf_cpu_acts acts;   /* [RF_CPU_SOLO_ROWS] rows */
+    rf_cpu_acts acts;   /* a single row */
     rf_cpu_acts gather; /* [rows]: the rows that chose one expert */
     float *out;         /* [2][rows][RF_CPU_EXPERT_PIECE]: what it makes of them */
-    float *route;       /* [RF_CPU_SOLO_ROWS][2 * n_used] */
+    float *route;       /* [2 * n_used] */
     uint32_t *slot;     /* [rows * n_used] row * n_used + i, ordered by expert */
     uint32_t *first;    /* [n_experts + 1] where an expert's slots start */
     uint32_t *active;   /* [n_experts] those that were chosen by some row */
@@ -197,7 +196,7 @@ struct rf_exec {
     uint32_t n_groups;
     uint64_t *written; /* [n_kv_blocks] number of the last run of single rows that wrote a block */
     uint64_t n_runs;
-    rf_cpu_acts acts;        /* shared, for more rows than RF_CPU_SOLO_ROWS */
+    rf_cpu_acts acts;        /* shared, of several rows */
     rf_cpu_thread *thread;   /* [n_threads] */
     rf_cpu_counter *counter; /* [n_tasks + 1][2] */
     rf_cpu_counter *taken; /* [2][n_threads] pieces taken of each thread's share, tasks in turns */

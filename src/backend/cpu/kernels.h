@@ -99,8 +99,9 @@ typedef struct rf_cpu_kernels {
      * 64-byte aligned. */
     void (*matmul)(const rf_mm *mm, uint32_t begin, uint32_t end, void *scratch);
     /* For a matmul that wants rows in blocks, from lay_out_from[view] rows on (0: never); else NULL.  Writes
-     * the block of rows from `first`, a multiple of rf_act_block_rows, into a->blocks, 64-byte aligned. */
-    void (*lay_out)(const rf_mm_input *a, uint32_t first);
+     * columns [begin, end) of the block of rows from `first`, a multiple of rf_act_block_rows, into a->blocks,
+     * 64-byte aligned.  begin and end are where groups of the view (16 floats) begin, or the row's end. */
+    void (*lay_out)(const rf_mm_input *a, uint32_t first, uint32_t begin, uint32_t end);
     uint32_t lay_out_from[3];
     /* Rows of n; w and b may be NULL, dst may be an input. */
     void (*rms_norm)(float *dst, const float *x, const float *w, size_t n, float eps);
@@ -132,7 +133,8 @@ typedef struct rf_cpu_kernels {
     void (*attend_fold)(const rf_attend *a);
 } rf_cpu_kernels;
 
-/* Whether n rows of a view are to be laid out in blocks; how many blocks they are; lays out rows [first, end). */
+/* Whether n rows of a view are to be laid out in blocks; how many blocks they are; lays out columns [begin, end)
+ * of rows [first, last). */
 static inline bool rf_act_wants_blocks(const rf_cpu_kernels *k, rf_int_view view, size_t n) {
     return k->lay_out_from[view] && n >= k->lay_out_from[view];
 }
@@ -140,9 +142,9 @@ static inline size_t rf_act_n_blocks(rf_int_view view, size_t n) {
     return (n + rf_act_block_rows(view) - 1) / rf_act_block_rows(view);
 }
 static inline void rf_act_lay_out(const rf_cpu_kernels *k, const rf_mm_input *a, uint32_t first,
-                                  uint32_t end) {
-    for (; first < end; first += rf_act_block_rows(a->view))
-        k->lay_out(a, first);
+                                  uint32_t last, uint32_t begin, uint32_t end) {
+    for (; first < last; first += rf_act_block_rows(a->view))
+        k->lay_out(a, first, begin, end);
 }
 
 /* What minima of groups of 32 are multiplied with: total[g] from sum[g] * d[g], of all n groups of a row. */

@@ -211,11 +211,11 @@ static void cut_thread(cutter *c, const rf_exec *x, uint32_t max_rows, rf_cpu_th
     t->attend = cut(c, x->attend_bytes, 1);
     t->query = cut(c, x->query_cols, sizeof *t->query);
     t->row = cut(c, x->max_cols, sizeof *t->row);
-    t->acts = cut_acts(c, x->view_cols, x->stored_input, NULL, RF_CPU_SOLO_ROWS);
+    t->acts = cut_acts(c, x->view_cols, x->stored_input, NULL, 1);
     if (!x->max_experts) return;
     t->gather = cut_acts(c, x->gather_cols, true, x->kernels, rows);
     t->out = cut(c, 2 * rows * RF_CPU_EXPERT_PIECE, sizeof *t->out);
-    t->route = cut(c, RF_CPU_SOLO_ROWS * 2 * n_used, sizeof *t->route);
+    t->route = cut(c, 2 * n_used, sizeof *t->route);
     t->slot = cut(c, rows * n_used, sizeof *t->slot);
     t->first = cut(c, (size_t)x->max_experts + 1, sizeof *t->first);
     t->active = cut(c, x->max_experts, sizeof *t->active);

@@ -236,9 +236,9 @@ void rf_mm_float_avx512(const rf_mm *mm, uint32_t begin, uint32_t end, void *scr
 void rf_mm_float_neon(const rf_mm *mm, uint32_t begin, uint32_t end, void *scratch);
 
 /* Their rf_cpu_kernels.lay_out of floats, for RF_MM_LAY_OUT_FROM activation rows and more. */
-void rf_mm_lay_out_avx2(const rf_mm_input *a, uint32_t first);
-void rf_mm_lay_out_avx512(const rf_mm_input *a, uint32_t first);
-void rf_mm_lay_out_neon(const rf_mm_input *a, uint32_t first);
+void rf_mm_lay_out_avx2(const rf_mm_input *a, uint32_t first, uint32_t begin, uint32_t end);
+void rf_mm_lay_out_avx512(const rf_mm_input *a, uint32_t first, uint32_t begin, uint32_t end);
+void rf_mm_lay_out_neon(const rf_mm_input *a, uint32_t first, uint32_t begin, uint32_t end);
 
 /* Groups of 32 with up to RF_MM_FEW_MAX activation rows, end - begin >= 16; scratch as for matmul. */
 void rf_mm_few_avx512(const rf_mm *mm, uint32_t begin, uint32_t end, void *scratch);

@@ -89,9 +89,11 @@ RF_INLINE void lay_out_dwords(const void *const p[SIDE], size_t n_dwords, void *
     }
 }
 
-static void lay_out_32(const rf_mm_input *a, const uint32_t row[SIDE], act_32 *dst) {
+/* Groups [g, end) of rows to their block, and so on for groups of 256. */
+static void lay_out_32(const rf_mm_input *a, const uint32_t row[SIDE], size_t g, size_t end,
+                       act_32 *dst) {
     const size_t n_groups = a->n_cols / 32;
-    for (size_t g = 0; g < n_groups; g++, dst++) {
+    for (dst += g; g < end; g++, dst++) {
         const void *q[SIDE];
         for (size_t i = 0; i < SIDE; i++) {
             q[i] = a->q + (size_t)row[i] * a->n_cols + 32 * g;
@@ -102,9 +104,10 @@ static void lay_out_32(const rf_mm_input *a, const uint32_t row[SIDE], act_32 *d
     }
 }
 
-static void lay_out_256(const rf_mm_input *a, const uint32_t row[SIDE], act_256 *dst) {
+static void lay_out_256(const rf_mm_input *a, const uint32_t row[SIDE], size_t g, size_t end,
+                        act_256 *dst) {
     const size_t n_groups = a->n_cols / 256;
-    for (size_t g = 0; g < n_groups; g++, dst++) {
+    for (dst += g; g < end; g++, dst++) {
         int16_t sums[SIDE][16] __attribute__((aligned(32)));
         const void *q[SIDE], *s[SIDE];
         for (size_t i = 0; i < SIDE; i++) {
@@ -120,9 +123,9 @@ static void lay_out_256(const rf_mm_input *a, const uint32_t row[SIDE], act_256 
     }
 }
 
-static void lay_out(const rf_mm_input *a, uint32_t first) {
+static void lay_out(const rf_mm_input *a, uint32_t first, uint32_t begin, uint32_t end) {
     if (a->view == RF_INT_NONE) {
-        rf_mm_lay_out_avx512(a, first);
+        rf_mm_lay_out_avx512(a, first, begin, end);
         return;
     }
     uint32_t row[SIDE];
@@ -130,9 +133,9 @@ static void lay_out(const rf_mm_input *a, uint32_t first) {
     for (uint32_t i = 0; i < SIDE; i++)
         row[i] = first + i < a->n_rows ? first + i : a->n_rows - 1;
     if (a->view == RF_INT_32)
-        lay_out_32(a, row, (act_32 *)dst);
+        lay_out_32(a, row, begin / 32, end / 32, (act_32 *)dst);
     else
-        lay_out_256(a, row, (act_256 *)dst);
+        lay_out_256(a, row, begin / 256, end / 256, (act_256 *)dst);
 }
 
 /* ---- weights ---- */

@@ -342,19 +342,21 @@ RF_INLINE void add_rows(float_kind kind, int a, int b, float_panel *p, const flo
 
 /* The same in a decoded panel ---- */
 
-/* n elements of nt activation rows, continued with zeros, in the order in which their tile reads them:
- * [16 / VEC][n / 16][nt][VEC]. */
-RF_INLINE void order_rows(int nt, const float *const x[], size_t n, float *to) {
-    const size_t whole = n & ~(size_t)15;
-    float end[TILE_NT][16] = {{0}};
-    for (int t = 0; t < nt && whole < n; t++)
-        memcpy(end[t], x[t] + whole, (n - whole) * sizeof(float));
+/* Elements [begin, end) of nt activation rows of n, continued with zeros, in the order in which their tile reads
+ * them: [16 / VEC][n / 16][nt][VEC]. */
+RF_INLINE void order_rows(int nt, const float *const x[], size_t n, size_t begin, size_t end,
+                          float *dst) {
+    const size_t whole = end & ~(size_t)15;
+    float rest[TILE_NT][16] = {{0}};
+    for (int t = 0; t < nt && whole < end; t++)
+        memcpy(rest[t], x[t] + whole, (end - whole) * sizeof(float));
     for (size_t lane = 0; lane < 16; lane += VEC) {
-        for (size_t i = 0; i < whole; i += 16)
+        float *to = dst + (lane * (rf_mm_round16(n) / 16) + begin / 16 * VEC) * (size_t)nt;
+        for (size_t i = begin; i < whole; i += 16)
             for (int t = 0; t < nt; t++, to += VEC)
                 vec_store(to, vec_load(x[t] + i + lane));
-        for (int t = 0; t < nt && whole < n; t++, to += VEC)
-            vec_store(to, vec_load(end[t] + lane));
+        for (int t = 0; t < nt && whole < end; t++, to += VEC)
+            vec_store(to, vec_load(rest[t] + lane));
     }
 }
 
@@ -362,7 +364,7 @@ RF_INLINE void order_rows(int nt, const float *const x[], size_t n, float *to) {
 RF_INLINE int first_tile(int nt) { return nt <= TILE_NT ? nt : (nt + 1) / 2; }
 
 /* Activation rows from `first` on to their block: as order_rows, the first tile's, then the second's. */
-static void lay_out_floats(const rf_mm_input *a, uint32_t first) {
+static void lay_out_floats(const rf_mm_input *a, uint32_t first, uint32_t begin, uint32_t end) {
     const size_t cols = a->n_cols;
     const int nt = a->n_rows - first < GROUP_NT ? (int)(a->n_rows - first) : GROUP_NT;
     const float *x[GROUP_NT];
@@ -370,9 +372,9 @@ static void lay_out_floats(const rf_mm_input *a, uint32_t first) {
         (float *)(void *)(a->blocks + first / GROUP_NT * rf_act_block_bytes(RF_INT_NONE, cols));
     for (int t = 0; t < nt; t++)
         x[t] = a->x + (first + (uint32_t)t) * cols;
-    order_rows(first_tile(nt), x, cols, to);
+    order_rows(first_tile(nt), x, cols, begin, end, to);
     to += (size_t)first_tile(nt) * rf_mm_round16(cols);
-    order_rows(nt - first_tile(nt), x + first_tile(nt), cols, to);
+    order_rows(nt - first_tile(nt), x + first_tile(nt), cols, begin, end, to);
 }
 
 /* Activation rows of a group as order_rows has them: those of the first register tile, then the second's. */
@@ -451,8 +453,8 @@ RF_INLINE void add_panel(int a, int b, float_panel *p, const float_stretch *s,
     if (is_laid_out) {
         o = order_of(p->mm->act, s->t);
     } else {
-        order_rows(a, x, n, ordered);
-        order_rows(b, x + a, n, ordered + (size_t)a * n);
+        order_rows(a, x, n, 0, n, ordered);
+        order_rows(b, x + a, n, 0, n, ordered + (size_t)a * n);
     }
     for (size_t lane = 0; lane < 16; lane += VEC) {
         const float *now[2], *next[2];

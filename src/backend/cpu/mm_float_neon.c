@@ -18,4 +18,6 @@ void rf_mm_float_neon(const rf_mm *mm, uint32_t begin, uint32_t end, void *scrat
     matmul_float(mm, begin, end, scratch);
 }
 
-void rf_mm_lay_out_neon(const rf_mm_input *a, uint32_t first) { lay_out_floats(a, first); }
+void rf_mm_lay_out_neon(const rf_mm_input *a, uint32_t first, uint32_t begin, uint32_t end) {
+    lay_out_floats(a, first, begin, end);
+}

@@ -1,8 +1,8 @@
 /* run_products.c - matrix products of one input: with one matrix, one per head, or those of the
  * experts that each row chose.
  *
- * The input's rows are prepared first (normed, quantised as the weights want it): by every thread
- * for itself when they are few, which costs less than waiting for each other, else together.  Then
+ * The input's rows are prepared first (normed, quantised as the weights want it): a single one by every thread
+ * for itself, which costs less than waiting for each other, more of them together.  Then
  * pieces of output columns are handed out.  The rows that chose one expert are gathered, so that its
  * weights are read once for all of them; a row's result is the same in any company. */
 #include <string.h>
@@ -67,16 +67,14 @@ static bool is_moved(const rf_cpu_task *t) {
     return rf_cpu_is_normed(&t->norm) || t->picked || t->kind == RF_CPU_HEADS;
 }
 
-/* Quantises n floats at x as the task's weights want them, to place number at. */
+/* Quantises n floats at x as the task's weights want them, from element number at of the prepared ones on. */
 static void quantise(const runner *r, const rf_cpu_acts *a, const float *x, size_t n, size_t at) {
-    const size_t of_32 = at * (n / 32);
     if (r->t->views & 1u << RF_INT_32)
-        r->k->quant_32(x, n, a->q[0] + at * n, a->d[0] + of_32, a->sum[0] + of_32);
+        r->k->quant_32(x, n, a->q[0] + at, a->d[0] + at / 32, a->sum[0] + at / 32);
     if (r->t->with_totals)
-        rf_mm_totals(a->d[0] + of_32, a->sum[0] + of_32, n / 32, a->total + of_32);
+        rf_mm_totals(a->d[0] + at / 32, a->sum[0] + at / 32, n / 32, a->total + at / 32);
     if (r->t->views & 1u << RF_INT_256)
-        r->k->quant_256(x, n, a->q[1] + at * n, a->d[1] + at * (n / 256),
-                        a->sum[1] + at * (n / 16));
+        r->k->quant_256(x, n, a->q[1] + at, a->d[1] + at / 256, a->sum[1] + at / 16);
 }
 
 /* shared: nobody else does this row. */
@@ -86,29 +84,31 @@ static void prepare_row(const runner *r, const rf_cpu_acts *a, uint32_t row, boo
     size_t n = t->cols;
     bool store = is_moved(t) && t->views & 1u << RF_INT_NONE;
     for (uint32_t i = 0; i < t->n_inputs; i++, x += n) {
-        size_t at = input_index(r, row, i);
+        const size_t at = input_index(r, row, i) * n;
         const float *y = x;
         if (rf_cpu_is_normed(&t->norm)) {
-            float *normed = store ? a->x + at * n : r->own->row;
+            float *normed = store ? a->x + at : r->own->row;
             rf_cpu_norm_row(r->k, &t->norm, normed, x, n);
             y = normed;
             if (t->norm_dst && (shared || r->ith == 0))
                 memcpy(rf_cpu_row_of(r->x, t->norm_dst, row), normed, n * sizeof *normed);
         } else if (store) {
-            memcpy(a->x + at * n, x, n * sizeof *x);
+            memcpy(a->x + at, x, n * sizeof *x);
         }
         quantise(r, a, y, n, at);
     }
     if (!t->scores) return;
     float *route = rf_cpu_row_of(r->x, t->route, row);
-    float *own = r->own->route + (size_t)row * 2 * t->router->n_used;
+    float *own = r->own->route;
     rf_cpu_route(t->router, rf_cpu_row_of(r->x, t->scores, row), shared ? route : own);
     if (!shared && r->ith == 0) memcpy(route, own, 2 * t->router->n_used * sizeof *own);
 }
 
-static void lay_out(const runner *r, const rf_mm_input act[3], uint32_t first, uint32_t end) {
+/* Columns [begin, end) of rows [first, last) in blocks, for the views that have them. */
+static void lay_out(const runner *r, const rf_mm_input act[3], uint32_t first, uint32_t last,
+                    uint32_t begin, uint32_t end) {
     for (rf_int_view view = RF_INT_NONE; view <= RF_INT_256; view++)
-        if (act[view].blocks) rf_act_lay_out(r->k, &act[view], first, end);
+        if (act[view].blocks) rf_act_lay_out(r->k, &act[view], first, last, begin, end);
 }
 
 /* All rows: `each` at a time, which are then laid out in blocks where the products want it; or, where threads would
@@ -120,18 +120,40 @@ static void prepare_rows(const runner *r, const rf_cpu_acts *a, const rf_mm_inpu
     uint32_t at;
     while (rf_cpu_next_piece(&r->counter[0], by_rows ? n_rows : n_blocks, &at)) {
         const uint32_t block = by_rows ? at / each : at, first = block * each;
-        const uint32_t end = n_rows - first < each ? n_rows : first + each;
-        for (uint32_t row = by_rows ? at : first; row < (by_rows ? at + 1 : end); row++)
+        const uint32_t last = n_rows - first < each ? n_rows : first + each;
+        for (uint32_t row = by_rows ? at : first; row < (by_rows ? at + 1 : last); row++)
             prepare_row(r, a, row, true);
-        if (by_rows && !rf_cpu_is_last(&r->x->finished[block], end - first)) continue;
-        lay_out(r, act, first, end);
+        if (by_rows && !rf_cpu_is_last(&r->x->finished[block], last - first)) continue;
+        lay_out(r, act, first, last, 0, r->t->cols);
+    }
+}
+
+/* The same where no column needs another one of its row: blocks of rows, of fewer columns where they are few. */
+static void prepare_strips(const runner *r, const rf_cpu_acts *a, const rf_mm_input act[3],
+                           uint32_t n_rows, uint32_t each) {
+    const rf_cpu_task *t = r->t;
+    const uint32_t n_blocks = (n_rows + each - 1) / each;
+    const uint32_t n_wanted = ((uint32_t)r->x->n_threads + n_blocks - 1) / n_blocks;
+    /* Whole groups; totals share their rounding among eight. */
+    const uint32_t unit = t->views == 1u << RF_INT_32 && !t->with_totals ? 64 : 256;
+    const uint32_t n_cols = ((t->cols - 1) / n_wanted / unit + 1) * unit;
+    const uint32_t n_strips = (t->cols + n_cols - 1) / n_cols;
+    uint32_t at;
+    while (rf_cpu_next_piece(&r->counter[0], n_blocks * n_strips, &at)) {
+        const uint32_t first = at / n_strips * each, begin = at % n_strips * n_cols;
+        const uint32_t last = n_rows - first < each ? n_rows : first + each;
+        const uint32_t end = t->cols - begin < n_cols ? t->cols : begin + n_cols;
+        for (uint32_t row = first; row < last; row++)
+            quantise(r, a, rf_cpu_row_of(r->x, t->a, row) + begin, end - begin,
+                     (size_t)row * t->cols + begin);
+        lay_out(r, act, first, last, begin, end);
     }
 }
 
 /* Fills act[view] for the views of the task. */
 static void prepare(const runner *r, uint32_t n_rows, rf_mm_input act[3]) {
     const rf_cpu_task *t = r->t;
-    bool solo = n_rows <= RF_CPU_SOLO_ROWS;
+    bool solo = n_rows == 1;
     bool may_lay_out = !solo && t->kind == RF_CPU_PRODUCTS;
     uint32_t each = 1; /* rows that are prepared at a time: whole blocks */
     const rf_cpu_acts *a = solo ? &r->own->acts : &r->x->acts;
@@ -153,10 +175,12 @@ static void prepare(const runner *r, uint32_t n_rows, rf_mm_input act[3]) {
     }
     if (!is_moved(t) && !t->scores && t->views == 1u << RF_INT_NONE && !act[RF_INT_NONE].blocks)
         return;
-    for (uint32_t row = 0; solo && row < n_rows; row++)
-        prepare_row(r, a, row, false);
-    if (solo) return;
-    prepare_rows(r, a, act, n_rows, each);
+    if (solo) {
+        prepare_row(r, a, 0, false);
+        return;
+    }
+    (t->kind == RF_CPU_PRODUCTS && !is_moved(t) ? prepare_strips : prepare_rows)(r, a, act, n_rows,
+                                                                                 each);
     rf_pool_barrier(r->x->backend->pool);
 }
 
@@ -225,7 +249,7 @@ static void product_piece(const runner *r, const rf_cpu_product *m, const rf_mm_
 static uint32_t order_slots(const runner *r, uint32_t n_rows) {
     const rf_router *router = r->t->router;
     const rf_cpu_thread *own = r->own;
-    bool is_own = r->t->scores && n_rows <= RF_CPU_SOLO_ROWS;
+    bool is_own = r->t->scores && n_rows == 1;
     const float *route = is_own ? own->route : rf_cpu_row_of(r->x, r->t->route, 0);
     uint32_t n_used = router->n_used, n_active = 0, at = 0;
     memset(own->first, 0, ((size_t)router->n_experts + 1) * sizeof *own->first);
@@ -282,7 +306,7 @@ static rf_mm_input gather(const runner *r, const rf_mm_input *all, const uint32_
     in.blocks = NULL;
     if (!rf_act_wants_blocks(r->k, all->view, n)) return in;
     in.blocks = g->blocks[all->view];
-    rf_act_lay_out(r->k, &in, 0, n);
+    rf_act_lay_out(r->k, &in, 0, n, 0, in.n_cols);
     return in;
 }
 
