@@ -6,6 +6,27 @@
 #define ATTEND_WORD 2
 #include "backend/cpu/attend_lanes.h"
 
+LANES_INLINE void join_parts(float *out, attend_part *part, uint32_t n, bool larger) {
+    uint32_t i = 0;
+    for (; i + 8 <= n; i += 8) {
+        __m256 v[8];
+        for (uint32_t k = 0; k < 8; k++)
+            v[k] = _mm256_loadu_ps(part[i + k]);
+        _mm256_storeu_ps(out + i, rf_join8x8(v, larger));
+    }
+    for (; i < n; i++) {
+        const __m256 v = _mm256_loadu_ps(part[i]);
+        out[i] = larger ? rf_largest8(v) : rf_tree8(v);
+    }
+}
+
+static void join_maxima(float *out, attend_part *part, uint32_t n) {
+    join_parts(out, part, n, true);
+}
+static void join_sums(float *out, attend_part *part, uint32_t n) {
+    join_parts(out, part, n, false);
+}
+
 LANES_INLINE __m128i load_16_bytes(const uint8_t *p) {
     return _mm_loadu_si128((const __m128i *)(const void *)p);
 }

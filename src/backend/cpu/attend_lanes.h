@@ -4,7 +4,7 @@
  * vector lanes once for all queries of the group, then its values into panels of 32 columns; scores
  * and weighted values are tiles of a few queries by a few vectors in registers.  A file includes this
  * after its lanes and the size of its tiles, ATTEND_TILE (6 or 8 queries) by ATTEND_VECS vectors, and
- * brings the four functions declared first. */
+ * brings the functions declared first. */
 #pragma once
 #include <math.h>
 #include <string.h>
@@ -13,10 +13,16 @@
 #include "backend/cpu/vec_rows.h"
 #include "backend/cpu/widen.h"
 
-/* p: [32] scores become scaled, capped and masked (mask: [32] or NULL) ones; their maximum. */
-static float finish_scores(float *p, uint32_t bits, float scale, float softcap, const float *mask);
-/* p becomes exponentials, 0 where hidden; their sum. */
-static float exponentials(float *p, uint32_t bits, float max);
+/* What is left of 32 numbers when those 8 and 16 apart are joined. */
+typedef float attend_part[8];
+/* p: [32] scores become scaled, capped and masked (mask: [32] or NULL) ones; their maxima. */
+static void finish_scores(float *p, uint32_t bits, float scale, float softcap, const float *mask,
+                          attend_part maxima);
+/* p becomes exponentials, 0 where hidden; their sums. */
+static void exponentials(float *p, uint32_t bits, float max, attend_part sums);
+/* One number of each of n parts: for several at once that is less work than for each by itself. */
+static void join_maxima(float *out, attend_part *part, uint32_t n);
+static void join_sums(float *out, attend_part *part, uint32_t n);
 /* keys[d][j] of 32 keys of F16 or BF16, n a multiple of 8, in f32 or as they are; and of a panel [32][32] of f32. */
 static void transpose_16(void *keys, bool to_f32, const uint8_t *k, rf_look *ahead, size_t row,
                          uint32_t n, rf_dtype type);
@@ -39,6 +45,7 @@ typedef struct attend_group {
     float total_m[RF_ATTEND_QUERIES], total_l[RF_ATTEND_QUERIES];
     float m[RF_ATTEND_QUERIES], l[RF_ATTEND_QUERIES];
     float block_m[RF_ATTEND_QUERIES], block_l[RF_ATTEND_QUERIES];
+    attend_part part[RF_ATTEND_QUERIES]; /* of a block's maxima, then of its sums */
     float keep[RF_ATTEND_QUERIES], add[RF_ATTEND_QUERIES];
     rf_look ahead;                    /* the block behind */
     rf_attend_span span[RF_KV_BLOCK]; /* [n_rows] */
@@ -266,20 +273,32 @@ static void finish_row(attend_group *g, uint32_t r, uint32_t block) {
     if (a->mask) rf_attend_mask(a, g->row + r, block, g->bits[r], mask);
     for (uint32_t i = r * g->n_heads; i < (r + 1) * g->n_heads; i++) {
         look_ahead(&g->ahead, 2);
-        g->block_m[i] = finish_scores(g->p + (size_t)i * RF_KV_BLOCK, g->bits[r], g->scale[i],
-                                      a->softcap, a->mask ? mask : NULL);
+        finish_scores(g->p + (size_t)i * RF_KV_BLOCK, g->bits[r], g->scale[i], a->softcap,
+                      a->mask ? mask : NULL, g->part[i]);
     }
 }
 
 static void soften_row(attend_group *g, uint32_t r) {
-    uint32_t first = r * g->n_heads;
-    for (uint32_t i = first; i < first + g->n_heads; i++) {
+    for (uint32_t i = r * g->n_heads; i < (r + 1) * g->n_heads; i++) {
         look_ahead(&g->ahead, 2);
-        g->block_l[i] = exponentials(g->p + (size_t)i * RF_KV_BLOCK, g->bits[r], g->block_m[i]);
+        exponentials(g->p + (size_t)i * RF_KV_BLOCK, g->bits[r], g->block_m[i], g->part[i]);
     }
+}
+
+/* Scores of neighbouring rows [r, end), which all see the block, become weights; all maxima before the first
+ * exponential, so that nothing waits for one. */
+static void soften_rows(attend_group *g, uint32_t r, uint32_t end, uint32_t block) {
+    const uint32_t first = r * g->n_heads, n = (end - r) * g->n_heads;
+    for (uint32_t i = r; i < end; i++)
+        finish_row(g, i, block);
+    join_maxima(g->block_m + first, g->part + first, n);
+    for (uint32_t i = r; i < end; i++)
+        soften_row(g, i);
+    join_sums(g->block_l + first, g->part + first, n);
     fold_factors(g->m + first, g->l + first, g->block_m + first, g->block_l + first,
-                 g->keep + first, g->add + first, g->n_heads);
-    g->seen[r] = true;
+                 g->keep + first, g->add + first, n);
+    for (; r < end; r++)
+        g->seen[r] = true;
 }
 
 /* Neighbouring rows that see the same keys share tiles. */
@@ -338,10 +357,14 @@ static void add_block(attend_group *g, uint32_t block) {
     else
         type = gather_keys(g, a->k + id * a->k_block, all);
     make_scores(g, type);
-    for (uint32_t r = 0; r < g->n_rows; r++)
-        if (g->bits[r]) finish_row(g, r, block);
-    for (uint32_t r = 0; r < g->n_rows; r++) /* apart, so that nothing waits for a maximum */
-        if (g->bits[r]) soften_row(g, r);
+    for (uint32_t r = 0, end; r < g->n_rows; r = end) {
+        for (end = r; end < g->n_rows && g->bits[end];)
+            end++;
+        if (end > r)
+            soften_rows(g, r, end, block);
+        else
+            end++;
+    }
     if (rf_attend_is_int(a->v_type))
         add_int_values(g, a->v + id * a->v_block);
     else

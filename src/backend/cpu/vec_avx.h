@@ -3,6 +3,7 @@
  * Private to the CPU backend; to be included only by files compiled with AVX2, FMA and F16C. */
 #pragma once
 #include <immintrin.h>
+#include <stdbool.h>
 #include <string.h>
 
 #include "base/fmath_avx2.h"
@@ -14,19 +15,32 @@ static inline float rf_tree8(__m256 s) {
     return _mm_cvtss_f32(_mm_add_ss(v, _mm_movehdup_ps(v)));
 }
 
-/* The same for eight vectors at once: lane i of the result belongs to s[i]. */
-static inline __m256 rf_tree8x8(const __m256 s[8]) {
-    __m256 a[4];
+/* The largest lane. */
+static inline float rf_largest8(__m256 s) {
+    __m128 v = _mm_max_ps(_mm256_castps256_ps128(s), _mm256_extractf128_ps(s, 1));
+    v = _mm_max_ps(v, _mm_movehl_ps(v, v));
+    return _mm_cvtss_f32(_mm_max_ss(v, _mm_movehdup_ps(v)));
+}
+
+/* Sums, or the larger ones. */
+static inline __attribute__((always_inline)) __m256 rf_joined8(__m256 a, __m256 b, bool larger) {
+    return larger ? _mm256_max_ps(a, b) : _mm256_add_ps(a, b);
+}
+
+/* rf_tree8 of eight vectors at once, or the largest lane of each: lane i of the result belongs to s[i]. */
+static inline __attribute__((always_inline)) __m256 rf_join8x8(const __m256 s[8], bool larger) {
+    __m256 a[4], b[2];
     for (int i = 0; i < 4; i++) {
         __m256 u = s[2 * i], v = s[2 * i + 1];
-        a[i] =
-            _mm256_add_ps(_mm256_permute2f128_ps(u, v, 0x20), _mm256_permute2f128_ps(u, v, 0x31));
+        a[i] = rf_joined8(_mm256_permute2f128_ps(u, v, 0x20), _mm256_permute2f128_ps(u, v, 0x31),
+                          larger);
     }
-    __m256 b0 =
-        _mm256_add_ps(_mm256_shuffle_ps(a[0], a[1], 0x44), _mm256_shuffle_ps(a[0], a[1], 0xEE));
-    __m256 b1 =
-        _mm256_add_ps(_mm256_shuffle_ps(a[2], a[3], 0x44), _mm256_shuffle_ps(a[2], a[3], 0xEE));
-    __m256 c = _mm256_add_ps(_mm256_shuffle_ps(b0, b1, 0x88), _mm256_shuffle_ps(b0, b1, 0xDD));
+    for (int i = 0; i < 2; i++) {
+        __m256 u = a[2 * i], v = a[2 * i + 1];
+        b[i] = rf_joined8(_mm256_shuffle_ps(u, v, 0x44), _mm256_shuffle_ps(u, v, 0xEE), larger);
+    }
+    __m256 c = rf_joined8(_mm256_shuffle_ps(b[0], b[1], 0x88), _mm256_shuffle_ps(b[0], b[1], 0xDD),
+                          larger);
     /* c holds vectors 0 2 4 6 | 1 3 5 7 */
     return _mm256_permutevar8x32_ps(c, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
 }
@@ -36,7 +50,7 @@ static inline void rf_trees_of_8(const float *s, float *out) {
     __m256 v[8];
     for (int i = 0; i < 8; i++)
         v[i] = _mm256_add_ps(_mm256_loadu_ps(s + 16 * i), _mm256_loadu_ps(s + 16 * i + 8));
-    _mm256_storeu_ps(out, rf_tree8x8(v));
+    _mm256_storeu_ps(out, rf_join8x8(v, false));
 }
 
 /* The low or the high halves of sixteen bytes, less 8. */

@@ -83,12 +83,6 @@ static __m256 seen_lanes(uint32_t bits8) {
     return _mm256_castsi256_ps(_mm256_cmpeq_epi32(b, bit));
 }
 
-static float max8(__m256 v) {
-    __m128 x = _mm_max_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
-    x = _mm_max_ps(x, _mm_movehl_ps(x, x));
-    return _mm_cvtss_f32(_mm_max_ss(x, _mm_movehdup_ps(x)));
-}
-
 /* softcap * tanh(s / softcap) of 32 scores; out of line, for few models have it. */
 static __attribute__((noinline)) void cap_scores(__m256 s[4], float softcap) {
     for (uint32_t i = 0; i < 4; i += 2) {
@@ -98,7 +92,8 @@ static __attribute__((noinline)) void cap_scores(__m256 s[4], float softcap) {
     }
 }
 
-static float finish_scores(float *p, uint32_t bits, float scale, float softcap, const float *mask) {
+static void finish_scores(float *p, uint32_t bits, float scale, float softcap, const float *mask,
+                          attend_part maxima) {
     const __m256 none = _mm256_set1_ps(-INFINITY), factor = _mm256_set1_ps(scale);
     __m256 s[4], best = none;
     for (uint32_t i = 0; i < 4; i++)
@@ -111,10 +106,10 @@ static float finish_scores(float *p, uint32_t bits, float scale, float softcap, 
         best = _mm256_max_ps(s[i], best); /* which is never a NaN */
         _mm256_storeu_ps(p + 8 * i, s[i]);
     }
-    return max8(best);
+    _mm256_storeu_ps(maxima, best);
 }
 
-static float exponentials(float *p, uint32_t bits, float max) {
+static void exponentials(float *p, uint32_t bits, float max, attend_part sums) {
     const __m256 m = _mm256_set1_ps(max);
     __m256 s[4];
     for (uint32_t i = 0; i < 4; i++) {
@@ -123,7 +118,7 @@ static float exponentials(float *p, uint32_t bits, float max) {
         _mm256_storeu_ps(p + 8 * i, s[i]);
     }
     __m256 lo = _mm256_add_ps(s[0], s[2]), hi = _mm256_add_ps(s[1], s[3]);
-    return rf_tree8(_mm256_add_ps(lo, hi));
+    _mm256_storeu_ps(sums, _mm256_add_ps(lo, hi));
 }
 
 static void lanes_store_i16(int16_t *p, lanes x) {

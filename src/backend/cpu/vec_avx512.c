@@ -74,7 +74,8 @@ static void f32_to_f16_avx512(uint16_t *dst, const float *x, size_t n) {
     }
 }
 
-static float finish_scores(float *p, uint32_t bits, float scale, float softcap, const float *mask) {
+static void finish_scores(float *p, uint32_t bits, float scale, float softcap, const float *mask,
+                          attend_part maxima) {
     const __m512 none = _mm512_set1_ps(-INFINITY), factor = _mm512_set1_ps(scale);
     __m512 best = none;
     for (uint32_t i = 0; i < 2; i++) {
@@ -85,10 +86,11 @@ static float finish_scores(float *p, uint32_t bits, float scale, float softcap, 
         best = _mm512_mask_max_ps(best, (__mmask16)(bits >> (16 * i) & 0xFFFF), s, best);
         _mm512_storeu_ps(p + 16 * i, s);
     }
-    return _mm512_reduce_max_ps(best);
+    _mm256_storeu_ps(maxima,
+                     _mm256_max_ps(_mm512_castps512_ps256(best), _mm512_extractf32x8_ps(best, 1)));
 }
 
-static float exponentials(float *p, uint32_t bits, float max) {
+static void exponentials(float *p, uint32_t bits, float max, attend_part sums) {
     const __m512 m = _mm512_set1_ps(max);
     __m512 s[2];
     for (uint32_t i = 0; i < 2; i++) {
@@ -96,7 +98,7 @@ static float exponentials(float *p, uint32_t bits, float max) {
         s[i] = _mm512_maskz_mov_ps((__mmask16)(bits >> (16 * i) & 0xFFFF), s[i]);
         _mm512_storeu_ps(p + 16 * i, s[i]);
     }
-    return rf_tree8(fold16(_mm512_add_ps(s[0], s[1])));
+    _mm256_storeu_ps(sums, fold16(_mm512_add_ps(s[0], s[1])));
 }
 
 static void lanes_store_i16(int16_t *p, lanes x) {

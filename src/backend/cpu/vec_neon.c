@@ -80,21 +80,23 @@ static __attribute__((noinline)) void cap_scores(f32x4 s[8], float softcap) {
     }
 }
 
-static float finish_scores(float *p, uint32_t bits, float scale, float softcap, const float *mask) {
+static void finish_scores(float *p, uint32_t bits, float scale, float softcap, const float *mask,
+                          attend_part maxima) {
     const f32x4 none = vdupq_n_f32(-INFINITY);
-    f32x4 s[8], best = none;
+    f32x4 s[8], best[2] = {none, none};
     for (uint32_t i = 0; i < 8; i++)
         s[i] = vmulq_n_f32(vld1q_f32(p + 4 * i), scale);
     if (softcap > 0) cap_scores(s, softcap);
     for (uint32_t i = 0; i < 8; i++) {
         if (mask) s[i] = vaddq_f32(s[i], vld1q_f32(mask + 4 * i));
-        best = larger(vbslq_f32(lanes_of(bits >> (4 * i) & 15), s[i], none), best);
+        best[i % 2] = larger(vbslq_f32(lanes_of(bits >> (4 * i) & 15), s[i], none), best[i % 2]);
         vst1q_f32(p + 4 * i, s[i]);
     }
-    return vmaxvq_f32(best); /* which is never a NaN */
+    vst1q_f32(maxima, best[0]); /* which are never NaNs */
+    vst1q_f32(maxima + 4, best[1]);
 }
 
-static float exponentials(float *p, uint32_t bits, float max) {
+static void exponentials(float *p, uint32_t bits, float max, attend_part sums) {
     const f32x4 m = vdupq_n_f32(max);
     f32x4 s[8];
     for (uint32_t i = 0; i < 8; i++) {
@@ -104,7 +106,18 @@ static float exponentials(float *p, uint32_t bits, float max) {
     }
     for (int i = 0; i < 4; i++)
         s[i] = vaddq_f32(s[i], s[i + 4]);
-    return tree16(s);
+    vst1q_f32(sums, vaddq_f32(s[0], s[2]));
+    vst1q_f32(sums + 4, vaddq_f32(s[1], s[3]));
+}
+
+static void join_maxima(float *out, attend_part *part, uint32_t n) {
+    for (uint32_t i = 0; i < n; i++)
+        out[i] = vmaxvq_f32(larger(vld1q_f32(part[i]), vld1q_f32(part[i] + 4)));
+}
+
+static void join_sums(float *out, attend_part *part, uint32_t n) {
+    for (uint32_t i = 0; i < n; i++)
+        out[i] = tree4(vaddq_f32(vld1q_f32(part[i]), vld1q_f32(part[i] + 4)));
 }
 
 /* Eight rows of eight words become columns. */
