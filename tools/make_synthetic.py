@@ -99,8 +99,10 @@ def main():
     parser.add_argument("shape", choices=SHAPES)
     parser.add_argument("type", help="F16, Q8_0, Q4_0, Q4_K, Q6_K, ...; Q4_K_M: Q6_K where it counts most")
     parser.add_argument("out")
+    parser.add_argument("--layers", type=int, help="so many instead of the model's")
     args = parser.parse_args()
     arch, layers, embd, heads, kv_heads, head_dim, ff, vocab, base, biases, tied = SHAPES[args.shape]
+    layers = args.layers or layers
     try:
         qtype = gguf.GGMLQuantizationType[args.type.upper().removesuffix("_M")]
     except KeyError:

@@ -244,8 +244,10 @@ rf_status rf_emu_decode(rf_emu_module *m, const void *elf, size_t n, rf_error *e
             each_operand(m, &m->pairs[k], move);
         if (!move && m->n_vgpr < 4) m->n_vgpr = 4; /* the work-item numbers arrive there */
     }
-    for (size_t k = 0; k < m->n_code; k++)
+    for (size_t k = 0; k < m->n_code; k++) {
         resolve(m, &m->code[k]);
+        m->code[k].class = rf_emu_class_of(&m->code[k]);
+    }
     return RF_OK;
 }
 

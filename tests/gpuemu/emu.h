@@ -76,9 +76,23 @@ typedef struct rf_emu_launch {
     uint32_t n_threads; /* host threads that share the blocks, 0 = 1 */
 } rf_emu_launch;
 
+/* What occupies a card: a vector instruction (two at once are one), one of these that makes dot products of four bytes,
+ * a product of matrices, an access to shared memory, a load from global memory by lanes; else anything. */
+typedef enum rf_emu_class {
+    RF_EMU_OTHER,
+    RF_EMU_VECTOR,
+    RF_EMU_DOT,
+    RF_EMU_MATRIX,
+    RF_EMU_SHARED,
+    RF_EMU_LOAD,
+    RF_EMU_CLASSES
+} rf_emu_class;
+
 typedef struct rf_emu_stats {
-    uint64_t instructions; /* wave instructions, waits not counted */
-    uint64_t lane_ops;     /* active lanes of vector instructions */
+    uint64_t instructions;       /* wave instructions, waits not counted */
+    uint64_t lane_ops;           /* active lanes of vector instructions */
+    uint64_t of[RF_EMU_CLASSES]; /* the wave instructions of each class */
+    uint64_t bytes_loaded;       /* by active lanes, from global memory */
 } rf_emu_stats;
 
 /* Runs every block to its end.  RF_EDEVICE: the kernel did what it may not do. */

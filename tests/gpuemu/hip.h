@@ -5,12 +5,14 @@
  * copies read and write host memory when they run, not when they are queued.  A kernel's fault makes
  * every later call fail with 700, whose text names the instruction.
  *
- * Environment, read at every call: RF_EMU_NO_DEVICE=1; RF_EMU_MEMORY=bytes of the device;
+ * Environment, read at every call: RF_EMU_NO_DEVICE=1; RF_EMU_MEMORY=bytes of the device; RF_EMU_UNITS=its multiprocessors (2);
  * RF_EMU_VERSION=what the driver tells; RF_EMU_FAIL_ALLOC=n and RF_EMU_FAIL_LAUNCH=n make the nth
  * allocation or launch since the variable was set fail; RF_EMU_THREADS=host threads of a launch (2);
  * RF_EMU_UNWRITTEN=1: a kernel that reads LDS which nobody wrote fails (else it gets rubbish);
- * RF_EMU_STATS=1 prints what was executed when the library is closed. */
+ * RF_EMU_STATS=1 prints what was executed when the library is closed; RF_EMU_LAUNCHES=file lists each launch. */
 #pragma once
+#include <stdio.h>
+
 #include "gpuemu/emu.h"
 
 enum hip_error {
@@ -78,6 +80,7 @@ typedef struct hip_state {
     size_t n_captures;
     uint64_t n_launches;
     rf_emu_stats stats;
+    FILE *launches; /* hip_list.c's, or NULL */
 } hip_state;
 extern hip_state hip;
 
@@ -95,6 +98,7 @@ size_t hip_memory_bytes(void);
 bool hip_owns(const void *p, size_t n); /* [p, p + n) lies in one allocation */
 int hip_refuse_in_capture(void);        /* the error of a call that no capture allows, or 0 */
 
+void hip_list_launch(const hip_work *w, const rf_emu_stats *s); /* hip_list.c */
 int hip_push(hip_stream *s, const hip_work *w); /* takes w->kernarg, also on failure */
 int hip_drain(hip_stream *s);                   /* runs all work of a stream */
 int hip_drain_all(void);

@@ -63,6 +63,7 @@ static void run_kernel(const hip_work *w) {
     hip.n_launches++;
     hip.stats.instructions += stats.instructions;
     hip.stats.lane_ops += stats.lane_ops;
+    hip_list_launch(w, &stats);
     if (s == RF_OK) return;
     hip.sticky = HIP_ILLEGAL_ADDRESS;
     snprintf(hip.fault, sizeof hip.fault, "%s", e.text);

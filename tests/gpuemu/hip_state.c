@@ -52,6 +52,7 @@ bool hip_fails_now(const char *name) {
 
 __attribute__((destructor)) static void close_state(void) {
     rf_free(hip.ranges);
+    if (hip.launches) fclose(hip.launches);
     while (hip.streams) {
         hip_stream *s = hip.streams;
         hip.streams = s->next;
@@ -123,6 +124,7 @@ HIP_API int hipDeviceTotalMem(size_t *bytes, int device) {
     return check_device(device);
 }
 
+static int n_units(void) { return (int)hip_setting("RF_EMU_UNITS", 2); } /* multiprocessors */
 static int warp_size(void) { return strncmp(hip_arch(), "gfx9", 4) ? 32 : 64; }
 static bool integrated(void) {
     return !strncmp(hip_arch(), "gfx115", 6) || !strcmp(hip_arch(), "gfx1103");
@@ -135,8 +137,8 @@ HIP_API int hipDeviceGetAttribute(int *value, int attribute, int device) {
         *value = warp_size();
         break;
     case 63:
-        *value = 2;
-        break; /* multiprocessors */
+        *value = n_units();
+        break;
     case 56:
         *value = 1024;
         break; /* threads of a block */
@@ -159,7 +161,7 @@ typedef struct layout {
 
 static int properties(char *p, int device, const layout *at) {
     size_t memory = hip_memory_bytes(), lds = 65536;
-    int warp = warp_size(), units = 2;
+    int warp = warp_size(), units = n_units();
     memset(p, 0, at->bytes);
     snprintf(p, 256, "Emulated AMD GPU");
     memcpy(p + at->memory, &memory, sizeof memory);

@@ -97,6 +97,7 @@ typedef struct rf_emu_sdwa {
 struct rf_emu_inst {
     rf_emu_run_fn run;
     const rf_emu_op *op;
+    rf_emu_class class;
     uint32_t address; /* in the image */
     uint32_t gfx;     /* 9, 10, 11, 12 */
     uint32_t n_operands;
@@ -127,7 +128,8 @@ struct rf_emu_wave {
     bool done, waiting;
     uint64_t row_mask_of;          /* the EXEC value that row_mask spells out */
     uint32_t row_mask[RF_EMU_ROW]; /* ~0 for an active lane, else 0 */
-    uint64_t instructions, lane_ops;
+    uint64_t lane_ops;
+    rf_emu_stats stats; /* but for lane_ops */
 };
 
 /* Who of a block, beside a wave's number, a tag of the LDS shadow may name. */
@@ -181,6 +183,7 @@ bool rf_emu_is_wait(const char *name);             /* changes nothing that is mo
 
 rf_status rf_emu_elf_load(rf_emu_module *m, const void *elf, size_t n, rf_error *e) RF_CHECKED;
 rf_status rf_emu_note_read(rf_emu_module *m, const uint8_t *p, size_t n, rf_error *e) RF_CHECKED;
+rf_emu_class rf_emu_class_of(const rf_emu_inst *i);
 rf_status rf_emu_decode(rf_emu_module *m, const void *elf, size_t n, rf_error *e) RF_CHECKED;
 /* One instruction from its text, which is changed; what says why not, in a few words. */
 bool rf_emu_parse(char *text, uint32_t gfx, rf_emu_inst *i, const char **what);

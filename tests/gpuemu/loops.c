@@ -31,20 +31,23 @@ static bool goes_on(const rf_emu_inst *i) {
     return !is_named(i, "s_branch") && !is_named(i, "s_endpgm");
 }
 
-/* Of a lane, by a load from global memory. */
-static uint32_t load_bytes(const rf_emu_inst *i) {
-    bool is_load = is_named(i, "global_load") || is_named(i, "flat_load");
-    return is_load ? i->op->arg & RF_EMU_BYTES : 0;
+rf_emu_class rf_emu_class_of(const rf_emu_inst *i) {
+    if (is_named(i, "v_dot4")) return RF_EMU_DOT;
+    if (is_named(i, "v_wmma") || is_named(i, "v_mfma")) return RF_EMU_MATRIX;
+    if (i->pair || is_named(i, "v_")) return RF_EMU_VECTOR;
+    if (is_named(i, "global_load") || is_named(i, "flat_load")) return RF_EMU_LOAD;
+    return is_named(i, "ds_") ? RF_EMU_SHARED : RF_EMU_OTHER;
 }
 
 static void count(rf_emu_loop *l, const rf_emu_inst *i) {
-    uint32_t bytes = load_bytes(i);
-    l->bytes += bytes;
+    uint32_t bytes = i->class == RF_EMU_LOAD ? i->op->arg & RF_EMU_BYTES : 0;
+    l->bytes += bytes; /* of a lane */
     l->wide += bytes >= 8;
     l->narrow += bytes > 0 && bytes < 8;
-    if (i->pair || (i->op && i->op->name[0] == 'v')) l->vector++;
-    if (is_named(i, "ds_")) l->shared++;
-    if (is_named(i, "v_dot4") || is_named(i, "v_wmma") || is_named(i, "v_mfma")) l->products++;
+    bool is_product = i->class == RF_EMU_DOT || i->class == RF_EMU_MATRIX;
+    l->products += is_product;
+    l->vector += is_product || i->class == RF_EMU_VECTOR;
+    l->shared += i->class == RF_EMU_SHARED;
 }
 
 /* A loop is a strongly connected component of what may follow what, found in one walk (Tarjan 1972).  Of

@@ -118,6 +118,7 @@ static bool load(rf_emu_wave *w, const rf_emu_inst *i) {
         rf_emu_put_loaded(w, i, l, from);
     }
     w->lane_ops += (uint32_t)__builtin_popcountll(exec);
+    w->stats.bytes_loaded += (uint64_t)__builtin_popcountll(exec) * bytes;
     return true;
 }
 

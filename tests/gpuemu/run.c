@@ -86,15 +86,16 @@ static void start_wave(worker *x, uint32_t id) {
     rf_emu_wave *w = &x->waves[id];
     const uint32_t *size = j->launch->block;
     uint32_t n = j->wave_size, threads = size[0] * size[1] * size[2], active = threads - id * n;
-    uint64_t instructions = w->instructions, lane_ops = w->lane_ops;
+    const rf_emu_stats stats = w->stats;
+    const uint64_t lane_ops = w->lane_ops;
     memset(w, 0, sizeof *w);
     memset(w->s, RUBBISH, RF_EMU_VCC * sizeof *w->s);
     *w = (rf_emu_wave){.block = &x->block,
                        .n = n,
                        .id = id,
                        .pc = j->entry,
-                       .instructions = instructions,
                        .lane_ops = lane_ops,
+                       .stats = stats,
                        .v = x->registers + id * x->rows * RF_EMU_ROW};
     memset(w->s, RUBBISH, RF_EMU_VCC * sizeof *w->s);
     if (active > n) active = n;
@@ -121,7 +122,7 @@ static bool run_wave(worker *x, rf_emu_wave *w) {
             return rf_emu_fault(w, &code[n_code - 1], "runs past the end of the code");
         const rf_emu_inst *i = &code[w->pc++];
         if (steps == STEP_LIMIT) return rf_emu_fault(w, i, "runs too long without a barrier");
-        w->instructions++;
+        w->stats.of[i->class]++;
         if (!i->run(w, i)) return false;
     }
     return true;
@@ -199,7 +200,11 @@ static void *work(void *arg) {
         if (j->error->status == RF_OK) *j->error = x.error;
     }
     for (uint32_t k = 0; x.waves && k < j->n_waves; k++) {
-        j->stats.instructions += x.waves[k].instructions;
+        for (uint32_t c = 0; c < RF_EMU_CLASSES; c++) {
+            j->stats.of[c] += x.waves[k].stats.of[c];
+            j->stats.instructions += x.waves[k].stats.of[c];
+        }
+        j->stats.bytes_loaded += x.waves[k].stats.bytes_loaded;
         j->stats.lane_ops += x.waves[k].lane_ops;
     }
     pthread_mutex_unlock(&j->lock);

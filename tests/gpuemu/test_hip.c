@@ -86,9 +86,9 @@ static int open_library(void **state) {
 
 static int close_library(void **state) {
     (void)state;
-    static const char *const settings[] = {"RF_EMU_ARCH",       "RF_EMU_NO_DEVICE",
-                                           "RF_EMU_VERSION",    "RF_EMU_MEMORY",
-                                           "RF_EMU_FAIL_ALLOC", "RF_EMU_FAIL_LAUNCH"};
+    static const char *const settings[] = {
+        "RF_EMU_ARCH",       "RF_EMU_NO_DEVICE",   "RF_EMU_VERSION", "RF_EMU_MEMORY",
+        "RF_EMU_FAIL_ALLOC", "RF_EMU_FAIL_LAUNCH", "RF_EMU_UNITS",   "RF_EMU_LAUNCHES"};
     for (size_t k = 0; k < RF_COUNT(settings); k++)
         unsetenv(settings[k]);
     return dlclose(library);
@@ -310,12 +310,48 @@ static void test_ordered_failures(void **state) {
         assert_int_equal(api.free(p[k]), 719);
 }
 
+/* Two blocks of eight waves, each lane of which loads four bytes. */
+static void test_list(void **state) {
+    (void)state;
+    handle s, m = load_kernels("gfx1100"), f = function(m, "t_read_beyond");
+    uint32_t *y, n = 1, blocks, threads, vgpr, lds, units = 0;
+    unsigned long long all, vector, matrix, shared, loads, bytes;
+    const char *path = rf_test_tmp("launches.csv");
+    setenv("RF_EMU_LAUNCHES", path, 1);
+    setenv("RF_EMU_UNITS", "48", 1);
+    assert_int_equal(api.attribute((int *)&units, 63, 0), 0);
+    assert_int_equal(units, 48);
+    assert_int_equal(api.stream(&s, 1), 0);
+    assert_int_equal(api.alloc((void **)&y, 4 * 257), 0);
+    void *params[] = {&y, &y, &n};
+    assert_int_equal(api.launch(f, 2, 1, 1, 256, 1, 1, 0, s, params, NULL), 0);
+    assert_int_equal(api.sync(s), 0);
+    FILE *list = fopen(path, "r");
+    char line[200];
+    assert_non_null(list);
+    assert_non_null(fgets(line, sizeof line, list));
+    assert_string_equal(line, "kernel,blocks,threads,vgpr,lds,instructions,vector,matrix,shared,"
+                              "loads,bytes_loaded\n");
+    assert_non_null(fgets(line, sizeof line, list));
+    assert_int_equal(sscanf(line, "t_read_beyond,%u,%u,%u,%u,%llu,%llu,%llu,%llu,%llu,%llu",
+                            &blocks, &threads, &vgpr, &lds, &all, &vector, &matrix, &shared, &loads,
+                            &bytes),
+                     10);
+    assert_null(fgets(line, sizeof line, list));
+    fclose(list);
+    assert_true(blocks == 2 && threads == 256 && vgpr > 0 && lds == 0);
+    assert_true(loads == 16 && bytes == 2 * 256 * 4 && matrix == 0 && shared == 0);
+    assert_true(vector > 0 && all > vector + loads);
+    assert_int_equal(api.free(y), 0);
+    assert_int_equal(api.stream_end(s), 0);
+}
+
 #define TEST(f) cmocka_unit_test_setup_teardown(f, open_library, close_library)
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(test_device), TEST(test_order), TEST(test_streams),          TEST(test_graphs),
-        TEST(test_misuse), TEST(test_fault), TEST(test_ordered_failures),
+        TEST(test_misuse), TEST(test_fault), TEST(test_ordered_failures), TEST(test_list),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
