@@ -117,9 +117,10 @@ typedef struct rf_gpu_task {
 } rf_gpu_task;
 
 typedef struct rf_gpu_place {
-    uint32_t first, last; /* tasks */
-    bool used, is_input;  /* is_input: comes with the batch, lies in the input block */
-    size_t at;            /* bytes from x->memory; input: bytes per row from its start */
+    uint32_t first, last;  /* tasks */
+    bool used, is_input;   /* is_input: comes with the batch, lies in the input block */
+    size_t at;             /* bytes from x->memory; input: bytes per row from its start */
+    rf_gpu_item picked_of; /* whose rows these are where every row is an output; 0: none */
 } rf_gpu_place;
 
 /* Rows that come with the batch: what earlier layers made, or, where the kernel that reads tables of
@@ -250,6 +251,10 @@ void rf_gpu_await_result(rf_exec *x, const rf_gpu_flight *f);
 bool rf_gpu_may_follow(const rf_exec *x);
 /* Queues the download of n rows of a flight's result from output `first` on. */
 void rf_gpu_fetch_rows(rf_exec *x, rf_gpu_flight *f, uint32_t first, uint32_t n);
+/* Is every row of this batch an output?  Picked rows are then all rows, in order. */
+static inline bool rf_gpu_picks_all(const rf_exec *x) {
+    return x->shape.n_outputs == x->shape.n_tokens;
+}
 /* The address of an item's row 0 for the batch of x->shape. */
 uint8_t *rf_gpu_address(const rf_exec *x, rf_gpu_item item);
 rf_gpu_quant rf_gpu_quant_at(const rf_exec *x, rf_gpu_item item); /* of an item of integers */

@@ -557,6 +557,7 @@ static void lower_concat(lowering *l, const rf_step *s) {
 static void lower_pick(lowering *l, const rf_step *s) {
     rf_gpu_task *t = new_copy(l, s, 1, cols_of(l, s->dst));
     t->picks = true;
+    l->x->places[s->dst].picked_of = s->a;
     t->args.copy.src_row = cols_of(l, s->a);
     bind(t, &t->args.copy.dst, s->dst);
     bind(t, &t->args.copy.src, s->a);

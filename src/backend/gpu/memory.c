@@ -28,6 +28,10 @@ static void find_lifetimes(rf_exec *x) {
             at->last = x->plan->opts.keep_values ? x->n_tasks : i;
         }
     x->places[x->plan->result].last = x->n_tasks;
+    for (rf_gpu_item i = 1; i < x->plan->n_vals; i++) {
+        rf_gpu_place *of = &x->places[x->places[i].picked_of];
+        if (x->places[i].picked_of && of->last < x->places[i].last) of->last = x->places[i].last;
+    }
 }
 
 static rf_val value_of(const rf_exec *x, rf_gpu_item item) {
@@ -300,6 +304,7 @@ uint8_t *rf_gpu_address(const rf_exec *x, rf_gpu_item item) {
     const rf_plan *p = x->plan;
     if (is_placed(x, item)) {
         const rf_gpu_place *at = &x->places[item];
+        if (at->picked_of && rf_gpu_picks_all(x)) at = &x->places[at->picked_of];
         if (!at->is_input) return x->memory + at->at;
         return x->memory + x->input_at + x->input.embed_at + at->at * x->shape.n_tokens;
     }

@@ -213,6 +213,7 @@ static void run_embed(const rf_exec *x, rf_gpu_queue *q, rf_gpu_embed_args *a, u
 
 static void run_copy(const rf_exec *x, rf_gpu_queue *q, const rf_gpu_task *t, rf_gpu_copy_args *a,
                      uint32_t n_rows) {
+    if (t->picks && rf_gpu_picks_all(x)) return; /* they are read where they are */
     a->n_rows = n_rows;
     if (t->picks)
         a->rows = (const uint32_t *)(const void *)(x->memory + x->input_at + x->input.out_row_at);
