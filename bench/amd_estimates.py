@@ -74,11 +74,12 @@ def run_step(build, model, card, units, n_tokens, n_new):
 
 
 def waves_of(arch, row):
-    """Of a SIMD, by registers and by the 64 KB of shared memory that a CU has."""
+    """Of a SIMD, by registers and by shared memory: 64 KB of a CU, 128 of RDNA's pairs of CUs."""
     a = ARCHS[arch]
     waves = -(-int(row["threads"]) // a.wave)
     by_registers = a.registers // (-(-int(row["vgpr"]) // a.grain) * a.grain)
-    by_shared = 65536 // int(row["lds"]) * waves // a.simds if int(row["lds"]) else a.most
+    cus = 2 if a.wave == 32 else 1
+    by_shared = cus * 65536 // int(row["lds"]) * waves // (cus * a.simds) if int(row["lds"]) else a.most
     return min(a.most, by_registers, by_shared)
 
 
