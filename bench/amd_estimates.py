@@ -83,16 +83,12 @@ def waves_of(arch, row):
     return min(a.most, by_registers, by_shared)
 
 
-def busy_seconds(card, vector, matrix, matrix_cycles):
-    """Of instructions on all SIMDs of the card."""
+def busy_seconds(card, name, vector, matrix):
+    """Of instructions on all SIMDs of the card, for weights of a format."""
     a = ARCHS[card.arch]
-    vector, matrix = vector * a.vector, matrix * matrix_cycles
+    vector, matrix = vector * a.vector, matrix * (a.halves if name.endswith("F16") else a.bytes)
     cycles = max(vector, matrix) if a.beside else vector + matrix
     return cycles / (card.cus * a.simds * card.ghz * 1e9)
-
-
-def matrix_cycles(arch, name):
-    return ARCHS[arch].halves if name.endswith("F16") else ARCHS[arch].bytes
 
 
 def of_model(layer, others, what):
@@ -116,7 +112,7 @@ def one_token(build, model, name, card):
     vector, matrix = (of_model(layer, others, what) for what in ("vector", "matrix"))
     n, size = weights_of(model)
     memory = size / (card.gb_s * 1e9)
-    busy = busy_seconds(card, vector, matrix, matrix_cycles(card.arch, name))
+    busy = busy_seconds(card, name, vector, matrix)
     largest = max(layer, key=lambda r: int(r["bytes_loaded"]))
     return (f"| {card.name} ({card.arch}) | {name} | {len(layer)} | {largest['vgpr']}, {waves_of(card.arch, largest)} | "
             f"{vector * ARCHS[card.arch].wave / n:.2f} | {size / 1e9:.2f} | "
@@ -126,9 +122,8 @@ def one_token(build, model, name, card):
 def prompt(build, model, name, card):
     """By the tiles of long prompts, which a card of few units takes for a short one."""
     layer, _ = run_step(build, model, card, 2, PROMPT, 1)
-    cycles = matrix_cycles(card.arch, name)
-    busy = LAYERS * busy_seconds(card, total(layer, "vector"), total(layer, "matrix"), cycles)
-    products = LAYERS * busy_seconds(card, 0, total(layer, "matrix"), cycles)
+    busy = LAYERS * busy_seconds(card, name, total(layer, "vector"), total(layer, "matrix"))
+    products = LAYERS * busy_seconds(card, name, 0, total(layer, "matrix"))
     largest = max(layer, key=lambda r: int(r["instructions"]))
     return (f"| {card.name} ({card.arch}) | {name} | {largest['kernel'].removeprefix('rf_')} | {largest['vgpr']}, "
             f"{waves_of(card.arch, largest)} | {f'{100 * products / busy:.0f} %' if products else '-'} | "
