@@ -227,19 +227,27 @@ static void test_chunks(void **state) {
 }
 
 /* A token of a dense model takes five launches a layer; one fetches the batch, one makes its embedding, one its
- * logits. */
-static void test_launches(void **state) {
-    (void)state;
-    rf_model *m = open_model(rf_test_data("../../models/demo.gguf"));
+ * logits.  Very small heads have launches of their own, norms have none. */
+static void check_launches(const char *path, uint32_t per_layer) {
+    rf_model *m = open_model(rf_test_data(path));
     session_opts o = session_defaults();
     o.limits.k_type = o.limits.v_type = RF_DT_F16;
     session gpu = open_on(&rf_gpu_ops, m, &o, false);
+    const rf_gpu_queue *q = &gpu.b->queue;
     gpu.b->queue.n_launches = 0;
     int32_t token = 1;
     rf_free(logits_of(&gpu, &token, 1, 1));
-    assert_in_range(gpu.b->queue.n_launches, 1, 5 * m->n_layers + 3);
+    assert_in_range(q->n_launches, 1, per_layer * m->n_layers + 3);
+    assert_false(q->launched[RF_GPU_norm_rows] || q->launched[RF_GPU_norm_parts]);
     close_session(&gpu);
     rf_model_close(m);
+}
+
+static void test_launches(void **state) {
+    (void)state;
+    check_launches("../../models/demo.gguf", 5);
+    check_launches("models/llama-f16.gguf", 6);
+    check_launches("models/qwen3-bf16.gguf", 7);
 }
 
 /* The same token by itself, whose router norms and whose experts' blocks choose, and among others. */

@@ -32,8 +32,8 @@ static bool takes_half_one(const rf_gpu_queue *q, const rf_gpu_matmul_args *a) {
     for (uint32_t i = 0; i < a->n_parts; i++) {
         if (a->part[i].w.rows % (a->is_glu ? 8 : 16) != 0) return false;
     }
-    return !a->lists && a->n_rows == 1 && w->cols <= RF_HALF_OWN_COLS &&
-           can_run(q, RF_GPU_half_one) &&
+    uint32_t most = is_amd(q) ? RF_HALF_WAVE_COLS : RF_HALF_OWN_COLS;
+    return !a->lists && a->n_rows == 1 && w->cols <= most && can_run(q, RF_GPU_half_one) &&
            (is_amd(q) || rf_half_one_shared(w->cols, RF_HALF_ONE_WORKERS, RF_HALF_ONE_SLOTS / 2) <=
                              q->info.lds_bytes);
 }

@@ -298,6 +298,20 @@ static uint32_t float_one_rows(const rf_gpu_queue *q, const rf_gpu_matmul_args *
     return rows;
 }
 
+/* Do all products go by the kernel for one row of 16-bit floats? */
+static bool are_float_one(const rf_gpu_queue *q, const rf_gpu_matmul_args *a) {
+    const rf_gpu_weight *w = &a->part[0].w;
+    for (uint32_t i = 1; i < a->n_parts; i++)
+        if (!rf_gpu_same_layout(w, &a->part[i].w)) return false;
+    return w->form != RF_GPU_F32 && w->form <= RF_GPU_BF16 && w->cols % 8 == 0 &&
+           can_run(q, RF_GPU_float_one);
+}
+
+static shape float_one_shape(const rf_gpu_queue *q, const rf_gpu_matmul_args *a, uint32_t y) {
+    return (shape){RF_GPU_float_one, float_one_rows(q, a, y), 1,
+                   is_nvidia(q) ? rf_f1_shared_bytes() : 0, false};
+}
+
 /* One row of sixteen bits and several rows have kernels of their own. */
 static shape float_shape(const rf_gpu_queue *q, const rf_gpu_matmul_args *a, uint32_t n_rows,
                          uint32_t y) {
@@ -307,10 +321,7 @@ static shape float_shape(const rf_gpu_queue *q, const rf_gpu_matmul_args *a, uin
     uint32_t i = n_rows > 16 ? 3 : n_rows > 8 ? 2 : n_rows > 4;
     while (i > 0 && !can_run(q, kernels[i]))
         i--;
-    bool is_one = n_rows == 1 && w->form != RF_GPU_F32;
-    if (w->cols % 8 == 0 && is_one && !q->left_out[RF_GPU_float_one])
-        return (shape){RF_GPU_float_one, float_one_rows(q, a, y), 1,
-                       is_nvidia(q) ? rf_f1_shared_bytes() : 0, false};
+    if (n_rows == 1 && are_float_one(q, a)) return float_one_shape(q, a, y);
     if (w->cols % 8 == 0 && n_rows > 1 && can_run(q, kernels[i]))
         return float_rows_shape(q, a, kernels[i], n_rows, 4u << i, y);
     return (shape){RF_GPU_mm_float, FLOAT_ROWS, FLOAT_NT, 0, false};
@@ -402,10 +413,11 @@ static bool norms_itself(const rf_gpu_queue *q, const rf_gpu_matmul_args *a) {
     const rf_gpu_weight *w = &a->part[0].w;
     if (rf_gpu_all_take_halves(q, a))
         return a->mode == RF_GPU_MM_PLAIN && n->kind == RF_GPU_RMS_NORM && !n->b && n->n == w->cols;
-    if (a->n_rows != 1 || a->mode != RF_GPU_MM_PLAIN || n->kind != RF_GPU_RMS_NORM || n->b ||
-        n->dst || n->n > RF_GPU_NORMED_COLS || w->form < RF_GPU_INT_32)
+    if (a->n_rows != 1 || a->mode != RF_GPU_MM_PLAIN || n->kind != RF_GPU_RMS_NORM || n->b)
         return false;
-    return can_run(q, normed_of(a)) && is_norming_cheap(q, a);
+    if (w->form < RF_GPU_INT_32) return !is_nvidia(q) && n->n == w->cols && are_float_one(q, a);
+    return !n->dst && n->n <= RF_GPU_NORMED_COLS && can_run(q, normed_of(a)) &&
+           is_norming_cheap(q, a);
 }
 
 static bool takes_floats(const rf_gpu_matmul_args *a, rf_gpu_kernel kernel) {
@@ -459,9 +471,10 @@ static uint32_t normed_shared(const rf_gpu_queue *q, const rf_gpu_matmul_args *a
 
 /* One launch; usual: how many activation rows a matrix as a rule meets; y: matrices or items. */
 static void launch_product(rf_gpu_queue *q, rf_gpu_matmul_args *a, uint32_t usual, uint32_t y) {
-    shape s = a->norm.n ? (shape){normed_of(a), one_rows(a), 1, 0, false}
-                        : sound_shape(q, a, shape_of(q, a, usual, y));
-    bool is_int = a->part[0].w.form >= RF_GPU_INT_32;
+    bool is_int = a->part[0].w.form >= RF_GPU_INT_32, is_normed = is_int && a->norm.n;
+    shape s = is_normed   ? (shape){normed_of(a), one_rows(a), 1, 0, false}
+              : a->norm.n ? float_one_shape(q, a, y)
+                          : sound_shape(q, a, shape_of(q, a, usual, y));
     if (is_int && a->x && !takes_floats(a, s.kernel)) rf_gpu_quantise_rows(q, a);
     rf_gpu_grid grid = {tiles_of(a, s.rows), y, div_up(usual, s.cols)};
     if (a->lists) {
@@ -472,14 +485,14 @@ static void launch_product(rf_gpu_queue *q, rf_gpu_matmul_args *a, uint32_t usua
     uint32_t stay = FLOAT_ONE_BLOCKS * q->info.n_units; /* blocks that take tiles in turns */
     a->n_blocks =
         s.kernel == RF_GPU_float_one && is_nvidia(q) && y == 1 && grid.x > stay ? stay : 0;
-    if (a->norm.n && (a->n_parts == 1 || a->is_glu)) {
+    if (is_normed && (a->n_parts == 1 || a->is_glu)) {
         bool is_32 = a->part[0].w.form == RF_GPU_INT_32;
         stay = q->info.n_units * (is_32 ? RF_GPU_NORMED_BLOCKS_32 : RF_GPU_NORMED_BLOCKS_256);
         a->n_blocks = grid.x > stay ? stay : 0;
     }
     if (a->n_blocks) grid.x = a->n_blocks;
     a->tile_rows = s.rows;
-    if (a->norm.n) s.shared_bytes = normed_shared(q, a, grid.x);
+    if (is_normed) s.shared_bytes = normed_shared(q, a, grid.x);
     if (s.kernel == RF_GPU_one_32_80 && !are_few(q, grid.x)) rf_gpu_share(q, SHARE_OF_BYTES);
     rf_gpu_put_shared(q, s.kernel, grid, is_amd(q) ? 0 : s.shared_bytes, a, sizeof *a);
 }

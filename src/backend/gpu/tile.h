@@ -346,7 +346,7 @@ enum {
     RF_HALF_MOST_STAGES = 8,
     RF_HALF_PANEL = 64,       /* columns that rows for half_ring.h lie apart by */
     RF_HALF_STRIDE = 256,     /* rows in 16 bits are continued with zeros to a multiple of it */
-    RF_HALF_OWN_COLS = 16384, /* most columns of a row that lies apart */
+    RF_HALF_OWN_COLS = 16384, /* most columns of a row that each block rounds for itself */
 };
 RF_TILE_FN uint32_t rf_half_step(uint32_t rows, uint32_t n_x) {
     return rows <= 32 && n_x <= 32 ? 256 : rows <= 64 ? 128 : 64;
@@ -411,6 +411,8 @@ RF_TILE_FN uint32_t rf_half_few_stages(uint32_t rows, uint32_t n_x) {
 /* On AMD's matrix units, where rows in 16 bits are continued with zeros to a multiple of more: what half_wave.hip
  * multiplies in a turn; of many rows (half_tile.hip) weight rows and activation rows of a block. */
 enum { RF_HALF_WAVE_STRIDE = 512, RF_HALF_TILE_SIDE = 128 };
+/* Most columns of a row that each block rounds for itself there, of which two have room in a compute unit. */
+enum { RF_HALF_WAVE_COLS = 29 * RF_HALF_WAVE_STRIDE };
 RF_TILE_FN uint32_t rf_half_wave_stride(uint32_t cols) {
     return rf_tile_round_up(cols, RF_HALF_WAVE_STRIDE);
 }
@@ -418,7 +420,7 @@ RF_TILE_FN uint32_t rf_half_wave_stride(uint32_t cols) {
 /* Segments of attention on their way into the total (attend_fold.hip): columns of a block, and shared memory
  * that it has at most; parts of a row that is normed (norm.hip): likewise. */
 enum { RF_FOLD_COLUMNS = 32, RF_FOLD_SHARED = 20 << 10, RF_NORM_SHARED = 4 << 10 };
-enum { RF_NORMED_32_SHARED = 33 << 10 }; /* of a block of mm_normed.hip, of groups of 32 */
+enum { RF_NORMED_32_SHARED = 61 << 9 }; /* of a block of mm_normed.hip, of groups of 32 */
 
 /* Attention of many rows (attend_rows.hip): items and keys of a block's step, and of how many items a
  * thread has scores and weighted values.  In shared memory: queries, keys, values, exponentials, all

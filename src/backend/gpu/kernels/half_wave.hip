@@ -147,9 +147,10 @@ WAVE_KERNEL(64)
 /* One row -----------------------------------------------------------------------------------------*/
 
 typedef struct wave_shared {
-    rf_u4 row[RF_HALF_OWN_COLS / 8];
+    rf_u4 row[RF_HALF_WAVE_COLS / 8];
     half_shared made;
 } wave_shared;
+_Static_assert(sizeof(wave_shared) <= 32 << 10, "two of a compute unit");
 
 /* Sixteen weight rows' outputs, output row first and those that follow: each lane below sixteen has one of them. */
 RF_DEVICE void wave_put(const rf_gpu_matmul_args *a, const mm_share *s, uint32_t first, float v,

@@ -1,16 +1,19 @@
 /* mm_float_one.hip - products of 16-bit float weights with one activation row, bound by reading the
  * weights; eight threads, two canonical lanes each, for each of up to sixteen weight rows.
  *
- * Weights and activations pass through shared memory in stretches of columns, all but one of them on their
- * way, the first weights before the kernel in front has ended.  A block may have several tiles of rows, one
- * behind the other without a pause. */
+ * Weights and activations pass through shared memory in stretches of columns, weights all but one of them on their
+ * way, the first before the kernel in front has ended.  On AMD a row that is yet to be RMS-normed is so by each block, a
+ * stretch at a time.  A block may have several tiles of rows, one behind the other without a pause. */
 #include "backend/gpu/kernels/mm.h"
+#include "backend/gpu/kernels/norm.h"
 #include "backend/gpu/tile.h"
 
+/* Only NVIDIA's copies go on by themselves; elsewhere what is on its way is in registers, and more blocks find room
+ * side by side. */
 #if defined(RF_NVIDIA)
-enum { F1_STEP = RF_F1_NVIDIA_COLUMNS, F1_STAGES = RF_F1_NVIDIA_STAGES };
+enum { F1_STEP = RF_F1_NVIDIA_COLUMNS, F1_STAGES = RF_F1_NVIDIA_STAGES, F1_NORMS = 0 };
 #else
-enum { F1_STEP = 256, F1_STAGES = 4 };
+enum { F1_STEP = 256, F1_STAGES = 2, F1_NORMS = 1 };
 #endif
 
 enum {
@@ -23,6 +26,8 @@ typedef struct f1_shared {
     rf_u4 w[F1_STAGES][F1_ROWS * F1_STRIDE / 16], x[F1_STAGES][F1_STEP / 4];
     float lanes[F1_ROWS * 17];
 } f1_shared;
+_Static_assert(sizeof(((f1_shared *)0)->x) >= 16 * NORM_PADDED * sizeof(float),
+               "the norm's lanes, before there are activations");
 
 /* Weight rows of a tile: a constant where it is never another. */
 RF_DEVICE uint32_t f1_rows(const rf_gpu_matmul_args *a) {
@@ -51,26 +56,90 @@ RF_DEVICE void f1_advance(f1_stretch *s, const rf_gpu_matmul_args *a, uint32_t n
     if (s->tile < n_tiles) s->share = share_at(a, f1_rows(a), 1, s->tile, rf_bid_z());
 }
 
-/* Its weights on their way; rows behind the last are it. */
-RF_DEVICE void f1_fetch(rf_u4 *to, const rf_gpu_matmul_args *a, const f1_stretch *s) {
+/* Its weights on their way, which are there behind f1_keep, on NVIDIA when the copies are; rows behind the last are it. */
+typedef struct f1_pieces {
+    rf_u4 v[F1_ROWS / F1_AT_ONCE];
+} f1_pieces;
+
+RF_DEVICE void f1_fetch(f1_pieces *p, rf_u4 *to, const rf_gpu_matmul_args *a, const f1_stretch *s) {
     const rf_gpu_weight *m = &s->share.p.w;
     const uint8_t *w = (const uint8_t *)(s->pass ? a->part[1].w.lo : m->lo);
-    const uint32_t piece = rf_tid() % (F1_STEP / 8);
-    if (piece >= rf_min_u32(m->cols - s->column, F1_STEP) / 8) return;
-    w += ((uint64_t)s->share.plane * m->rows * m->cols + s->column + 8 * piece) * 2;
+    const uint32_t n = rf_min_u32(m->cols - s->column, F1_STEP) / 8,
+                   piece = rf_tid() % (F1_STEP / 8);
+    w += ((uint64_t)s->share.plane * m->rows * m->cols + s->column + 8 * rf_min_u32(piece, n - 1)) *
+         2;
     RF_UNROLL
     for (uint32_t i = 0; i < F1_ROWS / F1_AT_ONCE; i++) {
         const uint32_t r = rf_tid() / (F1_STEP / 8) + F1_AT_ONCE * i;
         const uint64_t row = rf_min_u32(s->share.tile * f1_rows(a) + r, m->rows - 1);
-        if (r >= f1_rows(a)) return;
-        rf_copy_16(to + r * (F1_STRIDE / 16) + piece, w + row * (2 * m->cols));
+        const uint8_t *from = w + row * (2 * m->cols);
+#if defined(RF_NVIDIA)
+        (void)p;
+        if (piece >= n || r >= f1_rows(a)) return;
+        rf_copy_16(to + r * (F1_STRIDE / 16) + piece, from);
+#else
+        (void)to;
+        RF_UNROLL
+        for (uint32_t k = 0; k < 4; k++) /* so that they stay in registers */
+            p->v[i].v[k] = ((const rf_u4 *)(const void *)from)->v[k];
+#endif
     }
 }
+RF_DEVICE void f1_keep(rf_u4 *to, const f1_pieces *p) {
+#if defined(RF_NVIDIA)
+    (void)to, (void)p;
+#else
+    RF_UNROLL
+    for (uint32_t i = 0; i < F1_ROWS / F1_AT_ONCE; i++)
+        to[(rf_tid() / (F1_STEP / 8) + F1_AT_ONCE * i) * (F1_STRIDE / 16) +
+           rf_tid() % (F1_STEP / 8)] = p->v[i];
+#endif
+}
 
-/* The activations of these columns. */
-RF_DEVICE void f1_fetch_x(rf_u4 *to, const float *x, uint32_t cols, uint32_t first) {
-    if (rf_tid() < rf_min_u32(cols - first, F1_STEP) / 4)
-        rf_copy_16(to + rf_tid(), x + first + 4 * rf_tid());
+/* The activation row, and what makes it of what lies in memory; w: the norm's weights, or NULL. */
+typedef struct f1_row {
+    const float *x, *w;
+    float factor;
+    uint32_t cols;
+} f1_row;
+
+/* Lanes: room for the norm's. */
+RF_DEVICE f1_row f1_row_of(const rf_gpu_matmul_args *a, const mm_share *s, float *lanes) {
+    const uint32_t cols = s->p.w.cols, is_normed = F1_NORMS && a->norm.n;
+    const float *x = is_normed ? a->norm.x : a->x;
+    f1_row r = {x + (uint64_t)x_row_of(a, dst_row_of(a, s, 0)) * cols, is_normed ? a->norm.w : 0,
+                1.0f, cols};
+    if (is_normed) r.factor = norm_factor_by_128(lanes, &a->norm, r.x);
+    return r;
+}
+
+/* A thread's four of the activations of a stretch, and the norm's weights for them, on their way; NVIDIA's copies of these go
+ * on by themselves, too. */
+typedef struct f1_four {
+    rf_f4 x, w;
+} f1_four;
+
+RF_DEVICE void f1_read_x(f1_four *four, const f1_row *r, uint32_t first) {
+    const uint32_t at = first + 4 * rf_tid();
+    if (!F1_NORMS || rf_tid() >= rf_min_u32(r->cols - first, F1_STEP) / 4) return;
+    four->x = *(const rf_f4 *)(const void *)(r->x + at);
+    if (r->w) four->w = *(const rf_f4 *)(const void *)(r->w + at);
+}
+
+/* From column first on. */
+RF_DEVICE void f1_put_x(rf_u4 *to, const f1_four *four, const f1_row *r, uint32_t first) {
+    rf_f4 v;
+    if (rf_tid() >= rf_min_u32(r->cols - first, F1_STEP) / 4) return;
+    if (!F1_NORMS) {
+        rf_copy_16(to + rf_tid(), r->x + first + 4 * rf_tid());
+        return;
+    }
+    RF_UNROLL
+    for (uint32_t i = 0; i < 4; i++) {
+        v.v[i] = four->x.v[i] * r->factor;
+        if (r->w) v.v[i] = v.v[i] * four->w.v[i];
+    }
+    *(rf_f4 *)(void *)(to + rf_tid()) = v;
 }
 
 RF_DEVICE float f1_half(uint32_t word, int i, uint32_t form) {
@@ -115,32 +184,49 @@ RF_DEVICE void f1_run(f1_shared *sh, const rf_gpu_matmul_args *a, uint32_t form)
     if (a->mode == RF_GPU_MM_EXPERTS) rf_await_before(); /* the route */
     const uint32_t n_tiles = tiles_in(a, f1_rows(a));
     f1_stretch at = {share_of(a, f1_rows(a), 1), rf_bid_x(), 0, 0}, next = at;
+    f1_pieces pieces[F1_STAGES - 1];
     if (at.share.n == 0) return;
-    for (uint32_t i = 0; i < F1_STAGES - 1; i++, f1_advance(&next, a, n_tiles)) {
-        if (next.tile < n_tiles) f1_fetch(sh->w[i], a, &next);
+    RF_UNROLL
+    for (uint32_t i = 0; i < F1_STAGES - 1; i++) {
+        if (next.tile < n_tiles) f1_fetch(&pieces[i], sh->w[i], a, &next);
         rf_copy_end();
+        f1_advance(&next, a, n_tiles);
     }
     rf_await_before();
     const uint32_t dst_row = dst_row_of(a, &at.share, 0), cols = at.share.p.w.cols;
-    const float *x = a->x + (uint64_t)x_row_of(a, dst_row) * cols;
-    for (uint32_t i = 0, first = 0; i < F1_STAGES - 1; i++) {
-        f1_fetch_x(sh->x[i], x, cols, first);
-        first = first + F1_STEP < cols ? first + F1_STEP : 0;
+    const f1_row row = f1_row_of(a, &at.share, (float *)(void *)sh->x);
+    f1_four first[F1_STAGES - 1], ahead;
+    uint32_t column = 0;
+    RF_UNROLL
+    for (uint32_t i = 0; i < F1_STAGES - 1; i++) {
+        f1_read_x(&first[i], &row, column);
+        column = column + F1_STEP < cols ? column + F1_STEP : 0;
+    }
+    f1_read_x(&ahead, &row, column);
+    column = 0;
+    RF_UNROLL
+    for (uint32_t i = 0; i < F1_STAGES - 1; i++) {
+        f1_keep(sh->w[i], &pieces[i]);
+        f1_put_x(sh->x[i], &first[i], &row, column);
+        column = column + F1_STEP < cols ? column + F1_STEP : 0;
     }
     rf_copy_end();
     rf_copy_wait();
     float s[2] = {0.0f, 0.0f}, gate = 0.0f;
     for (uint32_t now = 0; at.tile < n_tiles; now = now + 1 == F1_STAGES ? 0 : now + 1) {
         const uint32_t done = now ? now - 1 : F1_STAGES - 1;
+        const int goes_on = next.tile < n_tiles;
         rf_copy_wait_but(F1_STAGES - 2);
         rf_sync();
-        if (next.tile < n_tiles) {
-            f1_fetch(sh->w[done], a, &next);
-            f1_fetch_x(sh->x[done], x, cols, next.column);
+        if (goes_on) {
+            f1_fetch(&pieces[0], sh->w[done], a, &next);
+            f1_put_x(sh->x[done], &ahead, &row, next.column);
             f1_advance(&next, a, n_tiles);
+            f1_read_x(&ahead, &row, next.column);
         }
         rf_copy_end();
         f1_add(s, sh->w[now], sh->x[now], rf_min_u32(cols - at.column, F1_STEP), form);
+        if (goes_on) f1_keep(sh->w[done], &pieces[0]);
         if (at.column + F1_STEP >= cols) {
             const uint32_t r = at.share.tile * f1_rows(a) + rf_tid();
             const float v = f1_tree(sh, s);

@@ -55,7 +55,7 @@ RF_DEVICE float mix_fold(const mix_plan *m, const one_place *at, const mm_term *
                    before = (first - start) * m->n_own;
     if (first >= end || before >= at->n_groups) return acc;
     const uint32_t n = rf_min_u32(at->n_groups - before, (end - first) * m->n_own);
-    return one_fold(at, terms + (first - round) * m->n_own * at->n_terms * 32 + rf_tid() % 32, view,
+    return one_fold(at, terms + (first - round) * one_slots(at, view) * 32 + rf_tid() % 32, view,
                     lo_bits, n, acc);
 }
 
@@ -141,7 +141,7 @@ RF_DEVICE void mix_run(const rf_gpu_matmul_args *a, int view, int lo_bits, int h
             one_quantise(one_x_of(x + k), &floats[k], view, at.part * m.n_own);
         rf_copy_wait();
         rf_sync();
-        mm_term *mine = terms + (at.part * m.n_own * at.n_terms * 32 + lane);
+        mm_term *mine = terms + (at.part * one_slots(&at, view) * 32 + lane);
         one_terms(mine, &at, &loads, one_x_at(one_x_of(x + odd), view, at.part * m.n_own), view,
                   lo_bits, hi_bits, unit.first);
         rf_sync();
@@ -155,7 +155,7 @@ RF_DEVICE void mix_run(const rf_gpu_matmul_args *a, int view, int lo_bits, int h
 #define MIX_BODY(view, lo_bits, hi_bits, with_m)                             \
     {                                                                        \
         RF_SHARED one_rows x[2];                                             \
-        RF_SHARED mm_term terms[2 * MIX_PARTS * ONE_GROUPS(view) * 32];      \
+        RF_SHARED mm_term terms[ONE_ROOM(view, with_m) * MIX_PARTS * 32];    \
         RF_SHARED float sums[MIX_PARTS * 32];                                \
         RF_SHARED mix_extra extra;                                           \
         mix_run(&a, view, lo_bits, hi_bits, with_m, x, terms, sums, &extra); \

@@ -7,7 +7,8 @@
 #include "backend/gpu/kernels/norm.h"
 #include "backend/gpu/kernels/one.h"
 
-enum { NORMED_ROOM = RF_GPU_NORMED_COLS + 8 * 256 }; /* and what a round may have too many */
+/* Columns of the row in integers, and what a round may have too many. */
+#define NORMED_ROOM(view) (RF_GPU_NORMED_COLS + 8 * ((view) == 256 ? 256 : 128))
 
 /* Most columns whose norm's weights are fetched before the kernel in front has ended; AMD would wait for
  * them. */
@@ -25,11 +26,18 @@ enum { NORMED_ASKS = 0 };
 enum { NORMED_ASKS = 1 };
 #endif
 
-/* The row in integers, and what norming it needs. */
+/* The row in integers. */
+#define NORMED_ROW(view)                                                                         \
+    typedef struct normed_row_##view {                                                           \
+        rf_u4 q[NORMED_ROOM(view) / 16];                                                         \
+        int32_t sum[NORMED_ROOM(view) / ((view) == 256 ? 16 : 32)] __attribute__((aligned(16))); \
+        float d[NORMED_ROOM(view) / (view)] __attribute__((aligned(16)));                        \
+    } normed_row_##view
+NORMED_ROW(32);
+NORMED_ROW(256);
+
+/* What norming the row needs, and what is added to outputs. */
 typedef struct normed_shared {
-    rf_u4 q[NORMED_ROOM / 16];
-    int32_t sum[NORMED_ROOM / 16] __attribute__((aligned(16)));
-    float d[NORMED_ROOM / 32] __attribute__((aligned(16)));
     norm_shared norm;
     one_extra extra;
 } normed_shared;
@@ -69,12 +77,11 @@ RF_DEVICE void normed_row(normed_shared *s, one_x to, const rf_gpu_norm_args *a,
 }
 
 RF_DEVICE void normed_run(const rf_gpu_matmul_args *a, int view, int lo_bits, int hi_bits,
-                          uint32_t with_m, uint32_t n_parts, normed_shared *shared, mm_term *terms,
-                          rf_f4 *weights) {
+                          uint32_t with_m, uint32_t n_parts, one_x x, normed_shared *shared,
+                          mm_term *terms, rf_f4 *weights) {
     const uint32_t n_own = ONE_GROUPS(view), n_round = n_parts * n_own;
     const uint32_t n_rows = a->is_glu ? RF_GPU_TILE_ROWS / 2 : RF_GPU_TILE_ROWS;
     const uint32_t n_tiles = rf_div_up(a->part[0].w.rows, n_rows);
-    const one_x x = {shared->q, shared->sum, shared->d};
     mm_share s = share_of(a, n_rows, 1);
     if (s.n == 0) return;
     one_place at = one_place_of(a, &s, view, n_rows, n_parts, 1);
@@ -98,7 +105,7 @@ RF_DEVICE void normed_run(const rf_gpu_matmul_args *a, int view, int lo_bits, in
         float acc = 0.0f;
         if (!NORMED_ASKS) one_fetch_extra(&shared->extra, a, &now, &at, n_rows, 0);
         for (uint32_t first = 0; first < at.n_groups; first += n_round) {
-            one_terms(terms + (own * at.n_terms * 32 + lane), &at, &loads,
+            one_terms(terms + (at.part * one_slots(&at, view) * 32 + lane), &at, &loads,
                       one_x_at(x, view, first + own), view, lo_bits, hi_bits, first + own);
             uint32_t next = first + n_round;
             if (next >= at.n_groups) { /* the next tile, where blocks take them in turns */
@@ -123,33 +130,29 @@ RF_DEVICE void normed_run(const rf_gpu_matmul_args *a, int view, int lo_bits, in
 /* Room for the norm's weights; in groups of 32 they lie where the terms, which come later, do. */
 #define NORMED_ROOM_W(view) ((view) == 256 && NORMED_W > 0 ? NORMED_W / 4 : 1)
 
-/* Terms of the kernel of this name, for both rows of a pair. */
-#define NORMED_TERMS(view, lo_bits, hi_bits) \
-    (2 * (RF_BLOCK_normed_##view##_##lo_bits##hi_bits / 32) * ONE_GROUPS(view) * 32)
+/* Terms of a kernel of so many parts. */
+#define NORMED_TERMS(view, with_m, parts) (ONE_ROOM(view, with_m) * (parts)*32)
 
 /* In groups of 32 the grid reckons with their memory. */
-#if defined(RF_NVIDIA) /* the host looks at it */
-#define NORMED_FITS(view, lo_bits, hi_bits)
-#else
-#define NORMED_FITS(view, lo_bits, hi_bits)                                                        \
-    _Static_assert((view) == 256 || sizeof(normed_shared) + NORMED_TERMS(view, lo_bits, hi_bits) * \
-                                                                sizeof(mm_term) <=                 \
-                                        RF_NORMED_32_SHARED,                                       \
-                   "as the grid has it");
-#endif
+_Static_assert(sizeof(normed_row_32) + sizeof(normed_shared) +
+                       NORMED_TERMS(32, 1, RF_BLOCK_normed_32_40 / 32) * sizeof(mm_term) +
+                       sizeof(rf_f4) <=
+                   RF_NORMED_32_SHARED,
+               "as the grid has it");
 
 /* n_blocks: as many as have registers for all loads. */
-#define NORMED_BODY(view, lo_bits, hi_bits, with_m)                                     \
-    {                                                                                   \
-        enum { PARTS = RF_BLOCK_normed_##view##_##lo_bits##hi_bits / 32 };              \
-        RF_SHARED normed_shared shared;                                                 \
-        RF_SHARED mm_term terms[NORMED_TERMS(view, lo_bits, hi_bits)];                  \
-        RF_SHARED rf_f4 room[NORMED_ROOM_W(view)];                                      \
-        rf_f4 *weights = view == 256 ? room : (rf_f4 *)(void *)terms;                   \
-        normed_run(&a, view, lo_bits, hi_bits, with_m, PARTS, &shared, terms, weights); \
+#define NORMED_BODY(view, lo_bits, hi_bits, with_m)                                        \
+    {                                                                                      \
+        enum { PARTS = RF_BLOCK_normed_##view##_##lo_bits##hi_bits / 32 };                 \
+        RF_SHARED normed_row_##view row;                                                   \
+        const one_x x = {row.q, row.sum, row.d};                                           \
+        RF_SHARED normed_shared shared;                                                    \
+        RF_SHARED mm_term terms[NORMED_TERMS(view, with_m, PARTS)];                        \
+        RF_SHARED rf_f4 room[NORMED_ROOM_W(view)];                                         \
+        rf_f4 *weights = view == 256 ? room : (rf_f4 *)(void *)terms;                      \
+        normed_run(&a, view, lo_bits, hi_bits, with_m, PARTS, x, &shared, terms, weights); \
     }
 #define NORMED_KERNEL(view, lo_bits, hi_bits, with_m, n_blocks)                       \
-    NORMED_FITS(view, lo_bits, hi_bits)                                               \
     RF_KERNEL_EARLY(normed_##view##_##lo_bits##hi_bits, rf_gpu_matmul_args, n_blocks) \
     NORMED_BODY(view, lo_bits, hi_bits, with_m)
 #define NORMED_KIND(lo_bits, hi_bits)                                         \
@@ -172,13 +175,15 @@ NORMED_KIND(4, 1)
 #define NORMED_PAIR(hi)                                                                    \
     RF_KERNEL_EARLY(normed_256_4##hi##_42, rf_gpu_matmul_args, RF_GPU_NORMED_BLOCKS_256) { \
         enum { PARTS = RF_BLOCK_normed_256_4##hi##_42 / 32 };                              \
+        RF_SHARED normed_row_256 row;                                                      \
+        const one_x x = {row.q, row.sum, row.d};                                           \
         RF_SHARED normed_shared shared;                                                    \
-        RF_SHARED mm_term terms[2 * PARTS * ONE_GROUPS(256) * 32];                         \
+        RF_SHARED mm_term terms[NORMED_TERMS(256, MM_ANY, PARTS)];                         \
         RF_SHARED rf_f4 weights[NORMED_ROOM_W(256)];                                       \
         if (share_of(&a, RF_GPU_TILE_ROWS, 1).p.w.hi_bits == 2)                            \
-            normed_run(&a, 256, 4, 2, MM_ANY, PARTS, &shared, terms, weights);             \
+            normed_run(&a, 256, 4, 2, MM_ANY, PARTS, x, &shared, terms, weights);          \
         else                                                                               \
-            normed_run(&a, 256, 4, hi, MM_ANY, PARTS, &shared, terms, weights);            \
+            normed_run(&a, 256, 4, hi, MM_ANY, PARTS, x, &shared, terms, weights);         \
     }
 NORMED_PAIR(0)
 NORMED_PAIR(1)

@@ -119,7 +119,7 @@ RF_DEVICE void one_share(const rf_gpu_matmul_args *a, const mm_share s, int view
     uint32_t buffer = 0;
     float acc = 0.0f;
     for (uint32_t first = 0; first < at.n_groups; first += n_round) {
-        mm_term *mine = terms + (at.part * n_own * at.n_terms * at.stride + rf_tid() % at.stride);
+        mm_term *mine = terms + (at.part * one_slots(&at, view) * at.stride + rf_tid() % at.stride);
         const one_x now = split == 1 ? one_x_of(x + buffer) : one_x_of_both(x, view);
         if (in_floats)
             one_quantise_all(now, floats, &at, view, n_warps, split, first);
@@ -160,7 +160,7 @@ RF_DEVICE void one_run(const rf_gpu_matmul_args *a, int view, int lo_bits, int h
     {                                                                                            \
         enum { WARPS = RF_BLOCK_##name / 32 };                                                   \
         RF_SHARED one_shared shared;                                                             \
-        RF_SHARED mm_term terms[2 * WARPS * ONE_GROUPS(view) * 32];                              \
+        RF_SHARED mm_term terms[ONE_ROOM(view, with_m) * WARPS * 32];                            \
         one_run(&a, view, lo_bits, hi_bits, with_m, WARPS, split, takes_floats, &shared, terms); \
     }
 #define ONE_KERNEL(name, view, lo_bits, hi_bits, with_m, n_blocks, split, takes_floats) \
@@ -230,12 +230,12 @@ RF_DEVICE void choose_run(const rf_gpu_choose_args *a, int view, int lo_bits, in
 }
 
 /* As many threads as the kernel route has. */
-#define CHOOSE_BODY(view, lo_bits, hi_bits, with_m)                                 \
-    {                                                                               \
-        RF_SHARED choose_room room;                                                 \
-        RF_SHARED choose_shared choice;                                             \
-        RF_SHARED mm_term terms[2 * (RF_BLOCK_route / 32) * ONE_GROUPS(view) * 32]; \
-        choose_run(&a, view, lo_bits, hi_bits, with_m, &room, &choice, terms);      \
+#define CHOOSE_BODY(view, lo_bits, hi_bits, with_m)                                   \
+    {                                                                                 \
+        RF_SHARED choose_room room;                                                   \
+        RF_SHARED choose_shared choice;                                               \
+        RF_SHARED mm_term terms[ONE_ROOM(view, with_m) * (RF_BLOCK_route / 32) * 32]; \
+        choose_run(&a, view, lo_bits, hi_bits, with_m, &room, &choice, terms);        \
     }
 #define CHOOSE_KERNEL(view, lo_bits, hi_bits, with_m, n_blocks)                       \
     RF_KERNEL_EARLY(choose_##view##_##lo_bits##hi_bits, rf_gpu_choose_args, n_blocks) \

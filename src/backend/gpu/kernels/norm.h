@@ -133,6 +133,27 @@ RF_DEVICE float norm_lane(const float v[NORM_OWN], uint32_t first, uint32_t n, i
     return sum;
 }
 
+/* A piece's stretches of the thread's lane onto what is before them. */
+RF_DEVICE float norm_add_stretches(float total, const float *lanes) {
+    const float *own = lanes + rf_tid() % 16 * NORM_PADDED;
+    RF_UNROLL
+    for (uint32_t i = 0; i < NORM_STRETCHES / 4; i++) {
+        const rf_f4 four = ((const rf_f4 *)(const void *)own)[i];
+        RF_UNROLL
+        for (uint32_t j = 0; j < 4; j++)
+            total += four.v[j];
+    }
+    return total;
+}
+
+/* The sum of sixteen neighbours' lanes, by tree16. */
+RF_DEVICE float norm_add_lanes(float total) {
+    RF_UNROLL
+    for (uint32_t half = 8; half > 0; half /= 2)
+        total += rf_float_of(rf_lane_xor(rf_bits_of(total), half));
+    return total;
+}
+
 /* The canonical sum of a row, which every thread gets.  v: the thread's elements of its lane in the
  * first piece; turn: number of the sum in this kernel. */
 RF_DEVICE float norm_sum(norm_shared *s, float v[NORM_OWN], const float *x, uint32_t n, int what,
@@ -143,22 +164,13 @@ RF_DEVICE float norm_sum(norm_shared *s, float v[NORM_OWN], const float *x, uint
     for (uint32_t first = 0;;) {
         lanes[lane * NORM_PADDED + stretch] = norm_lane(v, first, n, what, mean);
         rf_sync();
-        RF_UNROLL
-        for (uint32_t i = 0; i < NORM_STRETCHES / 4; i++) {
-            const rf_f4 four = ((const rf_f4 *)(const void *)(lanes + lane * NORM_PADDED))[i];
-            RF_UNROLL
-            for (uint32_t j = 0; j < 4; j++)
-                total += four.v[j];
-        }
+        total = norm_add_stretches(total, lanes);
         first += NORM_PIECE;
         if (first >= n) break;
         norm_load_lane(v, x, first, n);
         rf_sync();
     }
-    RF_UNROLL
-    for (uint32_t half = 8; half > 0; half /= 2) /* tree16 */
-        total += rf_float_of(rf_lane_xor(rf_bits_of(total), half));
-    return total;
+    return norm_add_lanes(total);
 }
 
 /* Four elements into bytes. */
@@ -259,11 +271,34 @@ RF_DEVICE void quant_own(norm_shared *s, const float v[NORM_OWN], const rf_gpu_q
     if (q256->q) quant_256(s->most[turn % 2], v, q256, row, first, n, n_fours);
 }
 
-/* What an RMS norm multiplies row x with; lane: the thread's elements of its lane in the first piece. */
+/* What an RMS norm multiplies a row with whose squares' sum is this. */
+RF_DEVICE float norm_factor_of(float sum, const rf_gpu_norm_args *a) {
+    return 1.0f / __builtin_sqrtf(sum / (float)a->n + a->eps);
+}
+
+/* Of row x; lane: the thread's elements of its lane in the first piece. */
 RF_DEVICE float norm_factor(norm_shared *s, float lane[NORM_OWN], const rf_gpu_norm_args *a,
                             const float *x) {
-    const float ss = norm_sum(s, lane, x, a->n, SUM_OF_SQUARES, 0.0f, 0);
-    return 1.0f / __builtin_sqrtf(ss / (float)a->n + a->eps);
+    return norm_factor_of(norm_sum(s, lane, x, a->n, SUM_OF_SQUARES, 0.0f, 0), a);
+}
+
+/* By blocks of 128 threads, which have two stretches of a piece each; lanes: as in norm_shared, free when it returns. */
+RF_DEVICE float norm_factor_by_128(float *lanes, const rf_gpu_norm_args *a, const float *x) {
+    float total = 0.0f;
+    for (uint32_t first = 0; first < a->n; first += NORM_PIECE) {
+        float v[2][NORM_OWN];
+        RF_UNROLL
+        for (uint32_t i = 0; i < 2; i++)
+            norm_load_lane(v[i], x, first + i * (NORM_PIECE / 2), a->n);
+        RF_UNROLL
+        for (uint32_t i = 0; i < 2; i++)
+            lanes[rf_tid() % 16 * NORM_PADDED + rf_tid() / 16 + i * (NORM_STRETCHES / 2)] =
+                norm_lane(v[i], first + i * (NORM_PIECE / 2), a->n, SUM_OF_SQUARES, 0.0f);
+        rf_sync();
+        total = norm_add_stretches(total, lanes);
+        rf_sync();
+    }
+    return norm_factor_of(norm_add_lanes(total), a);
 }
 
 /* A row in floats and in integers, as far as somebody asks for them: of each piece all, or with n_fours 1 the

@@ -25,6 +25,14 @@ enum { ONE_MOST_WARPS = 16 }; /* of 32 threads each, which are a part, or some *
 #define ONE_SKIPS 0
 #endif
 
+/* Terms of a part and a row that there is room for; with_m: as in one_know.  A block of AMD's keeps to half of a compute
+ * unit's shared memory, so that another hides what this one waits for; on NVIDIA the norm's weights lie there, too. */
+#if defined(RF_AMD)
+#define ONE_ROOM(view, with_m) ((view) == 256 ? 2 : (with_m) == 0 ? 4 : 5)
+#else
+#define ONE_ROOM(view, with_m) (2 * ONE_GROUPS(view))
+#endif
+
 /* Are products of unsigned with signed bytes as fast as others? */
 #if defined(RF_AMD)
 #define ONE_UPPER 0
@@ -67,8 +75,8 @@ typedef struct one_place {
     rf_gpu_weight w;
     uint64_t tile;                /* over planes and tiles */
     uint32_t n_groups, row, part; /* row: of the tile */
-    uint32_t n_terms;             /* per group: 2 with minima */
-    uint32_t stride;              /* from a group's terms to the next: threads of a part */
+    uint32_t n_terms; /* 2 with minima: of a group of 256, of groups of 32 one more of the part */
+    uint32_t stride;  /* from a term to the next: threads of a part */
 } one_place;
 
 /* What a part reads of the weights in one round, as it lies in memory. */
@@ -228,6 +236,11 @@ RF_DEVICE float one_minima_32(const one_place *at, const one_loads *r, one_x x, 
     return minima;
 }
 
+/* Terms of a part. */
+RF_DEVICE uint32_t one_slots(const one_place *at, int view) {
+    return view == 256 ? at->n_terms : ONE_GROUPS(32) - 1 + at->n_terms;
+}
+
 RF_DEVICE void one_groups_32(mm_term *out, const one_place *at, const one_loads *r, one_x x,
                              int lo_bits, int hi_bits, uint32_t first) {
     if (first >= at->n_groups) return;
@@ -237,9 +250,10 @@ RF_DEVICE void one_groups_32(mm_term *out, const one_place *at, const one_loads 
         const int32_t sum = lo_bits == 8 ? 0 : x.sum[i];
         int32_t p0, p1;
         one_dot(&r->raw[i], lo_bits, hi_bits, x.q + 2 * i, &p0, &p1);
-        one_put(out + i * at->n_terms * at->stride, at, r->d[i], p0 + p1 - at->w.off * sum, x.d[i]);
+        one_put(out + i * at->stride, at, r->d[i], p0 + p1 - at->w.off * sum, x.d[i]);
     }
-    if (lo_bits != 8 && at->n_terms == 2) out[at->stride].i = one_minima_32(at, r, x, first);
+    if (lo_bits != 8 && at->n_terms == 2)
+        out[ONE_GROUPS(32) * at->stride].i = one_minima_32(at, r, x, first);
 }
 
 RF_DEVICE void one_group_256(mm_term *out, const one_place *at, const one_loads *r, one_x x,
@@ -277,13 +291,17 @@ RF_DEVICE void one_terms(mm_term *out, const one_place *at, const one_loads *r, 
         one_group_256(out, at, r, x, lo_bits, hi_bits);
 }
 
-/* The row's sum so far with the terms of up to eight groups of 32 that share steps, of which each part has left what its
- * minima come to behind its first term. */
+/* The row's sum so far with the terms of up to eight groups of 32 that share steps, of two parts, each of which has left
+ * what its minima come to behind its groups. */
 RF_DEVICE float one_fold_share(const mm_term *terms, uint32_t stride, uint32_t n, float acc) {
     const uint32_t half = ONE_GROUPS(32);
-    float minima = terms[stride].i;
+    float minima = terms[half * stride].i;
     if (n > half) minima += terms[(2 * half + 1) * stride].i;
-    acc = mm_fold_terms(terms, 2 * stride, n, acc);
+    RF_UNROLL_8
+    for (uint32_t i = 0; i < n; i++) {
+        const mm_term *t = terms + (i + i / half) * stride;
+        acc = rf_fma(t->i, t->d, acc);
+    }
     return acc + minima;
 }
 
@@ -292,10 +310,10 @@ RF_DEVICE float one_fold(const one_place *at, const mm_term *terms, int view, in
                          uint32_t n, float acc) {
     if (view == 256 || lo_bits == 8 || at->n_terms == 1)
         return mm_fold_terms(terms, at->stride, n * at->n_terms, acc);
+    const uint32_t of_share = RF_SHARE_GROUPS / ONE_GROUPS(32) * one_slots(at, view) * at->stride;
     RF_NO_UNROLL
-    for (uint32_t g = 0; g < n; g += RF_SHARE_GROUPS)
-        acc = one_fold_share(terms + 2 * at->stride * g, at->stride,
-                             rf_min_u32(n - g, RF_SHARE_GROUPS), acc);
+    for (uint32_t g = 0; g < n; g += RF_SHARE_GROUPS, terms += of_share)
+        acc = one_fold_share(terms, at->stride, rf_min_u32(n - g, RF_SHARE_GROUPS), acc);
     return acc;
 }
 
