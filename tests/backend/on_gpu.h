@@ -1,7 +1,7 @@
 /* on_gpu.h - the device that tests of the GPU's kernels run on, and memory there whose borders are watched.
  *
  * It is the host device, or with ROCMFORGE_TEST_GPU set the GPU of this machine.  Outputs are filled with
- * noise before and have a border behind them that must stay. */
+ * noise before and have a border behind them that must stay.  RF_TEST_SEED: another seed for what is random. */
 #pragma once
 #include <math.h>
 #include <stdio.h>
@@ -124,6 +124,7 @@ static inline int open_device(void **state) {
     rf_error e = {RF_OK, ""};
     const rf_gpu_driver *driver = rf_host_gpu();
     cpu = rf_cpu_kernels_get(RF_ISA_SCALAR);
+    if (getenv("RF_TEST_SEED")) seed = strtoull(getenv("RF_TEST_SEED"), NULL, 10);
     if (getenv("ROCMFORGE_TEST_GPU") && rf_gpu_driver_get(&driver, &e) != RF_OK) return -1;
     rf_status s = rf_gpu_open(&queue, driver, 0, &e);
     if (s == RF_OK) s = rf_gpu_code_load(&queue, &e);

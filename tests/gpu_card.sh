@@ -1,0 +1,85 @@
+#!/bin/sh
+# What a GPU of this machine can prove, beyond what the emulator does: every kernel on fresh random numbers over memory
+# filled with noise, the values of every step of the models among the tests, their logits and the demo model's text,
+# each against the CPU's bits, and on NVIDIA's, where compute-sanitizer is found, accesses and races of the small shapes.
+# Ends with a line "N passed, N failed, N skipped".
+# usage: tests/gpu_card.sh [BUILD]
+# BUILD: a build with tests and this card's kernels; without it build/card is made.
+# RF_GPU_LIBRARY: the driver's library, where it is none of the usual ones.  RF_TEST_SEED: of the random numbers.
+set -u
+cd "$(dirname "$0")/.." || exit 1
+build=${1:-build/card}
+passed=0 failed=0 skipped=0
+out=$(mktemp -d)
+trap 'rm -rf "$out"' EXIT
+
+if [ $# -eq 0 ]; then
+    cmake -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DRF_TESTS=ON -DRF_GPU_TARGETS=cards &&
+        cmake --build "$build" || exit 1
+fi
+if [ -z "${RF_GPU_LIBRARY:-}" ]; then
+    for name in libamdhip64.so.7 libamdhip64.so.6 libamdhip64.so.5 libcuda.so.1; do
+        ldconfig -p | grep -qF "$name" && RF_GPU_LIBRARY=$name && break
+    done
+fi
+[ -n "${RF_GPU_LIBRARY:-}" ] || { echo "no GPU driver's library is found: set RF_GPU_LIBRARY" >&2 && exit 1; }
+seed=${RF_TEST_SEED:-$(date +%s)}
+export RF_GPU_LIBRARY RF_TEST_SEED="$seed" ROCMFORGE_TEST_GPU=1 XDG_CACHE_HOME="$out/cache"
+program=$build/rocmforge
+"$program" doctor | grep -i gpu
+echo "driver's library $RF_GPU_LIBRARY, seed $seed"
+
+step() { # NAME COMMAND...
+    name=$1
+    shift
+    if "$@" >"$out/log" 2>&1; then
+        passed=$((passed + 1))
+        echo "ok      $name"
+    else
+        failed=$((failed + 1))
+        echo "FAILED  $name"
+        tail -n 40 "$out/log"
+    fi
+}
+skip() {
+    skipped=$((skipped + 1))
+    echo "skipped $1"
+}
+
+# The same bits by the GPU as by the CPU. usage: same FLAGS
+same() {
+    "$program" "$@" --backend cpu -o "$out/cpu" && "$program" "$@" --backend gpu --no-fast-floats -o "$out/gpu" &&
+        [ -s "$out/cpu" ] && cmp "$out/cpu" "$out/gpu"
+}
+text() {
+    "$program" generate -p 'Once upon a time' -n 40 --temp 0 --backend cpu >"$out/cpu" &&
+        "$program" generate -p 'Once upon a time' -n 40 --temp 0 --backend gpu --no-fast-floats >"$out/gpu" &&
+        [ -s "$out/cpu" ] && cmp "$out/cpu" "$out/gpu"
+}
+
+step "self-test" "$program" selftest --seed "$seed"
+for test in "$build"/tests/backend_test_gpu "$build"/tests/backend_test_gpu_*; do
+    case $test in
+    *_code | *_driver | *_pack) continue ;; # of no device
+    esac
+    step "$(basename "$test")" "$test"
+done
+for tokens in tests/data/models/*.tokens.txt; do
+    model=${tokens%.tokens.txt}
+    [ -f "$model.logits.f32" ] || continue
+    step "logits of $(basename "$model")" same logits -m "$model.gguf" --tokens "$(tr -s ' \n' ',,' <"$tokens" | sed 's/,$//')"
+done
+step "the demo model's text" text
+for tool in memcheck racecheck; do
+    for test in products kernels attend; do
+        name="$tool of backend_test_gpu_$test"
+        if command -v compute-sanitizer >/dev/null && [ "$RF_GPU_LIBRARY" = libcuda.so.1 ]; then
+            step "$name" env RF_TEST_SMALL=1 compute-sanitizer --tool "$tool" --error-exitcode 1 \
+                "$build/tests/backend_test_gpu_$test"
+        else
+            skip "$name: no compute-sanitizer, or another vendor's card"
+        fi
+    done
+done
+echo "$passed passed, $failed failed, $skipped skipped"
+[ "$failed" -eq 0 ]
