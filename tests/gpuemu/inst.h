@@ -129,8 +129,8 @@ struct rf_emu_wave {
     uint64_t row_mask_of;          /* the EXEC value that row_mask spells out */
     uint32_t row_mask[RF_EMU_ROW]; /* ~0 for an active lane, else 0 */
     uint64_t lane_ops;
-    rf_emu_stats
-        stats; /* of each class, and bytes loaded; the rest is summed up when a launch ends */
+    /* Of each class, and bytes loaded; the rest is summed up when a launch ends. */
+    rf_emu_stats stats;
 };
 
 /* Who of a block, beside a wave's number, a tag of the LDS shadow may name. */
