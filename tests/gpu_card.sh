@@ -17,28 +17,31 @@ if [ $# -eq 0 ]; then
     cmake -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DRF_TESTS=ON -DRF_GPU_TARGETS=cards &&
         cmake --build "$build" || exit 1
 fi
-if [ -z "${RF_GPU_LIBRARY:-}" ]; then
+program=$build/rocmforge
+if [ -z "${RF_GPU_LIBRARY:-}" ]; then # a library may be there without its GPU
     for name in libamdhip64.so.7 libamdhip64.so.6 libamdhip64.so.5 libcuda.so.1; do
-        ldconfig -p | grep -qF "$name" && RF_GPU_LIBRARY=$name && break
+        RF_GPU_LIBRARY=$name "$program" doctor | grep -qF 'no usable GPU' && continue
+        RF_GPU_LIBRARY=$name
+        break
     done
 fi
-[ -n "${RF_GPU_LIBRARY:-}" ] || { echo "no GPU driver's library is found: set RF_GPU_LIBRARY" >&2 && exit 1; }
+[ -n "${RF_GPU_LIBRARY:-}" ] || { "$program" doctor && echo "set RF_GPU_LIBRARY to the driver's library" && exit 1; } >&2
 seed=${RF_TEST_SEED:-$(date +%s)}
 export RF_GPU_LIBRARY RF_TEST_SEED="$seed" ROCMFORGE_TEST_GPU=1 XDG_CACHE_HOME="$out/cache"
-program=$build/rocmforge
 "$program" doctor | grep -i gpu
 echo "driver's library $RF_GPU_LIBRARY, seed $seed"
 
 step() { # NAME COMMAND...
-    name=$1
+    name=$1 since=$(date +%s)
     shift
     if "$@" >"$out/log" 2>&1; then
         passed=$((passed + 1))
-        echo "ok      $name"
+        echo "ok      $name, $(($(date +%s) - since)) s"
     else
         failed=$((failed + 1))
         echo "FAILED  $name"
-        tail -n 40 "$out/log"
+        grep -E 'ERROR|LINE|FAILED|rror:' "$out/log" | tail -n 20
+        tail -n 20 "$out/log"
     fi
 }
 skip() {

@@ -242,6 +242,11 @@ static void test_few_products(void **state) {
     queue.info.n_units = n_units;
 }
 
+/* Do blocks of one row of 16-bit floats in the canonical order norm it?  NVIDIA's have other copies on their way then. */
+static bool float_one_norms(void) {
+    return strncmp(queue.info.arch, "sm_", 3) != 0 && !queue.left_out[RF_GPU_float_one];
+}
+
 /* One row is normed by the products' kernel itself, whose blocks take tiles in turns where they are few. */
 static void test_normed_products(void **state) {
     (void)state;
@@ -280,7 +285,8 @@ static void test_normed_products(void **state) {
                           .normed = true};
         forget_norms();
         check_product(&c);
-        assert_int_equal(has_normed(), queue.left_out[RF_GPU_float_one]);
+        if (float_one_norms() || c.n_parts > 1) /* one matrix of few rows is a router's */
+            assert_int_equal(has_normed(), !float_one_norms());
         if (c.n_parts < 3) continue;
         c.last = i % 2 ? RF_DT_BF16 : RF_DT_F16; /* not in one launch */
         check_product(&c);
@@ -338,8 +344,8 @@ static void check_scores(rf_dtype type, uint32_t rows, uint32_t cols, bool speci
     assert_int_equal(rf_gpu_takes_along(&queue, &all), cols <= RF_GPU_ROUTER_COLS);
     rf_gpu_op_matmul(&queue, args);
     check_floats("scores", want, args->part[0].dst, rows);
-    bool is_for_itself = cols > RF_GPU_ROUTER_COLS && cols % 8 == 0 && type != RF_DT_F32 &&
-                         !queue.left_out[RF_GPU_float_one];
+    bool is_for_itself =
+        cols > RF_GPU_ROUTER_COLS && cols % 8 == 0 && type != RF_DT_F32 && float_one_norms();
     if (!is_for_itself) {
         check_floats("the normed row", y, args->norm.dst, cols);
         if (a.in.q) check_ints(&a);

@@ -116,15 +116,19 @@ static void test_all_met(void **state) {
     check_all_met("gfx942", "gfx942", 304);
 }
 
-/* The device's own code objects.  What a quick test leaves out the host device is tested on. */
+/* The device's own code objects.  What a quick test leaves out the host device is tested on, and on large devices its small
+ * shapes are for the kernels of few blocks. */
 static void test_device(void **state) {
     (void)state;
+    enum { SMALL_BATCH = 256 }; /* what devices of up to 32 multiprocessors take at once */
     rf_selftest *t = run(NULL, 0);
+    const bool is_large = t->gpu.usual_batch > SMALL_BATCH;
     print_message("%s: %zu kernels in %.1f s\n", t->gpu.arch, t->n_kernels, t->seconds);
     for (size_t i = 0; i < t->n_kernels; i++) {
         const rf_kernel_verdict *v = &t->kernels[i];
         if (v->n_failed) fail_msg("%s: %s", v->name, v->text);
-        if (v->n_cases == 0 && !is_tall(v->name)) fail_msg("%s was not tested", v->name);
+        if (v->n_cases == 0 && !is_large && !is_tall(v->name))
+            fail_msg("%s was not tested", v->name);
     }
     unlink(t->path);
     rf_selftest_free(t);

@@ -231,15 +231,18 @@ static bool makes_heads(const rf_gpu_queue *q, const rf_gpu_attend_args *a) {
 }
 
 /* How many blocks of so much shared memory take n_segments in turns, n_blocks times: with the least steps
- * one after another, where a block's start counts as one. */
-static uint32_t walks_of(const rf_gpu_queue *q, uint64_t n_blocks, uint32_t n_segments,
-                         uint32_t shared_bytes) {
+ * one after another, where a block's start counts as one, and so does folding long heads. */
+static uint32_t walks_of(const rf_gpu_queue *q, const rf_gpu_attend_args *a, uint64_t n_blocks,
+                         uint32_t n_segments, uint32_t shared_bytes) {
+    enum { SHORT_HEAD = 64 };
     const bool is_tight = 2 * shared_bytes + BLOCK_RESERVE > q->info.lds_bytes;
     const uint64_t at_once = (is_tight ? 1 : ATTEND_AT_ONCE) * (uint64_t)q->info.n_units;
+    const uint32_t fold = a->value_dim > SHORT_HEAD ? 1 : 0;
     uint64_t least = UINT64_MAX;
     uint32_t best = 1;
     for (uint32_t n = 1; n <= n_segments; n++) {
-        uint64_t steps = ((n_blocks * n + at_once - 1) / at_once) * (div_up(n_segments, n) + 1);
+        uint64_t turns = (n_blocks * n + at_once - 1) / at_once;
+        uint64_t steps = turns * (div_up(n_segments, n) + 1) + (n > 1 ? fold : 0);
         if (steps >= least) continue;
         least = steps;
         best = n;
@@ -282,7 +285,7 @@ static attend_spread spread_of(const rf_gpu_queue *q, const rf_gpu_attend_args *
         s.shared_bytes = RF_ATTEND_HALVES_SMALL_SHARED;
     }
     s.n_splits = splits_of(q, a, n_blocks);
-    s.n_walks = walks ? walks_of(q, n_blocks, s.n_splits, s.shared_bytes) : s.n_splits;
+    s.n_walks = walks ? walks_of(q, a, n_blocks, s.n_splits, s.shared_bytes) : s.n_splits;
     if (s.n_walks == 1) s.n_splits = 1;
     return s;
 }

@@ -100,6 +100,7 @@ RF_DEVICE void mix_run(const rf_gpu_matmul_args *a, int view, int lo_bits, int h
     const uint32_t lane = rf_tid() % 32, odd = lane / MIX_ROWS, row = rf_bid_y();
     const uint32_t r = rf_bid_x() * MIX_ROWS + lane;
     const uint32_t last = a->n_used - 1, cols = a->part[0].w.cols;
+    const uint32_t n_turns = ONE_TURNS(view, with_m);
     one_place at;
     at.w = a->part[0].w;
     at.n_groups = cols / (uint32_t)view;
@@ -140,25 +141,30 @@ RF_DEVICE void mix_run(const rf_gpu_matmul_args *a, int view, int lo_bits, int h
         for (uint32_t k = 0; k < 2; k++)
             one_quantise(one_x_of(x + k), &floats[k], view, at.part * m.n_own);
         rf_copy_wait();
+        if (n_turns > 1)
+            rf_warp_sync(); /* which made its own rows */
+        else
+            rf_sync();
+        mm_term *turn = terms;
+        if (n_turns > 1) turn += round / MIX_PARTS % 2 * ONE_TERMS(view, with_m, MIX_PARTS);
+        one_terms(turn + (at.part * one_slots(&at, view) * 32 + lane), &at, &loads,
+                  one_x_at(one_x_of(x + odd), view, at.part * m.n_own), view, lo_bits, hi_bits,
+                  unit.first);
         rf_sync();
-        mm_term *mine = terms + (at.part * one_slots(&at, view) * 32 + lane);
-        one_terms(mine, &at, &loads, one_x_at(one_x_of(x + odd), view, at.part * m.n_own), view,
-                  lo_bits, hi_bits, unit.first);
-        rf_sync();
-        if (at.part < m.n_pairs) acc = mix_fold(&m, &at, terms, view, lo_bits, round, acc);
+        if (at.part < m.n_pairs) acc = mix_fold(&m, &at, turn, view, lo_bits, round, acc);
     }
     sums[rf_tid()] = acc;
     rf_sync();
     mix_put(a, extra, sums, r, row);
 }
 
-#define MIX_BODY(view, lo_bits, hi_bits, with_m)                             \
-    {                                                                        \
-        RF_SHARED one_rows x[2];                                             \
-        RF_SHARED mm_term terms[ONE_ROOM(view, with_m) * MIX_PARTS * 32];    \
-        RF_SHARED float sums[MIX_PARTS * 32];                                \
-        RF_SHARED mix_extra extra;                                           \
-        mix_run(&a, view, lo_bits, hi_bits, with_m, x, terms, sums, &extra); \
+#define MIX_BODY(view, lo_bits, hi_bits, with_m)                                               \
+    {                                                                                          \
+        RF_SHARED one_rows x[2];                                                               \
+        RF_SHARED mm_term terms[ONE_TURNS(view, with_m) * ONE_TERMS(view, with_m, MIX_PARTS)]; \
+        RF_SHARED float sums[MIX_PARTS * 32];                                                  \
+        RF_SHARED mix_extra extra;                                                             \
+        mix_run(&a, view, lo_bits, hi_bits, with_m, x, terms, sums, &extra);                   \
     }
 #define MIX_KERNEL(view, lo_bits, hi_bits, with_m)                          \
     RF_KERNEL_EARLY(mix_##view##_##lo_bits##hi_bits, rf_gpu_matmul_args, 1) \

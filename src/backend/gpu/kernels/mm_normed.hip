@@ -26,6 +26,14 @@ enum { NORMED_ASKS = 0 };
 enum { NORMED_ASKS = 1 };
 #endif
 
+/* Room for rounds' terms, where in groups of 32 the norm's weights lie before. */
+#define NORMED_TURNS_TERMS(view, with_m, n_parts) \
+    (ONE_TURNS(view, with_m) * ONE_TERMS(view, with_m, n_parts))
+#define NORMED_TERMS(view, with_m, n_parts)                                   \
+    ((view) == 32 && NORMED_TURNS_TERMS(view, with_m, n_parts) < NORMED_W / 2 \
+         ? NORMED_W / 2                                                       \
+         : NORMED_TURNS_TERMS(view, with_m, n_parts))
+
 /* The row in integers. */
 #define NORMED_ROW(view)                                                                         \
     typedef struct normed_row_##view {                                                           \
@@ -86,6 +94,8 @@ RF_DEVICE void normed_run(const rf_gpu_matmul_args *a, int view, int lo_bits, in
     if (s.n == 0) return;
     one_place at = one_place_of(a, &s, view, n_rows, n_parts, 1);
     const uint32_t own = at.part * n_own, lane = rf_tid() % 32;
+    const uint32_t n_turns = ONE_TURNS(view, with_m);
+    uint32_t buffer = 0;
     one_loads loads;
     float of_lane[NORM_OWN];
     one_know(&at, view, lo_bits, hi_bits, with_m);
@@ -105,7 +115,10 @@ RF_DEVICE void normed_run(const rf_gpu_matmul_args *a, int view, int lo_bits, in
         float acc = 0.0f;
         if (!NORMED_ASKS) one_fetch_extra(&shared->extra, a, &now, &at, n_rows, 0);
         for (uint32_t first = 0; first < at.n_groups; first += n_round) {
-            one_terms(terms + (at.part * one_slots(&at, view) * 32 + lane), &at, &loads,
+            mm_term *const turn =
+                terms + (n_turns > 1 ? buffer * ONE_TERMS(view, with_m, n_parts) : 0);
+            buffer ^= 1;
+            one_terms(turn + (at.part * one_slots(&at, view) * 32 + lane), &at, &loads,
                       one_x_at(x, view, first + own), view, lo_bits, hi_bits, first + own);
             uint32_t next = first + n_round;
             if (next >= at.n_groups) { /* the next tile, where blocks take them in turns */
@@ -117,9 +130,9 @@ RF_DEVICE void normed_run(const rf_gpu_matmul_args *a, int view, int lo_bits, in
             if (next > 0 || goes_on) one_load(&loads, &at, view, lo_bits, hi_bits, next + own, 0);
             rf_sync();
             if (at.part == 0)
-                acc = one_fold(&at, terms + lane, view, lo_bits,
+                acc = one_fold(&at, turn + lane, view, lo_bits,
                                rf_min_u32(at.n_groups - first, n_round), acc);
-            rf_sync();
+            if (n_turns == 1) rf_sync();
         }
         rf_copy_wait();
         one_end(a, &now, &at, &shared->extra, n_rows, 0, acc);
@@ -127,11 +140,8 @@ RF_DEVICE void normed_run(const rf_gpu_matmul_args *a, int view, int lo_bits, in
     }
 }
 
-/* Room for the norm's weights; in groups of 32 they lie where the terms, which come later, do. */
+/* Room for the norm's weights where it is not the terms'. */
 #define NORMED_ROOM_W(view) ((view) == 256 && NORMED_W > 0 ? NORMED_W / 4 : 1)
-
-/* Terms of a kernel of so many parts. */
-#define NORMED_TERMS(view, with_m, parts) (ONE_ROOM(view, with_m) * (parts)*32)
 
 /* In groups of 32 the grid reckons with their memory. */
 #if !defined(RF_NVIDIA) /* the host looks at it */

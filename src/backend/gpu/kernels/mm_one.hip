@@ -6,7 +6,7 @@
  * round are on their way before the first is used, those of the first round before the kernel in front
  * has ended.  Activations come in integers, or in floats that each warp makes integers of for its parts.
  * A part leaves the exact integers of its groups and their scales in shared memory, where one thread per
- * row adds them in order while the next round's loads are on their way. */
+ * row adds them in order while the next round's loads are on their way and its terms are made. */
 #include "backend/gpu/kernels/choose.h"
 #include "backend/gpu/kernels/one.h"
 #include "backend/gpu/kernels/route.h"
@@ -99,6 +99,7 @@ RF_DEVICE void one_share(const rf_gpu_matmul_args *a, const mm_share s, int view
                          int takes_floats, one_shared *shared, mm_term *terms) {
     const uint32_t n_own = ONE_GROUPS(view), n_round = n_warps * split * n_own;
     const uint32_t n_rows = one_tile_rows(a, split);
+    const uint32_t n_turns = ONE_TURNS(view, with_m);
     one_rows *const x = shared->x;
     one_place at = one_place_of(a, &s, view, n_rows, n_warps, split);
     const int skips = ONE_SKIPS && split > 1; /* fewer parts only lose by the branch */
@@ -119,7 +120,8 @@ RF_DEVICE void one_share(const rf_gpu_matmul_args *a, const mm_share s, int view
     uint32_t buffer = 0;
     float acc = 0.0f;
     for (uint32_t first = 0; first < at.n_groups; first += n_round) {
-        mm_term *mine = terms + (at.part * one_slots(&at, view) * at.stride + rf_tid() % at.stride);
+        mm_term *const turn = terms + (n_turns > 1 ? buffer * ONE_TERMS(view, with_m, n_warps) : 0);
+        mm_term *mine = turn + (at.part * one_slots(&at, view) * at.stride + rf_tid() % at.stride);
         const one_x now = split == 1 ? one_x_of(x + buffer) : one_x_of_both(x, view);
         if (in_floats)
             one_quantise_all(now, floats, &at, view, n_warps, split, first);
@@ -135,13 +137,16 @@ RF_DEVICE void one_share(const rf_gpu_matmul_args *a, const mm_share s, int view
                 one_stage(one_x_of(x + buffer), floats, &a->xq, x_row, at.n_groups, view, n_round,
                           next);
         }
-        rf_sync();
+        if (in_floats && n_turns > 1)
+            rf_warp_sync(); /* which made its own */
+        else
+            rf_sync();
         one_terms(mine, &at, &loads, one_x_at(now, view, at.part * n_own), view, lo_bits, hi_bits,
                   first + at.part * n_own);
         if (next < at.n_groups)
             one_load(&loads, &at, view, lo_bits, hi_bits, next + at.part * n_own, skips);
         rf_sync();
-        if (at.part == 0) acc = one_fold(&at, terms + rf_tid(), view, lo_bits, n, acc);
+        if (at.part == 0) acc = one_fold(&at, turn + rf_tid(), view, lo_bits, n, acc);
     }
     one_end(a, &s, &at, takes_floats ? &shared->extra : 0, n_rows, dst_row, acc);
 }
@@ -160,7 +165,7 @@ RF_DEVICE void one_run(const rf_gpu_matmul_args *a, int view, int lo_bits, int h
     {                                                                                            \
         enum { WARPS = RF_BLOCK_##name / 32 };                                                   \
         RF_SHARED one_shared shared;                                                             \
-        RF_SHARED mm_term terms[ONE_ROOM(view, with_m) * WARPS * 32];                            \
+        RF_SHARED mm_term terms[ONE_TURNS(view, with_m) * ONE_TERMS(view, with_m, WARPS)];       \
         one_run(&a, view, lo_bits, hi_bits, with_m, WARPS, split, takes_floats, &shared, terms); \
     }
 #define ONE_KERNEL(name, view, lo_bits, hi_bits, with_m, n_blocks, split, takes_floats) \
@@ -230,12 +235,13 @@ RF_DEVICE void choose_run(const rf_gpu_choose_args *a, int view, int lo_bits, in
 }
 
 /* As many threads as the kernel route has. */
-#define CHOOSE_BODY(view, lo_bits, hi_bits, with_m)                                   \
-    {                                                                                 \
-        RF_SHARED choose_room room;                                                   \
-        RF_SHARED choose_shared choice;                                               \
-        RF_SHARED mm_term terms[ONE_ROOM(view, with_m) * (RF_BLOCK_route / 32) * 32]; \
-        choose_run(&a, view, lo_bits, hi_bits, with_m, &room, &choice, terms);        \
+#define CHOOSE_BODY(view, lo_bits, hi_bits, with_m)                                        \
+    {                                                                                      \
+        RF_SHARED choose_room room;                                                        \
+        RF_SHARED choose_shared choice;                                                    \
+        RF_SHARED mm_term                                                                  \
+            terms[ONE_TURNS(view, with_m) * ONE_TERMS(view, with_m, RF_BLOCK_route / 32)]; \
+        choose_run(&a, view, lo_bits, hi_bits, with_m, &room, &choice, terms);             \
     }
 #define CHOOSE_KERNEL(view, lo_bits, hi_bits, with_m, n_blocks)                       \
     RF_KERNEL_EARLY(choose_##view##_##lo_bits##hi_bits, rf_gpu_choose_args, n_blocks) \

@@ -25,12 +25,19 @@ enum { ONE_MOST_WARPS = 16 }; /* of 32 threads each, which are a part, or some *
 #define ONE_SKIPS 0
 #endif
 
-/* Terms of a part and a row that there is room for; with_m: as in one_know.  A block of AMD's keeps to half of a compute
- * unit's shared memory, so that another hides what this one waits for; on NVIDIA the norm's weights lie there, too. */
+/* Terms of a round of so many parts of 32 threads at most; with_m: as in one_know. */
+#define ONE_TERMS(view, with_m, n_parts) \
+    (((view) == 256 ? 2u : (with_m) == 0 ? 4u : 5u) * 32 * (n_parts))
+
+/* Rounds' terms that there is room for: with two, one round's are added up while the next one's are made, and the threads
+ * meet once in a round.  Activations in integers, which threads bring for each other, would do with one, but blocks of less
+ * shared memory are slower on NVIDIA: more of them lie beside each other.  Minima of groups of 32 need the activations of
+ * two warps, which have to meet for them.  A block of AMD's keeps to half of a compute unit's shared memory, so that
+ * another hides what this one waits for. */
 #if defined(RF_AMD)
-#define ONE_ROOM(view, with_m) ((view) == 256 ? 2 : (with_m) == 0 ? 4 : 5)
+#define ONE_TURNS(view, with_m) 1u
 #else
-#define ONE_ROOM(view, with_m) (2 * ONE_GROUPS(view))
+#define ONE_TURNS(view, with_m) ((view) == 32 && (with_m) != 0 ? 1u : 2u)
 #endif
 
 /* Are products of unsigned with signed bytes as fast as others? */
@@ -291,30 +298,57 @@ RF_DEVICE void one_terms(mm_term *out, const one_place *at, const one_loads *r, 
         one_group_256(out, at, r, x, lo_bits, hi_bits);
 }
 
-/* The row's sum so far with the terms of up to eight groups of 32 that share steps, of two parts, each of which has left
- * what its minima come to behind its groups. */
-RF_DEVICE float one_fold_share(const mm_term *terms, uint32_t stride, uint32_t n, float acc) {
-    const uint32_t half = ONE_GROUPS(32);
-    float minima = terms[half * stride].i;
-    if (n > half) minima += terms[(2 * half + 1) * stride].i;
-    RF_UNROLL_8
-    for (uint32_t i = 0; i < n; i++) {
-        const mm_term *t = terms + (i + i / half) * stride;
-        acc = rf_fma(t->i, t->d, acc);
-    }
-    return acc + minima;
+/* Eight terms of a row, of groups of 32 that share steps with what two parts' minima come to, behind each part's. */
+enum { ONE_BATCH = RF_SHARE_GROUPS };
+typedef struct one_batch {
+    mm_term term[ONE_BATCH];
+    float minima[2];
+} one_batch;
+
+/* From one batch's terms to the next one's. */
+RF_DEVICE uint32_t one_batch_step(uint32_t stride, int has_m) {
+    return (ONE_BATCH + (has_m ? 2u : 0u)) * stride;
 }
 
-/* And with those of n groups, of 32 from one on that begins a share; eight bits have no minima. */
+/* The first n of a batch; the others, whose places may be nobody's, change no sum. */
+RF_DEVICE void one_fetch(one_batch *b, const mm_term *terms, uint32_t stride, uint32_t n,
+                         int has_m) {
+    const uint32_t half = ONE_GROUPS(32), in_part = half + (has_m ? 1 : 0);
+    RF_UNROLL
+    for (uint32_t i = 0; i < ONE_BATCH; i++) {
+        b->term[i].i = 0.0f;
+        b->term[i].d = -0.0f;
+        if (i < n) b->term[i] = terms[(i / half * in_part + i % half) * stride];
+    }
+    RF_UNROLL
+    for (uint32_t i = 0; i < 2 && has_m; i++) {
+        b->minima[i] = -0.0f;
+        if (i * half < n) b->minima[i] = terms[(i * in_part + half) * stride].i;
+    }
+}
+
+RF_DEVICE float one_add(const one_batch *b, float acc, int has_m) {
+    RF_UNROLL
+    for (uint32_t i = 0; i < ONE_BATCH; i++)
+        acc = rf_fma(b->term[i].i, b->term[i].d, acc);
+    return has_m ? acc + (b->minima[0] + b->minima[1]) : acc;
+}
+
+/* The row's sum so far with the terms of n groups, of 32 from one on that begins a share. */
 RF_DEVICE float one_fold(const one_place *at, const mm_term *terms, int view, int lo_bits,
                          uint32_t n, float acc) {
-    if (view == 256 || lo_bits == 8 || at->n_terms == 1)
-        return mm_fold_terms(terms, at->stride, n * at->n_terms, acc);
-    const uint32_t of_share = RF_SHARE_GROUPS / ONE_GROUPS(32) * one_slots(at, view) * at->stride;
+    const int has_m = view == 32 && lo_bits != 8 && at->n_terms == 2; /* eight bits have none */
+    uint32_t left = view == 256 ? n * at->n_terms : n;
+    one_batch batch;
     RF_NO_UNROLL
-    for (uint32_t g = 0; g < n; g += RF_SHARE_GROUPS, terms += of_share)
-        acc = one_fold_share(terms, at->stride, rf_min_u32(n - g, RF_SHARE_GROUPS), acc);
-    return acc;
+    for (; left >= ONE_BATCH; left -= ONE_BATCH) {
+        one_fetch(&batch, terms, at->stride, ONE_BATCH, has_m);
+        acc = one_add(&batch, acc, has_m);
+        terms += one_batch_step(at->stride, has_m);
+    }
+    if (left == 0) return acc;
+    one_fetch(&batch, terms, at->stride, left, has_m);
+    return one_add(&batch, acc, has_m);
 }
 
 /* Turns to the tile of the share. */
