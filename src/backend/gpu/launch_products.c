@@ -134,7 +134,7 @@ static shape tile_of(const rf_gpu_queue *q, const rf_gpu_matmul_args *a, uint32_
     rf_tile_shape s = rf_tile_shape_of(size, is_amd(q) ? 32 : 0);
     uint32_t rows = a->is_glu && s.m == 2 ? rf_tile_rows(s) / 2 : rf_tile_rows(s);
     return (shape){k->tile[size], rows, rf_tile_cols(s),
-                   rf_tile_shared_bytes(s, k->view, k->lo_bits, k->hi_bits), false};
+                   rf_tile_shared_bytes(s, k->view, k->lo_bits, k->hi_bits, 0), false};
 }
 
 /* NULL: the layout has none. */

@@ -55,17 +55,17 @@ typedef struct rf_tile_parts {
     uint32_t bytes;
 } rf_tile_parts;
 
-/* Integers of 8 bits have neither offset nor minima, so no sums. */
+/* Integers of 8 bits have neither offset nor minima, so no sums.  own: warps have lo and hi in registers. */
 RF_TILE_FN rf_tile_parts rf_tile_parts_of(rf_tile_shape s, uint32_t view, uint32_t lo_bits,
-                                          uint32_t hi_bits) {
+                                          uint32_t hi_bits, uint32_t own) {
     const uint32_t rows = rf_tile_rows(s), cols = rf_tile_cols(s), n_groups = RF_TILE_STAGE / view;
     const uint32_t with_sum = lo_bits != 8;
     rf_tile_parts p = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0};
     p.sum = p.q + cols * RF_TILE_STRIDE;
     p.xd = p.sum + with_sum * cols * (view == 256 ? 64 : 32);
     p.lo = p.xd + cols * n_groups * 4;
-    p.hi = p.lo + rows * RF_TILE_STAGE / 8 * lo_bits;
-    p.d = p.hi + rows * RF_TILE_STAGE / 8 * hi_bits;
+    p.hi = p.lo + (own ? 0 : rows * RF_TILE_STAGE / 8 * lo_bits);
+    p.d = p.hi + (own ? 0 : rows * RF_TILE_STAGE / 8 * hi_bits);
     p.m = p.d + rows * n_groups * 4;
     p.scale = p.m + with_sum * rows * n_groups * 4;
     p.min = p.scale + (view == 256 ? rows * 16 : 0);
@@ -75,8 +75,9 @@ RF_TILE_FN rf_tile_parts rf_tile_parts_of(rf_tile_shape s, uint32_t view, uint32
 
 /* Before the stages: the number of each activation row. */
 RF_TILE_FN uint32_t rf_tile_shared_bytes(rf_tile_shape s, uint32_t view, uint32_t lo_bits,
-                                         uint32_t hi_bits) {
-    return RF_TILE_MAX_COLS * 4 + s.n_stages * rf_tile_parts_of(s, view, lo_bits, hi_bits).bytes;
+                                         uint32_t hi_bits, uint32_t own) {
+    const rf_tile_parts p = rf_tile_parts_of(s, view, lo_bits, hi_bits, own);
+    return RF_TILE_MAX_COLS * 4 + s.n_stages * p.bytes;
 }
 
 /* The products with very many activation rows on Hopper (mm_wide.hip): a tile's weight rows, or half of them, and

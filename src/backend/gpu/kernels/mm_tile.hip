@@ -8,7 +8,8 @@
  * Of a square of 16 weight rows by 8 activation rows, thread number l of 32 holds rows l / 4 and
  * l / 4 + 8 and columns 2 (l % 4) and the next: the layout of the matrix units' results on NVIDIA;
  * where there are none the same outputs are made of dot products of four.  AMD's matrix units have
- * squares of 16 by 16 and a layout of their own (matrix.h). */
+ * squares of 16 by 16 and a layout of their own (matrix.h).  With MFMA weights' integers and outputs do
+ * without shared memory, so that two blocks have room in a compute unit. */
 #include "backend/gpu/kernels/matrix.h"
 #include "backend/gpu/kernels/mm.h"
 #include "backend/gpu/tile.h"
@@ -46,6 +47,14 @@ enum {
 #define RF_TILE_UNROLL RF_UNROLL_2
 #endif
 
+/* MFMA: integers come straight into the registers of the lanes that multiply them.  No other wave of the block wants them,
+ * or one. */
+#if defined(RF_MFMA)
+#define TILE_OWN 1
+#else
+#define TILE_OWN 0
+#endif
+
 /* What is constant in a kernel. */
 typedef struct tile_kind {
     rf_tile_shape shape;
@@ -53,6 +62,14 @@ typedef struct tile_kind {
     int view, lo_bits, hi_bits;
     mm_facts facts;
 } tile_kind;
+
+/* A lane's words of integers, two of lo and two of hi, those of the next stage in place of what has been used: next is where
+ * that begins, of each half of the block's rows, last its last chunk. */
+typedef struct tile_own {
+    uint32_t w[TILE_M][TILE_CHUNKS][4];
+    const uint8_t *next[2], *next_hi[2];
+    uint32_t last;
+} tile_own;
 
 /* A block's work and a thread's place in it. */
 typedef struct tile_place {
@@ -63,6 +80,7 @@ typedef struct tile_place {
     uint32_t lane;     /* of TILE_LANES */
     uint32_t row, col; /* the warp's first within the block; its second square of rows is half a
                           block away */
+    tile_own *own;     /* NULL: integers are in shared memory */
 } tile_place;
 
 /* Squares of activation rows that a warp works on; where kernels run as plain C, no idle ones. */
@@ -252,6 +270,21 @@ RF_DEVICE void load_words(uint32_t to[MATRIX_WORDS], const uint8_t *from) {
         to[i] = w.v[i];
 }
 
+/* The lane's words of a chunk of the next stage on their way; behind the last chunk once more its, so that nothing is asked.
+ * Of four bits and of eight a lane has its own columns, of fewer all 32. */
+RF_DEVICE void load_own(const tile_place *at, uint32_t chunk, uint32_t m) {
+    tile_own *own = at->own;
+    const uint32_t lo_bits = (uint32_t)at->k.lo_bits, hi_bits = (uint32_t)at->k.hi_bits;
+    const uint32_t c = at->k.view == 256 ? chunk : rf_min_u32(chunk, own->last);
+    const uint8_t *lo = own->next[m] + c * 128 * lo_bits, *hi = own->next_hi[m] + c * 128 * hi_bits;
+    uint32_t *w = own->w[m][chunk];
+    w[0] = *(const uint32_t *)(const void *)lo;
+    if (lo_bits == 8) w[1] = *(const uint32_t *)(const void *)(lo + 512);
+    if (lo_bits == 2) w[1] = *(const uint32_t *)(const void *)(lo + 4);
+    if (hi_bits) w[2] = *(const uint32_t *)(const void *)hi;
+    if (hi_bits == 2) w[3] = *(const uint32_t *)(const void *)(hi + 4);
+}
+
 RF_DEVICE square load_square(const tile_place *at, const uint8_t *stage, uint32_t chunk,
                              uint32_t m) {
     const uint32_t row = row_of(at, m, 0), i = (row / 32 * TILE_CHUNKS + chunk) * 32 + row % 32;
@@ -260,16 +293,28 @@ RF_DEVICE square load_square(const tile_place *at, const uint8_t *stage, uint32_
     const uint8_t *lo = stage + at->k.at.lo, *hi = stage + at->k.at.hi;
     square s;
     uint32_t *first = s.v, *second = s.v + MATRIX_WORDS;
-    if (lo_bits == 8) {
-        load_words(first, lo + (i + i / 32 * 32) * 16 + 4 * t);
-        load_words(second, lo + (i + i / 32 * 32) * 16 + 512 + 4 * t);
-        return s;
-    }
     rf_u2 two = {{0, 0}}, h = {{0, 0}};
-    if (lo_bits == 4) load_words(first, lo + i * 16 + 4 * t);
-    if (lo_bits == 2) two = ((const rf_u2 *)(const void *)lo)[i];
-    if (hi_bits == 2) h = ((const rf_u2 *)(const void *)hi)[i];
-    if (hi_bits == 1) h.v[0] = ((const uint32_t *)(const void *)hi)[i];
+    if (TILE_OWN) {
+        const uint32_t *w = at->own->w[m][chunk];
+        if (lo_bits != 2) *first = w[0];
+        if (lo_bits == 8) *second = w[1];
+        RF_UNROLL
+        for (int j = 0; j < 2; j++) {
+            if (lo_bits == 2) two.v[j] = w[j];
+            if (j < hi_bits) h.v[j] = w[2 + j];
+        }
+        load_own(at, chunk, m);
+    } else {
+        if (lo_bits == 8) {
+            load_words(first, lo + (i + i / 32 * 32) * 16 + 4 * t);
+            load_words(second, lo + (i + i / 32 * 32) * 16 + 512 + 4 * t);
+        }
+        if (lo_bits == 4) load_words(first, lo + i * 16 + 4 * t);
+        if (lo_bits == 2) two = ((const rf_u2 *)(const void *)lo)[i];
+        if (hi_bits == 2) h = ((const rf_u2 *)(const void *)hi)[i];
+        if (hi_bits == 1) h.v[0] = ((const uint32_t *)(const void *)hi)[i];
+    }
+    if (lo_bits == 8) return s;
     RF_UNROLL
     for (uint32_t j = 0; j < MATRIX_WORDS; j++) {
         if (lo_bits == 4) {
@@ -463,6 +508,7 @@ typedef struct tile_source {
     /* A thread's pieces of d, m, scale and min: NULL: none. */
     const uint8_t *meta[2];
     uint32_t meta_to[2], meta_step[2], meta_group[2]; /* bytes, bytes, number of the group of 32 */
+    const uint8_t *own_lo[2], *own_hi[2];             /* a lane's first words */
 } tile_source;
 
 RF_DEVICE uint32_t threads_of(const tile_place *at) {
@@ -477,6 +523,19 @@ RF_DEVICE const uint8_t *first_piece(const tile_place *at, const void *from, uin
     const uint32_t tid = rf_tid();
     if (room >= threads_of(at)) return (const uint8_t *)from + tid * 16;
     return (const uint8_t *)from + rf_min_u32(tid / room, last) * tile_bytes + tid % room * 16;
+}
+
+/* A lane's first word of a half of lo or hi, with MFMA. */
+RF_DEVICE const uint8_t *first_own(const tile_place *at, const uint8_t *from, uint32_t bits,
+                                   uint64_t tile_bytes, uint32_t last) {
+#if defined(RF_MFMA)
+    const uint32_t row = at->row + at->lane % 16, row_bytes = 4 * (bits < 4 ? bits : 4);
+    return from + rf_min_u32(row / 32, last) * tile_bytes + row % 32 * row_bytes +
+           (bits < 4 ? 0 : 4 * matrix_first_word(at->lane));
+#else
+    (void)at, (void)bits, (void)tile_bytes, (void)last;
+    return from;
+#endif
 }
 
 /* Thread's piece number i of d, m, scale and min. */
@@ -520,7 +579,8 @@ RF_DEVICE tile_source find_source(const tile_place *at, const rf_gpu_matmul_args
                                   uint32_t left, uint32_t other) {
     const uint32_t tiles = tiles_of_half(at), lo_bits = (uint32_t)at->k.lo_bits,
                    hi_bits = (uint32_t)at->k.hi_bits;
-    tile_source s = {{0, 0}, {0, 0}, 0, 0, {0, 0}, 0, {0, 0}, {0, 0}, {0, 0}, {0, 0}};
+    tile_source s = {{0, 0}, {0, 0}, 0,      0,      {0, 0}, 0,
+                     {0, 0}, {0, 0}, {0, 0}, {0, 0}, {0, 0}, {0, 0}};
     s.lo_tile = at->w.cols / RF_GPU_CHUNK * 128ull * lo_bits;
     s.hi_tile = at->w.cols / RF_GPU_CHUNK * 128ull * hi_bits;
     s.last[0] = rf_min_u32(left, tiles) - 1;
@@ -532,6 +592,8 @@ RF_DEVICE tile_source find_source(const tile_place *at, const rf_gpu_matmul_args
         const uint8_t *lo = (const uint8_t *)(h && other ? a->part[1].w.lo : at->w.lo);
         const uint8_t *hi = (const uint8_t *)(h && other ? a->part[1].w.hi : at->w.hi);
         s.lo[h] = first_piece(at, lo + first * s.lo_tile, s.lo_tile, 64 * lo_bits, s.last[h]);
+        s.own_lo[h] = first_own(at, lo + first * s.lo_tile, lo_bits, s.lo_tile, s.last[h]);
+        s.own_hi[h] = first_own(at, hi + first * s.hi_tile, hi_bits, s.hi_tile, s.last[h]);
         if (hi_bits)
             s.hi[h] = first_piece(at, hi + first * s.hi_tile, s.hi_tile, 64 * hi_bits, s.last[h]);
     }
@@ -604,7 +666,7 @@ RF_DEVICE void load_weights(tile_way way, const tile_place *at, uint8_t *to, til
                             uint32_t n) {
     const uint32_t lo_bits = (uint32_t)at->k.lo_bits, hi_bits = (uint32_t)at->k.hi_bits;
     RF_UNROLL
-    for (uint32_t h = 0; h < halves_of(at); h++) {
+    for (uint32_t h = 0; h < halves_of(at) && !TILE_OWN; h++) {
         const uint32_t pieces = h * tiles_of_half(at) * 64;
         load_bits(way, CARRY_LO + 4 * h, at, to + at->k.at.lo + pieces * lo_bits * 16, s->lo[h],
                   lo_bits, s->lo_tile, s->last[h], n);
@@ -892,6 +954,19 @@ RF_DEVICE void add_chunks_256(int32_t p[TILE_M][TILE_N][TILE_OUT], const tile_pl
             add_chunk_256(p, at, stage, c, twice);
         return;
     }
+    if (TILE_OWN) { /* words are in registers, which have no numbers at run time */
+        RF_UNROLL
+        for (uint32_t c = 0; c < TILE_CHUNKS; c++) {
+            add_chunk_256(p, at, stage, c, twice);
+            RF_UNROLL
+            for (uint32_t i = 0; i < at->k.shape.m * TILE_N * TILE_OUT;
+                 i++) { /* else all chunks' products, then their sums */
+                int32_t *v = &p[i / (TILE_N * TILE_OUT)][i / TILE_OUT % TILE_N][i % TILE_OUT];
+                *v = (int32_t)tile_anew((uint32_t)*v);
+            }
+        }
+        return;
+    }
     RF_TILE_UNROLL
     for (uint32_t c = 0; c < TILE_CHUNKS; c++)
         add_chunk_256(p, at, stage, c, twice);
@@ -944,6 +1019,12 @@ RF_DEVICE void add_groups_32(tile_sums *s, const tile_place *at, const uint8_t *
             add_group_32(s, at, stage, c);
         return;
     }
+    if (TILE_OWN) { /* words are in registers, which have no numbers at run time */
+        RF_UNROLL
+        for (uint32_t c = 0; c < TILE_CHUNKS; c++)
+            if (c < n) add_group_32(s, at, stage, c);
+        return;
+    }
     RF_NO_UNROLL
     for (uint32_t c = 0; c < n; c++)
         add_group_32(s, at, stage, c);
@@ -961,6 +1042,37 @@ RF_DEVICE void add_stage(tile_sums *s, const tile_place *at, const uint8_t *stag
 
 /* Adds all stages, each of which is there when its turn comes. */
 #if defined(RF_MATRIX)
+/* The chunk that is the last of the stage from column first on. */
+RF_DEVICE uint32_t last_chunk(const tile_place *at, uint32_t first) {
+    return rf_min_u32(at->w.cols - first, RF_TILE_STAGE) / RF_GPU_CHUNK - 1;
+}
+
+/* From now on a lane's words of the stage from column first on are on their way in place of those that it has used; behind
+ * the last stage once more its. */
+RF_DEVICE void expect_own(const tile_place *at, uint32_t first) {
+    if (!TILE_OWN || first >= at->w.cols) return;
+    at->own->last = last_chunk(at, first);
+    RF_UNROLL
+    for (uint32_t h = 0; h < halves_of(at); h++) {
+        at->own->next[h] += 1024 * (uint32_t)at->k.lo_bits;
+        at->own->next_hi[h] += 1024 * (uint32_t)at->k.hi_bits;
+    }
+}
+
+/* Those of the first stage on their way. */
+RF_DEVICE void begin_own(const tile_place *at, const tile_source *from) {
+    if (!TILE_OWN) return;
+    at->own->last = last_chunk(at, 0);
+    RF_UNROLL
+    for (uint32_t h = 0; h < halves_of(at); h++) {
+        at->own->next[h] = from->own_lo[h];
+        at->own->next_hi[h] = from->own_hi[h];
+    }
+    RF_UNROLL
+    for (uint32_t i = 0; i < halves_of(at) * TILE_CHUNKS; i++)
+        load_own(at, i % TILE_CHUNKS, i / TILE_CHUNKS);
+}
+
 RF_DEVICE void add_stages(tile_sums *s, uint8_t *stages, const tile_place *at, tile_source *from,
                           const rf_gpu_quant *x, const uint32_t *row) {
     const uint32_t cols = at->w.cols;
@@ -968,12 +1080,14 @@ RF_DEVICE void add_stages(tile_sums *s, uint8_t *stages, const tile_place *at, t
     const tile_way fetch = {&carry, 0}, put = {&carry, 1};
     rf_sync(); /* the rows' places are there */
     tile_load(fetch, at, stages, from, x, row, 0);
+    begin_own(at, from);
     RF_NO_UNROLL
     for (uint32_t first = 0; first < cols; first += RF_TILE_STAGE) {
         rf_sync(); /* the stage is free */
         tile_load(put, at, stages, from, x, row, first);
         rf_sync();
         tile_load(fetch, at, stages, from, x, row, first + RF_TILE_STAGE);
+        expect_own(at, first + RF_TILE_STAGE);
         add_stage(s, at, stages, rf_min_u32(cols - first, RF_TILE_STAGE));
     }
     rf_sync();
@@ -1034,6 +1148,30 @@ RF_DEVICE void tile_product(tile_sums *s, uint8_t *stages, const tile_place *at,
     add_stages(s, stages, at, from, x, row);
 }
 
+#if defined(RF_MFMA)
+/* The lane's outputs, straight from its registers: sixteen lanes have neighbouring weight rows, and all stages of two blocks
+ * have room where outputs need none.  gate: of kernels with one square of weight rows. */
+RF_DEVICE void put_lane(const tile_place *at, const tile_sums *gate, const tile_sums *s,
+                        uint32_t rows, const rf_gpu_matmul_args *a, const mm_share *share) {
+    const uint32_t n_squares = at->k.shape.n * 8 / TILE_SIDE,
+                   both = a->is_glu && at->k.shape.m == 2;
+    RF_UNROLL
+    for (uint32_t k = 0; k < n_squares * TILE_OUT; k++) {
+        const uint32_t n = k / TILE_OUT, i = k % TILE_OUT, t = col_of(at, n, (int)i);
+        if (t >= share->n) continue;
+        const uint32_t dst_row = dst_row_of(a, share, t);
+        RF_UNROLL
+        for (uint32_t m = 0; m < at->k.shape.m; m++) {
+            const uint32_t r = share->tile * rows + row_of(at, m, (int)i);
+            if ((m == 1 && both) || r >= share->p.w.rows) continue;
+            if (both)
+                put_output(a, share, dst_row, r, s->v[0][n][i], s->v[1][n][i]);
+            else
+                put_output(a, share, dst_row, r, gate->v[m][n][i], s->v[m][n][i]);
+        }
+    }
+}
+#else
 /* Sums into shared memory, [cols][stride], so that neighbouring threads write neighbouring rows of
  * dst. */
 RF_DEVICE void put_sums(float *out, uint32_t stride, const tile_place *at, const tile_sums *s) {
@@ -1065,6 +1203,7 @@ RF_DEVICE void put_tile(const float *out, uint32_t stride, uint32_t rows, uint32
         }
     }
 }
+#endif
 
 RF_DEVICE uint32_t tile_warp(void) {
 #if defined(RF_MATRIX)
@@ -1078,18 +1217,18 @@ RF_DEVICE void tile_run(const rf_gpu_matmul_args *a, tile_kind kind, uint8_t *sh
     const uint32_t block_rows = rf_tile_rows(kind.shape), cols = rf_tile_cols(kind.shape);
     const uint32_t both = a->is_glu && kind.shape.m == 2; /* gate and up are halves of the block */
     const uint32_t rows = both ? block_rows / 2 : block_rows;
-    const uint32_t stride = (a->is_glu ? 2 * rows : rows) + 4;
     const mm_share share = share_of(a, rows, cols);
     if (share.n == 0) return;
     uint32_t *row = (uint32_t *)(void *)shared;
     uint8_t *stages = shared + RF_TILE_MAX_COLS * 4;
-    float *out = (float *)(void *)stages;
     if (rf_tid() < cols)
         row[rf_tid()] = (uint32_t)((uint64_t)x_row_of(a, dst_row_of(a, &share, rf_tid())) *
                                    share.p.w.cols / 16);
     const uint32_t warp = tile_warp(), n_tiles = rf_div_up(share.p.w.rows, RF_GPU_TILE_ROWS);
     const uint32_t tile = share.tile * (rows / RF_GPU_TILE_ROWS);
+    tile_own own;
     tile_place at;
+    at.own = TILE_OWN ? &own : 0;
     at.k = kind;
     at.w = share.p.w;
     at.n_groups = at.w.cols / (uint32_t)kind.view;
@@ -1108,6 +1247,11 @@ RF_DEVICE void tile_run(const rf_gpu_matmul_args *a, tile_kind kind, uint8_t *sh
             find_source(&at, a, (uint64_t)share.plane * n_tiles + tile, n_tiles - tile, both);
         tile_product(&s, stages, &at, &from, &a->xq, row);
     }
+#if defined(RF_MFMA)
+    put_lane(&at, &gate, &s, rows, a, &share);
+#else
+    const uint32_t stride = (a->is_glu ? 2 * rows : rows) + 4;
+    float *out = (float *)(void *)stages;
     if (kind.shape.m == 1 && a->is_glu) {
         put_sums(out, stride, &at, &gate);
         put_sums(out + rows, stride, &at, &s);
@@ -1116,6 +1260,7 @@ RF_DEVICE void tile_run(const rf_gpu_matmul_args *a, tile_kind kind, uint8_t *sh
     }
     rf_sync();
     put_tile(out, stride, rows, threads_of(&at) / 32, a, &share);
+#endif
 }
 
 #if defined(RF_AMD)
@@ -1123,14 +1268,15 @@ RF_DEVICE void tile_run(const rf_gpu_matmul_args *a, tile_kind kind, uint8_t *sh
 #else
 #define TILE_SHARED(bytes) uint8_t *shared = rf_dynamic_shared
 #endif
-#define TILE_KERNEL(view, lo_bits, hi_bits, size, name)                                        \
-    RF_KERNEL_ALONE(tile_##view##_##lo_bits##hi_bits##_##name, rf_gpu_matmul_args) {           \
-        const rf_tile_shape shape = rf_tile_shape_of(size, TILE_AMD);                          \
-        const tile_kind kind = {shape,   rf_tile_parts_of(shape, view, lo_bits, hi_bits),      \
-                                view,    lo_bits,                                              \
-                                hi_bits, facts_of(view, lo_bits, hi_bits)};                    \
-        TILE_SHARED(rf_tile_shared_bytes(rf_tile_shape_of(size, 32), view, lo_bits, hi_bits)); \
-        tile_run(&a, kind, shared);                                                            \
+#define TILE_KERNEL(view, lo_bits, hi_bits, size, name)                                          \
+    RF_KERNEL_ALONE(tile_##view##_##lo_bits##hi_bits##_##name, rf_gpu_matmul_args) {             \
+        const rf_tile_shape shape = rf_tile_shape_of(size, TILE_AMD);                            \
+        const rf_tile_parts parts = rf_tile_parts_of(shape, view, lo_bits, hi_bits, TILE_OWN);   \
+        const tile_kind kind = {shape,   parts,   view,                                          \
+                                lo_bits, hi_bits, facts_of(view, lo_bits, hi_bits)};             \
+        TILE_SHARED(                                                                             \
+            rf_tile_shared_bytes(rf_tile_shape_of(size, 32), view, lo_bits, hi_bits, TILE_OWN)); \
+        tile_run(&a, kind, shared);                                                              \
     }
 #define TILE_KERNELS(view, lo_bits, hi_bits)       \
     TILE_KERNEL(view, lo_bits, hi_bits, 0, large)  \
