@@ -25,7 +25,11 @@ if [ -z "${RF_GPU_LIBRARY:-}" ]; then # a library may be there without its GPU
         break
     done
 fi
-[ -n "${RF_GPU_LIBRARY:-}" ] || { "$program" doctor && echo "set RF_GPU_LIBRARY to the driver's library" && exit 1; } >&2
+if [ -z "${RF_GPU_LIBRARY:-}" ]; then
+    "$program" doctor >&2
+    echo "set RF_GPU_LIBRARY to the driver's library" >&2
+    exit 1
+fi
 seed=${RF_TEST_SEED:-$(date +%s)}
 export RF_GPU_LIBRARY RF_TEST_SEED="$seed" ROCMFORGE_TEST_GPU=1 XDG_CACHE_HOME="$out/cache"
 "$program" doctor | grep -i gpu

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "backend/gpu/put.h"
 #include "backend/gpu/tile.h"
 #include "backend/ints_on_gpu.h"
 #include "backend/weights_on_gpu.h"
@@ -244,7 +245,7 @@ static void test_few_products(void **state) {
 
 /* Do blocks of one row of 16-bit floats in the canonical order norm it?  NVIDIA's have other copies on their way then. */
 static bool float_one_norms(void) {
-    return strncmp(queue.info.arch, "sm_", 3) != 0 && !queue.left_out[RF_GPU_float_one];
+    return !is_nvidia(&queue) && !queue.left_out[RF_GPU_float_one];
 }
 
 /* One row is normed by the products' kernel itself, whose blocks take tiles in turns where they are few. */

@@ -100,7 +100,6 @@ RF_DEVICE void mix_run(const rf_gpu_matmul_args *a, int view, int lo_bits, int h
     const uint32_t lane = rf_tid() % 32, odd = lane / MIX_ROWS, row = rf_bid_y();
     const uint32_t r = rf_bid_x() * MIX_ROWS + lane;
     const uint32_t last = a->n_used - 1, cols = a->part[0].w.cols;
-    const uint32_t n_turns = ONE_TURNS(view, with_m);
     one_place at;
     at.w = a->part[0].w;
     at.n_groups = cols / (uint32_t)view;
@@ -141,12 +140,11 @@ RF_DEVICE void mix_run(const rf_gpu_matmul_args *a, int view, int lo_bits, int h
         for (uint32_t k = 0; k < 2; k++)
             one_quantise(one_x_of(x + k), &floats[k], view, at.part * m.n_own);
         rf_copy_wait();
-        if (n_turns > 1)
+        if (ONE_TURNS(view, with_m) > 1)
             rf_warp_sync(); /* which made its own rows */
         else
             rf_sync();
-        mm_term *turn = terms;
-        if (n_turns > 1) turn += round / MIX_PARTS % 2 * ONE_TERMS(view, with_m, MIX_PARTS);
+        mm_term *const turn = one_turn_terms(terms, view, with_m, MIX_PARTS, round / MIX_PARTS % 2);
         one_terms(turn + (at.part * one_slots(&at, view) * 32 + lane), &at, &loads,
                   one_x_at(one_x_of(x + odd), view, at.part * m.n_own), view, lo_bits, hi_bits,
                   unit.first);

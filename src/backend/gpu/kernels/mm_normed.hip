@@ -94,7 +94,6 @@ RF_DEVICE void normed_run(const rf_gpu_matmul_args *a, int view, int lo_bits, in
     if (s.n == 0) return;
     one_place at = one_place_of(a, &s, view, n_rows, n_parts, 1);
     const uint32_t own = at.part * n_own, lane = rf_tid() % 32;
-    const uint32_t n_turns = ONE_TURNS(view, with_m);
     uint32_t buffer = 0;
     one_loads loads;
     float of_lane[NORM_OWN];
@@ -115,8 +114,7 @@ RF_DEVICE void normed_run(const rf_gpu_matmul_args *a, int view, int lo_bits, in
         float acc = 0.0f;
         if (!NORMED_ASKS) one_fetch_extra(&shared->extra, a, &now, &at, n_rows, 0);
         for (uint32_t first = 0; first < at.n_groups; first += n_round) {
-            mm_term *const turn =
-                terms + (n_turns > 1 ? buffer * ONE_TERMS(view, with_m, n_parts) : 0);
+            mm_term *const turn = one_turn_terms(terms, view, with_m, n_parts, buffer);
             buffer ^= 1;
             one_terms(turn + (at.part * one_slots(&at, view) * 32 + lane), &at, &loads,
                       one_x_at(x, view, first + own), view, lo_bits, hi_bits, first + own);
@@ -132,7 +130,7 @@ RF_DEVICE void normed_run(const rf_gpu_matmul_args *a, int view, int lo_bits, in
             if (at.part == 0)
                 acc = one_fold(&at, turn + lane, view, lo_bits,
                                rf_min_u32(at.n_groups - first, n_round), acc);
-            if (n_turns == 1) rf_sync();
+            if (ONE_TURNS(view, with_m) == 1) rf_sync();
         }
         rf_copy_wait();
         one_end(a, &now, &at, &shared->extra, n_rows, 0, acc);

@@ -99,7 +99,6 @@ RF_DEVICE void one_share(const rf_gpu_matmul_args *a, const mm_share s, int view
                          int takes_floats, one_shared *shared, mm_term *terms) {
     const uint32_t n_own = ONE_GROUPS(view), n_round = n_warps * split * n_own;
     const uint32_t n_rows = one_tile_rows(a, split);
-    const uint32_t n_turns = ONE_TURNS(view, with_m);
     one_rows *const x = shared->x;
     one_place at = one_place_of(a, &s, view, n_rows, n_warps, split);
     const int skips = ONE_SKIPS && split > 1; /* fewer parts only lose by the branch */
@@ -120,7 +119,7 @@ RF_DEVICE void one_share(const rf_gpu_matmul_args *a, const mm_share s, int view
     uint32_t buffer = 0;
     float acc = 0.0f;
     for (uint32_t first = 0; first < at.n_groups; first += n_round) {
-        mm_term *const turn = terms + (n_turns > 1 ? buffer * ONE_TERMS(view, with_m, n_warps) : 0);
+        mm_term *const turn = one_turn_terms(terms, view, with_m, n_warps, buffer);
         mm_term *mine = turn + (at.part * one_slots(&at, view) * at.stride + rf_tid() % at.stride);
         const one_x now = split == 1 ? one_x_of(x + buffer) : one_x_of_both(x, view);
         if (in_floats)
@@ -137,7 +136,7 @@ RF_DEVICE void one_share(const rf_gpu_matmul_args *a, const mm_share s, int view
                 one_stage(one_x_of(x + buffer), floats, &a->xq, x_row, at.n_groups, view, n_round,
                           next);
         }
-        if (in_floats && n_turns > 1)
+        if (in_floats && ONE_TURNS(view, with_m) > 1)
             rf_warp_sync(); /* which made its own */
         else
             rf_sync();

@@ -499,7 +499,7 @@ RF_DEVICE void multiply_mins(int32_t p[4], const square *mins, const tile_place 
 
 /* The weights that a block reads, in halves: the one half of its rows and the other half, which with
  * is_glu is of the second matrix.  Addresses are those of a thread's first piece of 16 bytes in the
- * stage to come. */
+ * stage to come, with MFMA of lo and hi those of its lane's first word. */
 typedef struct tile_source {
     const uint8_t *lo[2], *hi[2];
     uint64_t lo_tile, hi_tile; /* bytes from tile to tile */
@@ -508,7 +508,6 @@ typedef struct tile_source {
     /* A thread's pieces of d, m, scale and min: NULL: none. */
     const uint8_t *meta[2];
     uint32_t meta_to[2], meta_step[2], meta_group[2]; /* bytes, bytes, number of the group of 32 */
-    const uint8_t *own_lo[2], *own_hi[2];             /* a lane's first words */
 } tile_source;
 
 RF_DEVICE uint32_t threads_of(const tile_place *at) {
@@ -517,24 +516,17 @@ RF_DEVICE uint32_t threads_of(const tile_place *at) {
 RF_DEVICE uint32_t halves_of(const tile_place *at) { return at->k.shape.m; }
 RF_DEVICE uint32_t tiles_of_half(const tile_place *at) { return at->k.shape.warps_m / 2; }
 
-/* Where a thread begins in a half of lo or hi, whose tiles have room pieces in a stage. */
-RF_DEVICE const uint8_t *first_piece(const tile_place *at, const void *from, uint64_t tile_bytes,
-                                     uint32_t room, uint32_t last) {
-    const uint32_t tid = rf_tid();
-    if (room >= threads_of(at)) return (const uint8_t *)from + tid * 16;
-    return (const uint8_t *)from + rf_min_u32(tid / room, last) * tile_bytes + tid % room * 16;
-}
-
-/* A lane's first word of a half of lo or hi, with MFMA. */
-RF_DEVICE const uint8_t *first_own(const tile_place *at, const uint8_t *from, uint32_t bits,
-                                   uint64_t tile_bytes, uint32_t last) {
+/* Where a thread begins in a half of lo or hi: at its first piece, or with MFMA at its lane's first word. */
+RF_DEVICE const uint8_t *tile_first(const tile_place *at, const uint8_t *from, uint32_t bits,
+                                    uint64_t tile_bytes, uint32_t last) {
 #if defined(RF_MFMA)
     const uint32_t row = at->row + at->lane % 16, row_bytes = 4 * (bits < 4 ? bits : 4);
     return from + rf_min_u32(row / 32, last) * tile_bytes + row % 32 * row_bytes +
            (bits < 4 ? 0 : 4 * matrix_first_word(at->lane));
 #else
-    (void)at, (void)bits, (void)tile_bytes, (void)last;
-    return from;
+    const uint32_t tid = rf_tid(), room = 64 * bits; /* pieces of a tile in a stage */
+    if (room >= threads_of(at)) return from + tid * 16;
+    return from + rf_min_u32(tid / room, last) * tile_bytes + tid % room * 16;
 #endif
 }
 
@@ -579,8 +571,7 @@ RF_DEVICE tile_source find_source(const tile_place *at, const rf_gpu_matmul_args
                                   uint32_t left, uint32_t other) {
     const uint32_t tiles = tiles_of_half(at), lo_bits = (uint32_t)at->k.lo_bits,
                    hi_bits = (uint32_t)at->k.hi_bits;
-    tile_source s = {{0, 0}, {0, 0}, 0,      0,      {0, 0}, 0,
-                     {0, 0}, {0, 0}, {0, 0}, {0, 0}, {0, 0}, {0, 0}};
+    tile_source s = {{0, 0}, {0, 0}, 0, 0, {0, 0}, 0, {0, 0}, {0, 0}, {0, 0}, {0, 0}};
     s.lo_tile = at->w.cols / RF_GPU_CHUNK * 128ull * lo_bits;
     s.hi_tile = at->w.cols / RF_GPU_CHUNK * 128ull * hi_bits;
     s.last[0] = rf_min_u32(left, tiles) - 1;
@@ -591,11 +582,9 @@ RF_DEVICE tile_source find_source(const tile_place *at, const rf_gpu_matmul_args
         const uint64_t first = tile + (h ? s.second : 0);
         const uint8_t *lo = (const uint8_t *)(h && other ? a->part[1].w.lo : at->w.lo);
         const uint8_t *hi = (const uint8_t *)(h && other ? a->part[1].w.hi : at->w.hi);
-        s.lo[h] = first_piece(at, lo + first * s.lo_tile, s.lo_tile, 64 * lo_bits, s.last[h]);
-        s.own_lo[h] = first_own(at, lo + first * s.lo_tile, lo_bits, s.lo_tile, s.last[h]);
-        s.own_hi[h] = first_own(at, hi + first * s.hi_tile, hi_bits, s.hi_tile, s.last[h]);
+        s.lo[h] = tile_first(at, lo + first * s.lo_tile, lo_bits, s.lo_tile, s.last[h]);
         if (hi_bits)
-            s.hi[h] = first_piece(at, hi + first * s.hi_tile, s.hi_tile, 64 * hi_bits, s.last[h]);
+            s.hi[h] = tile_first(at, hi + first * s.hi_tile, hi_bits, s.hi_tile, s.last[h]);
     }
     RF_UNROLL
     for (uint32_t i = 0; i < 2; i++)
@@ -1065,8 +1054,8 @@ RF_DEVICE void begin_own(const tile_place *at, const tile_source *from) {
     at->own->last = last_chunk(at, 0);
     RF_UNROLL
     for (uint32_t h = 0; h < halves_of(at); h++) {
-        at->own->next[h] = from->own_lo[h];
-        at->own->next_hi[h] = from->own_hi[h];
+        at->own->next[h] = from->lo[h];
+        at->own->next_hi[h] = from->hi[h];
     }
     RF_UNROLL
     for (uint32_t i = 0; i < halves_of(at) * TILE_CHUNKS; i++)

@@ -351,6 +351,12 @@ RF_DEVICE float one_fold(const one_place *at, const mm_term *terms, int view, in
     return one_add(&batch, acc, has_m);
 }
 
+/* Where a round's terms are, of n_parts parts; turn: 0 and 1 by turns, which have places of their own if there is room. */
+RF_DEVICE mm_term *one_turn_terms(mm_term *terms, int view, uint32_t with_m, uint32_t n_parts,
+                                  uint32_t turn) {
+    return terms + (ONE_TURNS(view, with_m) > 1 ? turn * ONE_TERMS(view, with_m, n_parts) : 0);
+}
+
 /* Turns to the tile of the share. */
 RF_DEVICE void one_turn(one_place *at, const mm_share *s, uint32_t n_rows) {
     const uint32_t per_tile = RF_GPU_TILE_ROWS / n_rows;
