@@ -79,6 +79,10 @@ set(RF_GPU_DIR ${CMAKE_BINARY_DIR}/gpu)
 file(MAKE_DIRECTORY ${RF_GPU_DIR})
 set(RF_GPU_KERNELS ${CMAKE_SOURCE_DIR}/src/backend/gpu/kernels/kernels.hip)
 set(RF_GPU_FLAGS -std=c++20 -O3 -ffp-contract=off -Wall -Wextra -Werror -I${CMAKE_SOURCE_DIR}/src)
+option(RF_GPU_RACECHECK "GPU kernels that compute-sanitizer's racecheck can follow, somewhat slower" OFF)
+if(RF_GPU_RACECHECK)
+    list(APPEND RF_GPU_FLAGS -DRF_RACECHECK)
+endif()
 
 # The source and every file of ours that it includes, as "#include" names them.
 function(rf_gpu_collect name)

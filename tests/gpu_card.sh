@@ -3,20 +3,24 @@
 # filled with noise, the values of every step of the models among the tests, their logits and the demo model's text,
 # each against the CPU's bits, and on NVIDIA's, where compute-sanitizer is found, accesses and races.
 # Ends with a line "N passed, N failed, N skipped".
-# usage: tests/gpu_card.sh [BUILD]
+# usage: tests/gpu_card.sh [BUILD [RACE_BUILD]]
 # BUILD: a build with tests and this card's kernels; without it build/card is made.
+# RACE_BUILD: the same with RF_GPU_RACECHECK, for racecheck; without it build/card-race is made where that can run.
 # RF_GPU_LIBRARY: the driver's library, where it is none of the usual ones.  RF_TEST_SEED: of the random numbers.
 set -u
 cd "$(dirname "$0")/.." || exit 1
-build=${1:-build/card}
+build=${1:-build/card} race_build=${2:-build/card-race}
 passed=0 failed=0 skipped=0
 out=$(mktemp -d)
 trap 'rm -rf "$out"' EXIT
 
-if [ $# -eq 0 ]; then
-    cmake -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DRF_TESTS=ON -DRF_GPU_TARGETS=cards &&
-        cmake --build "$build" || exit 1
-fi
+make_build() { # BUILD FLAGS...
+    dir=$1
+    shift
+    cmake -B "$dir" -G Ninja -DCMAKE_BUILD_TYPE=Release -DRF_TESTS=ON -DRF_GPU_TARGETS=cards "$@" &&
+        cmake --build "$dir" || exit 1
+}
+if [ $# -eq 0 ]; then make_build "$build"; fi
 program=$build/rocmforge
 if [ -z "${RF_GPU_LIBRARY:-}" ]; then # a library may be there without its GPU
     for name in libamdhip64.so.7 libamdhip64.so.6 libamdhip64.so.5 libcuda.so.1; do
@@ -73,16 +77,17 @@ for tokens in tests/data/models/*.tokens.txt; do
         --tokens "$(tr -s ' \n' ',,' <"$tokens" | sed 's/,$//')"
 done
 step "the demo model's text" same generate -p 'Once upon a time' -n 40 --temp 0
-for tool in memcheck racecheck; do
-    for test in products kernels attend; do
-        name="$tool of backend_test_gpu_$test"
-        if command -v compute-sanitizer >/dev/null && [ "$RF_GPU_LIBRARY" = libcuda.so.1 ]; then
-            step "$name" compute-sanitizer --tool "$tool" --error-exitcode 1 \
-                "$build/tests/backend_test_gpu_$test"
-        else
-            skip "$name: no compute-sanitizer, or another vendor's card"
-        fi
+sanitize() { # TOOL BUILD TEST
+    step "$1 of backend_test_gpu_$3" compute-sanitizer --tool "$1" --error-exitcode 1 "$2/tests/backend_test_gpu_$3"
+}
+if command -v compute-sanitizer >/dev/null && [ "$RF_GPU_LIBRARY" = libcuda.so.1 ]; then
+    if [ $# -lt 2 ]; then make_build "$race_build" -DRF_GPU_RACECHECK=ON; fi
+    for test in products kernels best attend halves attend_halves; do
+        sanitize memcheck "$build" "$test"
+        sanitize racecheck "$race_build" "$test"
     done
-done
+else
+    skip "compute-sanitizer: it is not there, or the card is another vendor's"
+fi
 echo "$passed passed, $failed failed, $skipped skipped"
 [ "$failed" -eq 0 ]

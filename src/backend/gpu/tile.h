@@ -451,13 +451,14 @@ enum {
 
 /* The same over keys and values in Q8_0 (attend_ints_tile.hip, on AMD attend_ints_wave.hip): a block's items,
  * groups of 32 columns of its heads at most, and the bytes of shared memory that it takes, of which AMD's
- * has its own: two slots of keys and values as they lie, and as they are multiplied with their factors;
- * queries; items' visible keys, factors and totals. */
+ * has its own: two slots of keys and values as they lie, behind which a word may be read, and as they are
+ * multiplied with their factors; queries; items' visible keys, factors and totals. */
 enum {
     RF_INTS_TILE_ITEMS = 64,
     RF_INTS_TILE_GROUPS = 4,
+    RF_INTS_TILE_BEHIND = 16,
     RF_INTS_TILE_SHARED =
-        2 * (64 * 34 + 64 * 32 + 3 * 128 + 4) * RF_INTS_TILE_GROUPS +
+        2 * ((64 * 34 + 64 * 32 + 3 * 128 + 4) * RF_INTS_TILE_GROUPS + RF_INTS_TILE_BEHIND) +
         (64 * RF_INTS_TILE_GROUPS + 4 + 8 * RF_INTS_TILE_GROUPS + 28) * RF_INTS_TILE_ITEMS,
 };
 

@@ -72,7 +72,7 @@ RF_DEVICE void group_arrive(group_coming *coming, uint32_t n) {
     rf_copy_wait_but(n);
     hopper_publish(); /* copies are seen by what the units read */
     rf_warp_sync();
-    if (rf_tid() % 32 == 0) ring_arrive(coming->full);
+    if (ring_speaks()) ring_arrive(coming->full);
 }
 
 /* A warp's quarter of n_blocks KV blocks of the sequence from number first on, when they may be brought; then what it has
@@ -126,7 +126,7 @@ RF_DEVICE void group_await(uint64_t *full, const group_segment *g) {
 /* This warp is done with a slot. */
 RF_DEVICE void group_give_back(uint64_t *empty) {
     rf_warp_sync();
-    if (rf_tid() % 32 == 0) ring_arrive(empty);
+    if (ring_speaks()) ring_arrive(empty);
 }
 
 /* The thread's queries in their places. */
@@ -321,13 +321,14 @@ RF_DEVICE void group_run(const rf_gpu_attend_args *a, uint32_t dim, uint32_t for
     const uint32_t tid = rf_tid();
     rf_u4 *warp_total = sh->total[tid / 32 % GROUP_WARPS][0][0];
     if (tid < GROUP_KEYS) {
-        ring_init(&sh->of_keys.full[tid], 4);
-        ring_init(&sh->of_keys.empty[tid], GROUP_WARPS);
+        ring_init_warps(&sh->of_keys.full[tid], 4);
+        ring_init_warps(&sh->of_keys.empty[tid], GROUP_WARPS);
     }
     if (tid < GROUP_VALUES) {
-        ring_init(&sh->of_values.full[tid], 4);
-        ring_init(&sh->of_values.empty[tid], GROUP_WARPS);
+        ring_init_warps(&sh->of_values.full[tid], 4);
+        ring_init_warps(&sh->of_values.empty[tid], GROUP_WARPS);
     }
+    ring_apart();
     rf_await_before();
     if (tid < 32 * GROUP_WARPS) {
         uint32_t q[BULK_DIM / 16][4];

@@ -30,7 +30,8 @@ typedef struct prompt_block {
 } prompt_block;
 
 typedef struct prompt_shared {
-    uint8_t raw[2][64 * PROMPT_GROUPS * RF_KV_Q8_BYTES]; /* rows of keys, then of values */
+    /* rows of keys, then of values */
+    uint8_t raw[2][64 * PROMPT_GROUPS * RF_KV_Q8_BYTES + RF_INTS_TILE_BEHIND];
     prompt_block ready[2];
     rf_u4 q[PROMPT_WARPS][PROMPT_GROUPS][2][32]; /* upper bytes of queries, lower ones */
     /* Where a warp's items do not see all of a block: visible keys, and instead of the block's what
@@ -357,6 +358,7 @@ RF_DEVICE void prompt_add(prompt_shared *sh, const rf_gpu_attend_args *a, const 
 RF_DEVICE void prompt_end(const prompt_shared *sh, const rf_gpu_attend_args *a,
                           const prompt_sum *t, uint32_t groups) {
     const prompt_place at = prompt_place_now();
+    rf_warp_sync(); /* each thread of an item has left its total */
     RF_UNROLL
     for (uint32_t r = 0; r < 2; r++) {
         const prompt_item item = sh->item[at.warp][at.lane / 4 + 8 * r];
@@ -403,7 +405,7 @@ RF_DEVICE void prompt_all_of(prompt_shared *sh, const rf_gpu_attend_args *a,
             rf_sync();
             prompt_fetch(sh, a, w, b + 2, groups);
             if (b + 1 < w->end) prompt_make(sh, b + 1, groups);
-                prompt_add(sh, a, w, t, b, groups);
+            prompt_add(sh, a, w, t, b, groups);
         }
         prompt_end_segment(sh, a, t, groups);
     }

@@ -121,7 +121,7 @@ RF_DEVICE void many_store(const many_part *p, const rf_u4 words[4], uint32_t typ
 RF_DEVICE const rf_f4 *many_at(const float *p) { return (const rf_f4 *)(const void *)p; }
 
 /* What a step of a product reads: a column of queries and keys, or a key's exponentials and values.  It
- * is read a step before it is multiplied, the last time behind the end, where something else lies. */
+ * is read a step before it is multiplied; the last time the first one is read again, for nothing. */
 typedef struct many_pair {
     rf_f4 y[2], x[2];
 } many_pair;
@@ -130,13 +130,14 @@ RF_DEVICE many_pair many_pair_of(const float *y, const float *x, uint32_t x_far)
     return p;
 }
 
-/* Eight columns further: q and k at this thread's items and keys. */
-RF_DEVICE void many_products(float s[8][8], many_pair *next, const float *q, const float *k) {
+/* Eight columns further: q and k at this thread's items and keys, q_next and k_next of the next eight. */
+RF_DEVICE void many_products(float s[8][8], many_pair *next, const float *q, const float *k,
+                             const float *q_next, const float *k_next) {
     RF_UNROLL
     for (uint32_t d = 0; d < 8; d++) {
         const many_pair p = *next;
         *next = d < 7 ? many_pair_of(q + (d + 1) * MANY_ITEMS, k + (d + 1) * MANY_KEYS, 16)
-                      : many_pair_of(q + 8 * MANY_ITEMS, k + MANY_K_EIGHT, 16);
+                      : many_pair_of(q_next, k_next, 16);
         RF_UNROLL
         for (uint32_t n = 0; n < 8; n++) {
             RF_UNROLL
@@ -274,8 +275,11 @@ RF_DEVICE void many_scores(many_shared *sh, const rf_gpu_attend_args *a, const m
         many_fetch(words, &p);
         many_pair next = many_pair_of(q, k, 16);
         RF_NO_UNROLL
-        for (uint32_t i = 0; i < (is_there ? n : 0); i++)
-            many_products(s, &next, q + 8 * i * MANY_ITEMS, k + i * MANY_K_EIGHT);
+        for (uint32_t i = 0; i < (is_there ? n : 0); i++) {
+            const uint32_t after = i + 1 < n ? i + 1 : 0;
+            many_products(s, &next, q + 8 * i * MANY_ITEMS, k + i * MANY_K_EIGHT,
+                          q + 8 * after * MANY_ITEMS, k + after * MANY_K_EIGHT);
+        }
         many_store(&p, words, a->k_type);
         if (chunk + 1 < n_chunks) rf_sync();
         w->slot ^= 1;
@@ -320,14 +324,18 @@ RF_DEVICE void many_add(float total[8][2][4], float part[8][2][4], const many_sh
     }
 }
 
-/* Weighted values of eight keys: v and p at this thread's columns and items. */
+/* Weighted values of eight keys, number i of four: v and p at this thread's columns and items. */
 RF_DEVICE void many_weigh(float acc[8][2][4], many_pair *next, const float *v, const float *p,
-                          uint32_t halves, int is_whole) {
+                          uint32_t i, uint32_t halves, int is_whole) {
+    const float *v_of = v + 8 * i * MANY_DIM, *p_of = p + 2 * i * MANY_P_FOUR;
+    const uint32_t after = (i + 1) % 4;
     RF_UNROLL
     for (uint32_t j = 0; j < 8; j++) {
         const rf_f4 y[2] = {next->y[0], next->y[1]}, x[2] = {next->x[0], next->x[1]};
-        *next = many_pair_of(p + (j + 1) / 4 * MANY_P_FOUR + (j + 1) % 4 * MANY_ITEMS,
-                             v + (j + 1) * MANY_DIM, 64 * (halves - 1));
+        *next = j < 7 ? many_pair_of(p_of + (j + 1) / 4 * MANY_P_FOUR + (j + 1) % 4 * MANY_ITEMS,
+                                     v_of + (j + 1) * MANY_DIM, 64 * (halves - 1))
+                      : many_pair_of(p + 2 * after * MANY_P_FOUR, v + 8 * after * MANY_DIM,
+                                     64 * (halves - 1));
         RF_UNROLL
         for (uint32_t n = 0; n < 8; n++) {
             if (!is_whole && y[n / 4].v[n % 4] < 0.0f) continue;
@@ -366,11 +374,11 @@ RF_DEVICE void many_weighted(many_shared *sh, const rf_gpu_attend_args *a, const
         if (is_whole) {
             RF_NO_UNROLL
             for (uint32_t i = 0; i < 4; i++)
-                many_weigh(acc, &next, v + 8 * i * MANY_DIM, p + 2 * i * MANY_P_FOUR, halves, 1);
+                many_weigh(acc, &next, v, p, i, halves, 1);
         } else {
             RF_NO_UNROLL
             for (uint32_t i = 0; i < 4; i++)
-                many_weigh(acc, &next, v + 8 * i * MANY_DIM, p + 2 * i * MANY_P_FOUR, halves, 0);
+                many_weigh(acc, &next, v, p, i, halves, 0);
         }
         many_store(&part, words, a->k_type);
         if (b == from) rf_sync(); /* the factors are there */

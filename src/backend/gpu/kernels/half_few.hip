@@ -112,7 +112,7 @@ RF_DEVICE void hf_put(float *out, const float *c, const hr_work *k, const mm_sha
 
 /* A stage is given back when the products behind it have begun and its own are done. */
 RF_DEVICE void hf_multiply(const hr_work *k) {
-    const int is_first_lane = rf_tid() % 32 == 0;
+    const int speaks = ring_speaks();
     float *out = (float *)(void *)hr_stage(k, k->n_stages) +
                  rf_tid() / 32 * 16 * (k->rows + RF_HALF_FEW_PAD);
     hr_place at = {rf_bid_x(), 0, 0, 0};
@@ -133,13 +133,13 @@ RF_DEVICE void hf_multiply(const hr_work *k) {
             hopper_begin();
             hf_begin(c, hr_stage(k, at.now), k, g > 0);
             hopper_wait_but(1);
-            if (is_first_lane && g > 0) ring_arrive(&k->sh->empty[before]);
+            if (speaks && g > 0) ring_arrive(&k->sh->empty[before]);
             before = at.now;
             hr_turn(&at, k);
         }
         hopper_wait_but(0);
         hopper_hold_halves(c, k->rows);
-        if (is_first_lane) ring_arrive(&k->sh->empty[before]);
+        if (speaks) ring_arrive(&k->sh->empty[before]);
         hf_put(out, c, k, &share);
     }
 }

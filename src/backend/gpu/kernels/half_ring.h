@@ -42,7 +42,7 @@ RF_DEVICE hr_work hr_work_of(const rf_gpu_matmul_args *a, uint32_t rows, uint32_
     k.stages = hopper_shared + RF_WIDE_HEAD;
     if (rf_tid() < n_stages) {
         ring_init(&k.sh->full[rf_tid()], HR_BRING + 1);
-        ring_init(&k.sh->empty[rf_tid()], n_multiply / 32);
+        ring_init_warps(&k.sh->empty[rf_tid()], n_multiply / 32);
     }
     hopper_publish(); /* to copies that run by themselves */
     rf_sync();

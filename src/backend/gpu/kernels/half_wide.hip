@@ -27,7 +27,7 @@ RF_DEVICE void hw_begin(float *c, const uint8_t *stage, uint32_t team, const hr_
 /* A stage is given back when the products behind it have begun and its own are done. */
 RF_DEVICE void hw_multiply(const hr_work *k) {
     const uint32_t team = rf_tid() / HW_TEAM;
-    const int is_first_lane = rf_tid() % 32 == 0;
+    const int speaks = ring_speaks();
     float *out = (float *)(void *)(hr_stage(k, k->n_stages) + rf_tid() / 32 * RF_WIDE_OUT_BYTES);
     hr_place at = {rf_bid_x(), 0, 0, 0};
     RF_NO_UNROLL
@@ -46,13 +46,13 @@ RF_DEVICE void hw_multiply(const hr_work *k) {
             hopper_begin();
             hw_begin(c, hr_stage(k, at.now), team, k, g > 0);
             hopper_wait_but(1);
-            if (is_first_lane && g > 0) ring_arrive(&k->sh->empty[before]);
+            if (speaks && g > 0) ring_arrive(&k->sh->empty[before]);
             before = at.now;
             hr_turn(&at, k);
         }
         hopper_wait_but(0);
         hopper_hold_halves(c, k->n_x);
-        if (is_first_lane) ring_arrive(&k->sh->empty[before]);
+        if (speaks) ring_arrive(&k->sh->empty[before]);
         const uint32_t row = (share.tile * HW_ROWS + rf_tid() / 32 * 16) / (k->a->is_glu ? 2 : 1);
         const outputs_of o = {k->a, &share, k->form == RF_GPU_F16 ? k->a->halves.scale : 0, row,
                               0};

@@ -681,7 +681,7 @@ RF_DEVICE void batch_work(const uint8_t *slots, uint32_t n_slots, batch_shared *
         }
         if (k.s.wk > 1 || g == n_groups - 1) batch_leave(relay, v, at, k);
         rf_warp_sync();
-        if (at->lane == 0) {
+        if (ring_speaks()) {
             if (k.s.wk > 1) ring_arrive(next);
             ring_arrive(&sh->empty[now]);
         }
@@ -800,11 +800,12 @@ RF_DEVICE void batch_run(const rf_gpu_matmul_args *a, batch_kind k) {
     if (tid < 8 * k.s.nt)
         sh->row[tid] =
             (uint32_t)((uint64_t)x_row_of(a, dst_row_of(a, &share, tid)) * share.p.w.cols / 16);
+    ring_apart();
     if (tid < n_slots) {
         ring_init(&sh->full[tid], 32 * k.s.fetchers);
-        ring_init(&sh->empty[tid], k.s.wm * k.s.wn);
+        ring_init_warps(&sh->empty[tid], k.s.wm * k.s.wn);
     }
-    if (tid < batch_workers(k) / 32) ring_init(&sh->turn[tid], 1);
+    if (tid < batch_workers(k) / 32) ring_init_warps(&sh->turn[tid], 1);
     rf_sync();
     const int is_worker = tid < batch_workers(k),
               is_ragged = k.view == 32 && share.p.w.cols % 256 != 0;

@@ -434,7 +434,7 @@ RF_DEVICE void wide_work(float v[64], wide_count *c, const uint8_t *stages, wide
         v[i] = 0.0f;
         upper[i] = lower[i] = 0;
     }
-    const int is_first_lane = rf_tid() % 32 == 0;
+    const int speaks = ring_speaks();
     RF_NO_UNROLL
     for (uint32_t g = 0; g < n_groups; g++) {
         const uint8_t *stage = stages + c->now * k.at.bytes;
@@ -450,15 +450,15 @@ RF_DEVICE void wide_work(float v[64], wide_count *c, const uint8_t *stages, wide
         if (by_threads) hopper_publish();
         hopper_begin();
         wide_begin(upper, lower, stage + k.at.half, at, k, 1);
-        if (is_first_lane) ring_arrive(&sh->turn[1 - at->team]);
+        if (speaks) ring_arrive(&sh->turn[1 - at->team]);
         hopper_wait_but(1);
-        if (is_first_lane) ring_arrive(&sh->empty[c->now][0]);
+        if (speaks) ring_arrive(&sh->empty[c->now][0]);
         hopper_wait_but(0);
         hopper_hold(upper, k.n);
         hopper_hold(lower, k.n);
         wide_end(v, upper, lower, stage, at, k);
         rf_warp_sync();
-        if (is_first_lane) ring_arrive(&sh->empty[c->now][1]);
+        if (speaks) ring_arrive(&sh->empty[c->now][1]);
         if (++c->now == k.n_stages) {
             c->now = 0;
             c->parity ^= 1;
@@ -504,9 +504,9 @@ RF_DEVICE uint8_t *wide_begin_block(wide_shared *sh, uint32_t n_arrive) {
     const uint32_t tid = rf_tid();
     if (tid < 2 * RF_WIDE_MOST_STAGES) {
         ring_init(&sh->full[tid / 2][tid % 2], n_arrive);
-        ring_init(&sh->empty[tid / 2][tid % 2], 2 * WIDE_TEAM / 32);
+        ring_init_warps(&sh->empty[tid / 2][tid % 2], 2 * WIDE_TEAM / 32);
     }
-    if (tid < 2) ring_init(&sh->turn[tid], WIDE_TEAM / 32);
+    if (tid < 2) ring_init_warps(&sh->turn[tid], WIDE_TEAM / 32);
     hopper_publish(); /* to copies that run by themselves */
     rf_sync();
     return hopper_shared + RF_WIDE_HEAD;

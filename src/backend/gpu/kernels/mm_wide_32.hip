@@ -725,7 +725,7 @@ RF_DEVICE void groups_add_minima(float v[64], const float sums[64], const groups
 /* This warp is done with a stage. */
 RF_DEVICE void groups_give_back(uint64_t *empty) {
     rf_warp_sync();
-    if (rf_tid() % 32 == 0) ring_arrive(empty);
+    if (ring_speaks()) ring_arrive(empty);
 }
 
 /* Where a thread is: its place in the ring, the number of the next share in its own, and the place in the columns. */
@@ -972,11 +972,11 @@ RF_DEVICE void groups_run(const rf_gpu_matmul_args *a, groups_kind kind) {
     const uint32_t tid = rf_tid();
     if (tid < GROUPS_STAGES) {
         ring_init(&sh->full[tid], 1);
-        ring_init(&sh->empty[tid], 2 * WIDE_TEAM / 32);
+        ring_init_warps(&sh->empty[tid], 2 * WIDE_TEAM / 32);
     }
     if (tid < RF_MINIMA_SLOTS) {
         ring_init(&sh->minima_full[tid], 1);
-        ring_init(&sh->minima_empty[tid], 2 * WIDE_TEAM / 32);
+        ring_init_warps(&sh->minima_empty[tid], 2 * WIDE_TEAM / 32);
     }
     hopper_publish(); /* to copies that run by themselves */
     rf_sync();

@@ -75,3 +75,22 @@ RF_DEVICE void ring_await(const uint64_t *b, uint32_t parity) {
         rf_host_idle();
 }
 #endif
+
+#if !defined(RF_AMD)
+/* Lanes of a warp that arrive in its name, for all that the warp's threads did before they met (rf_warp_sync): the first.
+ * NVIDIA's racecheck sees only what an arriving thread did itself; for it all of them do. */
+#if defined(RF_RACECHECK)
+enum { RING_LANES = 32 };
+#else
+enum { RING_LANES = 1 };
+#endif
+
+/* A barrier that n warps arrive at, and whether this thread does in its warp's name. */
+RF_DEVICE void ring_init_warps(uint64_t *b, uint32_t n) { ring_init(b, RING_LANES * n); }
+RF_DEVICE int ring_speaks(void) { return rf_tid() % 32 < RING_LANES; }
+/* Between the making of barriers and what else is written before the block meets: racecheck takes the threads that a
+ * predicate keeps from making one for its writers. */
+RF_DEVICE void ring_apart(void) {
+    if (RING_LANES > 1) rf_sync();
+}
+#endif
