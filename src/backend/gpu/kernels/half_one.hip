@@ -243,7 +243,7 @@ RF_DEVICE void h1_run(half_shared *made, const rf_gpu_matmul_args *a, uint32_t n
     rf_await_before();
     h1_ask(&extra);
     const rf_gpu_halves own = {(uint16_t *)(void *)shared, 0, rf_half_stride(cols), 0};
-    const float scale = half_make(&own, 0, made, &a->norm, &w, x, cols, form);
+    const float scale = half_make(&own, 0, made, HALF_MOST_PIECES, &a->norm, &w, x, cols, form);
     rf_sync();
     if (k.first >= k.n_tiles && rf_warp_may_skip()) return;
     h1_multiply(&k, &next, n_slots, &lane, &extra, scale);

@@ -39,6 +39,14 @@ enum { HALF_ASKS = 0 };
 #else
 enum { HALF_ASKS = 1 };
 #endif
+/* So many pieces of a row that is not normed are on their way at once, of one among many and of one that all wait
+ * for. */
+enum { HALF_PIECES = HALF_ASKS ? 2 : 1, HALF_MOST_PIECES = HALF_ASKS ? 4 : 2 };
+
+/* Rows of these products are whole pieces of sixteen bytes, of eight columns. */
+RF_DEVICE void half_load_row(float v[NORM_OWN], const float *x, uint32_t first, uint32_t n) {
+    norm_load_whole_fours(v, x, first, n, NORM_FOURS);
+}
 
 /* The norm's weights of the thread's own elements of the first piece: what does not depend on the kernel in
  * front. */
@@ -47,26 +55,25 @@ typedef struct half_weights {
 } half_weights;
 RF_DEVICE half_weights half_expect(const rf_gpu_norm_args *norm, uint32_t n) {
     half_weights w = {{0.0f}};
-    if (HALF_ASKS && norm->n) norm_weights(w.v, norm->w, 0, n, NORM_FOURS);
+    if (HALF_ASKS && norm->n && norm->w) half_load_row(w.v, norm->w, 0, n);
     return w;
 }
 
 RF_DEVICE void half_scale(float v[NORM_OWN], const rf_gpu_norm_args *norm, const float w[NORM_OWN],
                           float factor) {
     RF_UNROLL
-    for (uint32_t i = 0; i < NORM_OWN && norm->n; i++) {
+    for (uint32_t i = 0; i < NORM_OWN; i++) {
         v[i] = v[i] * factor;
         if (norm->w) v[i] = v[i] * w[i];
     }
 }
 
-/* The thread's own elements of a piece of the row. */
+/* The thread's own elements of a piece of the row, normed. */
 RF_DEVICE void half_read(float v[NORM_OWN], const rf_gpu_norm_args *norm, const float *x,
                          float factor, uint32_t first, uint32_t n) {
-    float w[NORM_OWN];
-    norm_load_fours(v, x, first, n, NORM_FOURS);
-    if (!norm->n) return;
-    norm_weights(w, norm->w, first, n, NORM_FOURS);
+    float w[NORM_OWN] = {0.0f};
+    half_load_row(v, x, first, n);
+    if (norm->w) half_load_row(w, norm->w, first, n);
     half_scale(v, norm, w, factor);
 }
 
@@ -93,16 +100,15 @@ RF_DEVICE void half_write(const rf_gpu_halves *to, uint32_t row, const float v[N
     }
 }
 
-/* A row x of n columns, continued with zeros to the stride; returns what its outputs are multiplied with.
- * norm->n 0: it is not normed.  w: half_expect's. */
-RF_DEVICE float half_make(const rf_gpu_halves *to, uint32_t row, half_shared *sh,
-                          const rf_gpu_norm_args *norm, const half_weights *w, const float *x,
-                          uint32_t n, uint32_t form) {
-    float v[NORM_OWN], next[NORM_OWN], factor = 0.0f, down = 1.0f;
+/* half_make of a row that is normed; w: half_expect's. */
+RF_DEVICE float half_make_normed(const rf_gpu_halves *to, uint32_t row, half_shared *sh,
+                                 const rf_gpu_norm_args *norm, const half_weights *w,
+                                 const float *x, uint32_t n, uint32_t form) {
+    float v[NORM_OWN], next[NORM_OWN], down = 1.0f;
     float lane[NORM_OWN];
-    if (norm->n) norm_load_lane(lane, x, 0, n);
-    if (HALF_ASKS) norm_load_fours(v, x, 0, n, NORM_FOURS);
-    if (norm->n) factor = norm_factor(&sh->norm, lane, norm, x);
+    norm_load_lane(lane, x, 0, n);
+    if (HALF_ASKS) half_load_row(v, x, 0, n);
+    const float factor = norm_factor(&sh->norm, lane, norm, x);
     if (HALF_ASKS)
         half_scale(v, norm, w->v, factor);
     else
@@ -126,5 +132,53 @@ RF_DEVICE float half_make(const rf_gpu_halves *to, uint32_t row, half_shared *sh
             v[i] = next[i];
     }
     return half_up(down);
+}
+
+RF_DEVICE void half_fetch(float v[][NORM_OWN], uint32_t n_pieces, const float *x, uint32_t first,
+                          uint32_t n) {
+    RF_UNROLL
+    for (uint32_t i = 0; i < n_pieces; i++)
+        half_load_row(v[i], x, first + i * NORM_PIECE, n);
+}
+/* half_make of a row that stays as it is. */
+RF_DEVICE float half_make_plain(const rf_gpu_halves *to, uint32_t row, half_shared *sh,
+                                uint32_t n_pieces, const float *x, uint32_t n, uint32_t form) {
+    const uint32_t step = n_pieces * NORM_PIECE;
+    float v[HALF_MOST_PIECES][NORM_OWN], down = 1.0f;
+    half_fetch(v, n_pieces, x, 0, n);
+    if (form == RF_GPU_F16) {
+        uint32_t size = 0;
+        RF_NO_UNROLL
+        for (uint32_t first = 0;;) {
+            RF_UNROLL
+            for (uint32_t i = 0; i < n_pieces; i++)
+                size = rf_max_u32(size, half_size(v[i]));
+            first += step;
+            if (first >= n) break;
+            half_fetch(v, n_pieces, x, first, n);
+        }
+        down = half_down(half_most(sh->most, size));
+        if (n > step) half_fetch(v, n_pieces, x, 0, n);
+    }
+    RF_NO_UNROLL
+    for (uint32_t first = 0;;) {
+        RF_UNROLL
+        for (uint32_t i = 0; i < n_pieces; i++)
+            half_write(to, row, v[i], down, first + i * NORM_PIECE, form);
+        first += step;
+        if (first >= n) break;
+        half_fetch(v, n_pieces, x, first, n);
+    }
+    return half_up(down);
+}
+
+/* A row x of n columns, continued with zeros to the stride; returns what its outputs are multiplied with.
+ * norm->n 0: it is not normed.  w: half_expect's.  n_pieces, a constant: so many pieces of a row that is not normed
+ * are on their way at once. */
+RF_DEVICE float half_make(const rf_gpu_halves *to, uint32_t row, half_shared *sh, uint32_t n_pieces,
+                          const rf_gpu_norm_args *norm, const half_weights *w, const float *x,
+                          uint32_t n, uint32_t form) {
+    return norm->n ? half_make_normed(to, row, sh, norm, w, x, n, form)
+                   : half_make_plain(to, row, sh, n_pieces, x, n, form);
 }
 #endif

@@ -183,7 +183,8 @@ RF_DEVICE void wave_run_one(wave_shared *sh, const rf_gpu_matmul_args *a, uint32
     const float *x = a->norm.n ? a->norm.x : a->x;
     x += (uint64_t)x_row_of(a, dst_row_of(a, &s, 0)) * cols;
     const half_weights w = half_expect(&a->norm, cols);
-    const float scale = half_make(&own, 0, &sh->made, &a->norm, &w, x, cols, form);
+    const float scale =
+        half_make(&own, 0, &sh->made, HALF_MOST_PIECES, &a->norm, &w, x, cols, form);
     rf_sync();
     if (first >= s.p.w.rows) return;
     wave_multiply(&c, &r, &k);

@@ -15,7 +15,7 @@ RF_KERNEL_EARLY(half_rows, rf_gpu_halves_args, 4) {
     const float *x = (a.norm.n ? a.norm.x : a.x) + (uint64_t)row * a.cols;
     const half_weights w = half_expect(&a.norm, a.cols);
     rf_await_before();
-    const float up = half_make(&a.to, row, &made, &a.norm, &w, x, a.cols, a.form);
+    const float up = half_make(&a.to, row, &made, HALF_PIECES, &a.norm, &w, x, a.cols, a.form);
     if (a.form == RF_GPU_F16 && rf_tid() == 0) a.to.scale[row] = up;
 }
 #endif

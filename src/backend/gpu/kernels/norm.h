@@ -80,14 +80,9 @@ RF_DEVICE uint32_t norm_four(uint32_t first, uint32_t i, uint32_t n_fours) {
            rf_tid() % n_threads * 4;
 }
 
-RF_DEVICE void norm_load_fours(float v[NORM_OWN], const float *x, uint32_t first, uint32_t n,
-                               uint32_t n_fours) {
-    if (n % 4 != 0) {
-        RF_UNROLL
-        for (uint32_t i = 0; i < n_fours; i++)
-            norm_load(v + 4 * i, x, norm_four(first, i, n_fours), n);
-        return;
-    }
+/* n: a multiple of four. */
+RF_DEVICE void norm_load_whole_fours(float v[NORM_OWN], const float *x, uint32_t first, uint32_t n,
+                                     uint32_t n_fours) {
     RF_UNROLL
     for (uint32_t i = 0; i < n_fours; i++) { /* without a branch each */
         const uint32_t k = norm_four(first, i, n_fours);
@@ -97,6 +92,17 @@ RF_DEVICE void norm_load_fours(float v[NORM_OWN], const float *x, uint32_t first
         for (uint32_t j = 0; j < 4; j++)
             v[4 * i + j] = four.v[j];
     }
+}
+
+RF_DEVICE void norm_load_fours(float v[NORM_OWN], const float *x, uint32_t first, uint32_t n,
+                               uint32_t n_fours) {
+    if (n % 4 == 0) {
+        norm_load_whole_fours(v, x, first, n, n_fours);
+        return;
+    }
+    RF_UNROLL
+    for (uint32_t i = 0; i < n_fours; i++)
+        norm_load(v + 4 * i, x, norm_four(first, i, n_fours), n);
 }
 
 RF_DEVICE void norm_store_fours(float *dst, const float v[NORM_OWN], uint32_t first, uint32_t n,
