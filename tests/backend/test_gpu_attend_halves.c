@@ -149,7 +149,8 @@ static bool has_launched(rf_gpu_kernel k, bool with_ints) {
     if (k != RF_GPU_attend_halves) return queue.launched[k];
     return with_ints ? queue.launched[RF_GPU_attend_halves_quant] ||
                            queue.launched[RF_GPU_attend_halves_small_quant]
-                     : queue.launched[k] || queue.launched[RF_GPU_attend_halves_small];
+                     : queue.launched[k] || queue.launched[RF_GPU_attend_halves_small] ||
+                           queue.launched[RF_GPU_attend_halves_cluster];
 }
 
 /* Near, and the same by rows alone and few together, segments in turns or one after the other. */
@@ -362,6 +363,7 @@ static void test_own(void **state) {
                       .units = k < 36 ? (k % 4 > 1 ? 1000 : 0) : 3,
                       .type = type_of(k / 2)};
         queue.launched[RF_GPU_attend_halves] = queue.launched[RF_GPU_attend_halves_small] = false;
+        queue.launched[RF_GPU_attend_halves_cluster] = false;
         check_own_heads(&o);
         assert_true(has_launched(RF_GPU_attend_halves, false));
         by_small = by_small || queue.launched[RF_GPU_attend_halves_small];

@@ -167,8 +167,8 @@ typedef struct cuda_config {
 static int cuda_launch_hinted(rf_gpu_function f, unsigned grid_x, unsigned grid_y, unsigned grid_z,
                               unsigned block_x, unsigned shared_bytes, rf_gpu_stream s,
                               void **params, rf_gpu_hints hints) {
-    enum { EARLY = 6, SHARE = 14, SHARE_SINCE = 12080 };
-    cuda_attribute attributes[2];
+    enum { CLUSTER = 4, EARLY = 6, SHARE = 14, SHARE_SINCE = 12080 };
+    cuda_attribute attributes[3];
     cuda_config config = {.grid = {grid_x, grid_y, grid_z},
                           .block = {block_x, 1, 1},
                           .shared_bytes = shared_bytes,
@@ -179,6 +179,9 @@ static int cuda_launch_hinted(rf_gpu_function f, unsigned grid_x, unsigned grid_
     if (hints.share && drivers[CUDA].version >= SHARE_SINCE)
         attributes[config.n_attributes++] =
             (cuda_attribute){.id = SHARE, .value = {(int)hints.share}};
+    if (hints.cluster)
+        attributes[config.n_attributes++] =
+            (cuda_attribute){.id = CLUSTER, .value = {1, 1, (int)hints.cluster}};
     return cuda.launch_ex(&config, f, params, NULL);
 }
 
@@ -437,15 +440,16 @@ void rf_gpu_launch(rf_gpu_queue *q, rf_gpu_kernel kernel, uint32_t kind, rf_gpu_
     if (!is_sound(q) || grid.x == 0 || grid.y == 0 || grid.z == 0) return;
     memcpy(copy, args, args_bytes);
     void *params[] = {copy};
-    const rf_gpu_hints hints = {.is_early = q->overlaps && !q->is_apart, .share = q->share};
+    const rf_gpu_hints hints = {
+        .is_early = q->overlaps && !q->is_apart, .share = q->share, .cluster = q->cluster};
     rf_gpu_function f = kind ? q->more[kernel][kind - 1] : q->function[kernel];
-    bool has_hints = q->driver->launch_hinted && (hints.is_early || hints.share);
+    bool has_hints = q->driver->launch_hinted && (hints.is_early || hints.share || hints.cluster);
     int code = has_hints ? q->driver->launch_hinted(f, grid.x, grid.y, grid.z, block, shared_bytes,
                                                     q->stream, params, hints)
                          : q->driver->launch(f, grid.x, grid.y, grid.z, block, 1, 1, shared_bytes,
                                              q->stream, params, NULL);
     q->is_apart = false;
-    q->share = 0;
+    q->share = q->cluster = 0;
     q->n_launches++;
     q->launched[kernel] = true;
     if (code) {
@@ -458,6 +462,7 @@ void rf_gpu_launch(rf_gpu_queue *q, rf_gpu_kernel kernel, uint32_t kind, rf_gpu_
 
 void rf_gpu_part(rf_gpu_queue *q) { q->is_apart = true; }
 void rf_gpu_share(rf_gpu_queue *q, uint32_t percent) { q->share = percent; }
+void rf_gpu_cluster(rf_gpu_queue *q, uint32_t n_blocks) { q->cluster = n_blocks; }
 
 void rf_gpu_upload(rf_gpu_queue *q, void *dst, const void *src, size_t n) {
     if (is_sound(q) && n) ok(q, q->driver->upload(dst, src, n, q->stream), "a copy to the device");

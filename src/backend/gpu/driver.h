@@ -40,10 +40,11 @@ typedef void *rf_gpu_stream, *rf_gpu_event, *rf_gpu_module, *rf_gpu_function, *r
 enum { RF_GPU_NOT_READY = 600 }; /* in both interfaces */
 
 /* is_early: the kernel may start before the one in front has ended, since it knows how to wait itself.  share: percent
- * of a multiprocessor's memory that shall be shared, the rest being cache; 0: as the driver likes. */
+ * of a multiprocessor's memory that shall be shared, the rest being cache; 0: as the driver likes.  cluster: so many blocks,
+ * neighbours along z, run at once and reach each other's shared memory; 0: each by itself. */
 typedef struct rf_gpu_hints {
     bool is_early;
-    uint32_t share;
+    uint32_t share, cluster;
 } rf_gpu_hints;
 
 typedef struct rf_gpu_driver {
@@ -114,7 +115,7 @@ typedef struct rf_gpu_queue { /* a device, its one stream and its kernels */
     rf_gpu_function more[RF_GPU_KERNEL_COUNT][RF_GPU_MORE_KINDS]; /* kinds 1 to 11 */
     bool overlaps;                      /* kernels start before those in front have ended */
     bool is_apart;                      /* but not the next one */
-    uint32_t share;                     /* of the next one, as in rf_gpu_hints */
+    uint32_t share, cluster;            /* of the next one, as in rf_gpu_hints */
     bool fast_floats;                   /* 16-bit floats on matrix units (kernels/half.h) */
     bool left_out[RF_GPU_KERNEL_COUNT]; /* failed the self-test: not to be launched */
     bool launched[RF_GPU_KERNEL_COUNT]; /* so far */
@@ -138,8 +139,9 @@ void rf_gpu_launch(rf_gpu_queue *q, rf_gpu_kernel kernel, uint32_t kind, rf_gpu_
 /* No later kernel starts before those so far have ended: what they write may be read at once, which kernels
  * otherwise do only with what the batch brought. */
 void rf_gpu_part(rf_gpu_queue *q);
-/* A hint for the next kernel alone (rf_gpu_hints). */
+/* Hints for the next kernel alone (rf_gpu_hints). */
 void rf_gpu_share(rf_gpu_queue *q, uint32_t percent);
+void rf_gpu_cluster(rf_gpu_queue *q, uint32_t n_blocks);
 void rf_gpu_upload(rf_gpu_queue *q, void *dst, const void *src,
                    size_t n); /* src stays until done */
 void rf_gpu_download(rf_gpu_queue *q, void *dst, const void *src, size_t n);

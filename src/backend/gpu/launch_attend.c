@@ -230,10 +230,19 @@ static bool makes_heads(const rf_gpu_queue *q, const rf_gpu_attend_args *a) {
            walking_kernel(q, a, &shared_bytes) != NO_KERNEL;
 }
 
+/* Do walks of one segment each fold them together, n_blocks times?  Where these are a quarter of the device at most: more
+ * wait for room side by side longer than a fold takes.  (The host's blocks run one behind the other.) */
+static bool is_cluster(const rf_gpu_queue *q, rf_gpu_kernel k, uint64_t n_blocks, uint32_t n_walks,
+                       uint32_t n_segments) {
+    return k == RF_GPU_attend_halves && can_run(q, RF_GPU_attend_halves_cluster) &&
+           (q->driver->launch_hinted || !is_nvidia(q)) && n_walks > 1 && n_walks == n_segments &&
+           n_walks <= RF_CLUSTER_MOST && 4 * n_blocks * n_walks <= q->info.n_units;
+}
+
 /* How many blocks of so much shared memory take n_segments in turns, n_blocks times: with the least steps
- * one after another, where a block's start counts as one, and so does folding long heads. */
+ * one after another, where a block's start counts as one, and so does folding long heads by a kernel of its own. */
 static uint32_t walks_of(const rf_gpu_queue *q, const rf_gpu_attend_args *a, uint64_t n_blocks,
-                         uint32_t n_segments, uint32_t shared_bytes) {
+                         uint32_t n_segments, rf_gpu_kernel k, uint32_t shared_bytes) {
     enum { SHORT_HEAD = 64 };
     const bool is_tight = 2 * shared_bytes + BLOCK_RESERVE > q->info.lds_bytes;
     const uint64_t at_once = (is_tight ? 1 : ATTEND_AT_ONCE) * (uint64_t)q->info.n_units;
@@ -242,7 +251,8 @@ static uint32_t walks_of(const rf_gpu_queue *q, const rf_gpu_attend_args *a, uin
     uint32_t best = 1;
     for (uint32_t n = 1; n <= n_segments; n++) {
         uint64_t turns = (n_blocks * n + at_once - 1) / at_once;
-        uint64_t steps = turns * (div_up(n_segments, n) + 1) + (n > 1 ? fold : 0);
+        bool folds = n > 1 && !is_cluster(q, k, n_blocks, n, n_segments);
+        uint64_t steps = turns * (div_up(n_segments, n) + 1) + (folds ? fold : 0);
         if (steps >= least) continue;
         least = steps;
         best = n;
@@ -285,7 +295,11 @@ static attend_spread spread_of(const rf_gpu_queue *q, const rf_gpu_attend_args *
         s.shared_bytes = RF_ATTEND_HALVES_SMALL_SHARED;
     }
     s.n_splits = splits_of(q, a, n_blocks);
-    s.n_walks = walks ? walks_of(q, a, n_blocks, s.n_splits, s.shared_bytes) : s.n_splits;
+    s.n_walks = walks ? walks_of(q, a, n_blocks, s.n_splits, s.kernel, s.shared_bytes) : s.n_splits;
+    if (is_cluster(q, s.kernel, n_blocks, s.n_walks, s.n_splits)) {
+        s.kernel = RF_GPU_attend_halves_cluster;
+        s.n_splits = 1;
+    }
     if (s.n_walks == 1) s.n_splits = 1;
     return s;
 }
@@ -342,8 +356,10 @@ static void put_few(rf_gpu_queue *q, const rf_gpu_attend_args *a) {
     args.n_splits = s.n_splits;
     args.n_walks = s.n_walks;
     rf_gpu_grid grid = {a->n_rows, a->n_kv_heads, s.groups * s.n_walks};
-    if (s.kernel == RF_GPU_attend_halves && are_few(q, (uint64_t)grid.x * grid.y * grid.z))
+    bool in_cluster = k == RF_GPU_attend_halves_cluster;
+    if ((k == RF_GPU_attend_halves || in_cluster) && are_few(q, (uint64_t)grid.x * grid.y * grid.z))
         rf_gpu_share(q, SHARE_OF_FEW);
+    if (in_cluster) rf_gpu_cluster(q, s.n_walks);
     rf_gpu_put_shared(q, k, grid, s.shared_bytes, &args, sizeof args);
     if (args.n_splits > 1) put_attend_fold(q, &args);
 }

@@ -333,6 +333,12 @@ enum { RF_ATTEND_INTS_SHARED = 97 << 10 };
 /* The same over sixteen bits on matrix units (attend_halves.hip): the widest head that it takes, on AMD, too
  * (attend_halves_wave.hip), which may be half as wide; like that of attend_vec.hip. */
 enum { RF_ATTEND_HALVES_DIM = 128, RF_ATTEND_HALVES_SHARED = 96 << 10 };
+/* Blocks of a cluster at most, one for each segment of keys, and where in their memory a share of what all of them have
+ * left is: of each block sixteen bytes of 256 threads, all together. */
+enum {
+    RF_CLUSTER_MOST = 8,
+    RF_ATTEND_HALVES_ROOM = RF_ATTEND_HALVES_SHARED - 16 * (256 + RF_CLUSTER_MOST)
+};
 enum { RF_ATTEND_HALVES_SMALL_SHARED = 56 << 10 }; /* four side by side */
 
 /* The products of 16-bit floats on matrix units (mm_half.hip): a block's warps, and how many activation rows one

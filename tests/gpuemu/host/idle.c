@@ -36,6 +36,13 @@ static int launch(rf_gpu_function f, unsigned grid_x, unsigned grid_y, unsigned 
     return 0;
 }
 
+static int launch_hinted(rf_gpu_function f, unsigned grid_x, unsigned grid_y, unsigned grid_z,
+                         unsigned block_x, unsigned shared_bytes, rf_gpu_stream s, void **params,
+                         rf_gpu_hints hints) {
+    (void)hints;
+    return launch(f, grid_x, grid_y, grid_z, block_x, 1, 1, shared_bytes, s, params, NULL);
+}
+
 const rf_gpu_driver *rf_idle_gpu(const char *of, uint32_t units) {
     static rf_gpu_driver table;
     under = rf_host_gpu();
@@ -46,5 +53,6 @@ const rf_gpu_driver *rf_idle_gpu(const char *of, uint32_t units) {
     table.module_function = module_function;
     table.fill = fill;
     table.launch = launch;
+    if (arch[0] != 'g') table.launch_hinted = launch_hinted; /* NVIDIA's take hints */
     return &table;
 }

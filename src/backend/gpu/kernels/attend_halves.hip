@@ -14,7 +14,10 @@
  *
  * Q8_0 comes to a slot as it lies in the cache, and becomes f16 there (q8.h), a row by each thread.
  *
- * Heads may be made here, too (own.h). */
+ * Heads may be made here, too (own.h).
+ *
+ * On Hopper the blocks of a row's segments may be a cluster: each has one, and folds some columns of all (cluster.h). */
+#include "backend/gpu/kernels/cluster.h"
 #include "backend/gpu/kernels/half.h"
 #include "backend/gpu/kernels/ints.h"
 #include "backend/gpu/kernels/keys.h"
@@ -51,10 +54,11 @@ typedef struct halves_shared {
     float unit[HALVES_HEADS];             /* of the scores */
     uint32_t of_warps[HALVES_WARPS];
     uint32_t own_pos;             /* of the row's own key */
+    uint64_t come;                /* of a cluster, when the others' parts have */
     halves_own own[HALVES_WARPS]; /* as many as there are warps */
 } halves_shared;
 #if !defined(RF_NVIDIA)
-_Static_assert(sizeof(halves_shared) <= RF_ATTEND_HALVES_SHARED, "there is room");
+_Static_assert(sizeof(halves_shared) <= RF_ATTEND_HALVES_ROOM, "there is room");
 _Static_assert(sizeof(halves_shared) - sizeof(halves_own) * HALVES_WARPS / 2 <=
                    RF_ATTEND_HALVES_SMALL_SHARED,
                "there is room");
@@ -610,17 +614,72 @@ RF_DEVICE void halves_put_part(const rf_gpu_attend_args *a, const halves_work *w
         dst[halves_column(w, k, kind)] = t->acc[k];
 }
 
+#if defined(RF_HOPPER)
+/* Of a cluster each block has a segment, and folds some threads' numbers of all of them, in order. */
+RF_DEVICE cluster_share halves_share(const rf_gpu_attend_args *a, halves_kind kind) {
+    return cluster_share_of(2 * kind.dim, rf_bid_z() % a->n_walks, a->n_walks);
+}
+RF_DEVICE void halves_begin_cluster(halves_shared *sh, const rf_gpu_attend_args *a,
+                                    halves_kind kind) {
+    const cluster_share share = halves_share(a, kind);
+    cluster_begin(&sh->come, a->n_walks * share.n_own * (uint32_t)sizeof(rf_f4));
+}
+RF_DEVICE void halves_fold_cluster(halves_shared *sh, const rf_gpu_attend_args *a,
+                                   const halves_work *w, const rf_walk_sum *t, halves_kind kind) {
+    const uint32_t n = a->n_walks, rank = rf_bid_z() % n, tid = rf_tid(), n_all = 2 * kind.dim;
+    const cluster_share share = halves_share(a, kind);
+    rf_f4 *room = (rf_f4 *)(void *)(rf_dynamic_shared + RF_ATTEND_HALVES_ROOM);
+    const rf_f4 mine = {{t->m, t->l, t->acc[0], t->acc[1]}};
+    cluster_await_begun();
+    if (tid < n_all)
+        cluster_put(room + rank * share.each + tid % share.each, &sh->come,
+                    cluster_owner(tid, &share, n), mine);
+    cluster_await(&sh->come); /* whoever ends has all that is sent to it */
+    if (tid >= share.n_own) return;
+    const uint32_t number = share.first + tid, h = number % 4, per_kv = a->n_heads / a->n_kv_heads;
+    const int is_here = w->at.in_group + h < per_kv;
+    rf_f4 of[RF_CLUSTER_MOST];
+    RF_UNROLL
+    for (uint32_t i = 0; i < RF_CLUSTER_MOST; i++)
+        if (i < n) of[i] = room[i * share.each + tid];
+    rf_walk_sum total;
+    rf_walk_start(&total, a, (w->at.item + (is_here ? h : 0)) % a->n_heads);
+    RF_UNROLL
+    for (uint32_t i = 0; i < RF_CLUSTER_MOST; i++) {
+        if (i >= n || of[i].v[1] == 0.0f) continue;
+        const rf_walk_sum part = {of[i].v[0], of[i].v[1], {of[i].v[2], of[i].v[3], 0.0f, 0.0f}};
+        rf_walk_fold_segment(&total, &part, 2);
+    }
+    float *dst =
+        a->dst + (uint64_t)(w->at.item + h) * kind.dim + number / 32 * 16 + number % 32 / 4;
+    RF_UNROLL
+    for (uint32_t k = 0; k < 2 && is_here; k++)
+        dst[8 * k] = rf_walk_result(&total, k);
+}
+#else
+RF_DEVICE void halves_begin_cluster(halves_shared *sh, const rf_gpu_attend_args *a,
+                                    halves_kind kind) {
+    (void)sh, (void)a, (void)kind;
+}
+RF_DEVICE void halves_fold_cluster(halves_shared *sh, const rf_gpu_attend_args *a,
+                                   const halves_work *w, const rf_walk_sum *t, halves_kind kind) {
+    (void)sh, (void)a, (void)w, (void)t, (void)kind;
+}
+#endif
+
 /* takes_late: the heads are taken in the loop, so that what does not change in it is reckoned before they wait for the
  * kernel in front, and again in each further turn, for want of registers. */
 RF_DEVICE void halves_attend(const rf_gpu_attend_args *a, halves_kind kind, int makes_ints,
-                             int takes_late) {
+                             int takes_late, int in_cluster) {
     halves_shared *sh = (halves_shared *)(void *)rf_dynamic_shared;
     halves_work w;
+    if (in_cluster) halves_begin_cluster(sh, a, kind);
     const uint32_t own_pos = halves_begin(sh, a, &w, kind);
     const rf_walk *at = &w.at;
     const uint32_t h = rf_min_u32(at->lane % 4, a->n_heads / a->n_kv_heads - at->in_group - 1);
-    rf_walk_sum total;
+    rf_walk_sum total; /* in a cluster of a segment */
     rf_walk_start(&total, a, at->item % a->n_heads + h);
+    if (in_cluster) total.l = 0.0f;
     int are_taken = 0;
     if (!takes_late) halves_take_heads(sh, a, &w, own_pos, kind);
     RF_NO_UNROLL
@@ -635,12 +694,18 @@ RF_DEVICE void halves_attend(const rf_gpu_attend_args *a, halves_kind kind, int 
         t.m = halves_soften(s, sh, a, &w, kind);
         halves_values(&t, sh, a, &w, segment, goes_on, kind);
         if (goes_on) halves_go_on(sh, a, &w, segment + a->n_walks, kind);
-        if (a->n_splits > 1)
+        if (in_cluster)
+            total = t;
+        else if (a->n_splits > 1)
             halves_put_part(a, &w, &t, segment, kind);
         else if (t.l != 0.0f)
             rf_walk_fold_segment(&total, &t, 2 * halves_rounds(kind));
     }
     if (takes_late && !are_taken) rf_await_before(); /* nothing is visible */
+    if (in_cluster) {
+        halves_fold_cluster(sh, a, &w, &total, kind);
+        return;
+    }
     if (a->n_splits == 1) halves_give(sh, a, &w, &total, makes_ints, kind);
     if (!makes_ints) return;
     rf_sync();
@@ -648,31 +713,41 @@ RF_DEVICE void halves_attend(const rf_gpu_attend_args *a, halves_kind kind, int 
                      HALVES_HEADS * kind.dim / (32 * kind.warps));
 }
 
-#define HALVES_BODY(dim, form, is_q8, warps, makes_ints, takes_late)    \
-    {                                                                   \
-        const halves_kind kind = {(uint32_t)(dim), form, is_q8, warps}; \
-        halves_attend(&a, kind, makes_ints, takes_late);                \
+#define HALVES_BODY(dim, form, is_q8, warps, makes_ints, takes_late, in_cluster) \
+    {                                                                            \
+        const halves_kind kind = {(uint32_t)(dim), form, is_q8, warps};          \
+        halves_attend(&a, kind, makes_ints, takes_late, in_cluster);             \
     }
 /* kinds.def has their order: of either width F16, BF16, Q8_0, from kind number first on; not the first of all. */
 #define HALVES_KIND(name, kind, n_blocks, ...)                     \
     RF_KERNEL_KIND_EARLY(name, kind, rf_gpu_attend_args, n_blocks) \
     HALVES_BODY(__VA_ARGS__)
-#define HALVES_KERNEL(name, n_blocks, warps, makes_ints)                                 \
-    RF_KERNEL_EARLY(name, rf_gpu_attend_args, n_blocks)                                  \
-    HALVES_BODY(HALVES_DIM, RF_GPU_F16, 0, warps, makes_ints, 0)                         \
-    HALVES_KIND(name, 1, n_blocks, HALVES_DIM, RF_GPU_BF16, 0, warps, makes_ints, 0)     \
-    HALVES_KIND(name, 2, n_blocks, HALVES_DIM, RF_GPU_F16, 1, warps, makes_ints, 0)      \
-    HALVES_KIND(name, 3, n_blocks, HALVES_DIM / 2, RF_GPU_F16, 0, warps, makes_ints, 0)  \
-    HALVES_KIND(name, 4, n_blocks, HALVES_DIM / 2, RF_GPU_BF16, 0, warps, makes_ints, 0) \
-    HALVES_KIND(name, 5, n_blocks, HALVES_DIM / 2, RF_GPU_F16, 1, warps, makes_ints, 0)
+#define HALVES_KERNEL(name, n_blocks, warps, makes_ints)                                    \
+    RF_KERNEL_EARLY(name, rf_gpu_attend_args, n_blocks)                                     \
+    HALVES_BODY(HALVES_DIM, RF_GPU_F16, 0, warps, makes_ints, 0, 0)                         \
+    HALVES_KIND(name, 1, n_blocks, HALVES_DIM, RF_GPU_BF16, 0, warps, makes_ints, 0, 0)     \
+    HALVES_KIND(name, 2, n_blocks, HALVES_DIM, RF_GPU_F16, 1, warps, makes_ints, 0, 0)      \
+    HALVES_KIND(name, 3, n_blocks, HALVES_DIM / 2, RF_GPU_F16, 0, warps, makes_ints, 0, 0)  \
+    HALVES_KIND(name, 4, n_blocks, HALVES_DIM / 2, RF_GPU_BF16, 0, warps, makes_ints, 0, 0) \
+    HALVES_KIND(name, 5, n_blocks, HALVES_DIM / 2, RF_GPU_F16, 1, warps, makes_ints, 0, 0)
 HALVES_KERNEL(attend_halves, 2, 8, 0)
 /* Walks of one segment. */
-HALVES_KIND(attend_halves, 6, 2, HALVES_DIM, RF_GPU_F16, 0, 8, 0, 1)
-HALVES_KIND(attend_halves, 7, 2, HALVES_DIM, RF_GPU_BF16, 0, 8, 0, 1)
-HALVES_KIND(attend_halves, 8, 2, HALVES_DIM, RF_GPU_F16, 1, 8, 0, 1)
-HALVES_KIND(attend_halves, 9, 2, HALVES_DIM / 2, RF_GPU_F16, 0, 8, 0, 1)
-HALVES_KIND(attend_halves, 10, 2, HALVES_DIM / 2, RF_GPU_BF16, 0, 8, 0, 1)
-HALVES_KIND(attend_halves, 11, 2, HALVES_DIM / 2, RF_GPU_F16, 1, 8, 0, 1)
+HALVES_KIND(attend_halves, 6, 2, HALVES_DIM, RF_GPU_F16, 0, 8, 0, 1, 0)
+HALVES_KIND(attend_halves, 7, 2, HALVES_DIM, RF_GPU_BF16, 0, 8, 0, 1, 0)
+HALVES_KIND(attend_halves, 8, 2, HALVES_DIM, RF_GPU_F16, 1, 8, 0, 1, 0)
+HALVES_KIND(attend_halves, 9, 2, HALVES_DIM / 2, RF_GPU_F16, 0, 8, 0, 1, 0)
+HALVES_KIND(attend_halves, 10, 2, HALVES_DIM / 2, RF_GPU_BF16, 0, 8, 0, 1, 0)
+HALVES_KIND(attend_halves, 11, 2, HALVES_DIM / 2, RF_GPU_F16, 1, 8, 0, 1, 0)
+#if defined(RF_HOPPER)
+/* The same, whose segments' blocks fold them together. */
+RF_KERNEL_EARLY(attend_halves_cluster, rf_gpu_attend_args, 2)
+HALVES_BODY(HALVES_DIM, RF_GPU_F16, 0, 8, 0, 1, 1)
+HALVES_KIND(attend_halves_cluster, 1, 2, HALVES_DIM, RF_GPU_BF16, 0, 8, 0, 1, 1)
+HALVES_KIND(attend_halves_cluster, 2, 2, HALVES_DIM, RF_GPU_F16, 1, 8, 0, 1, 1)
+HALVES_KIND(attend_halves_cluster, 3, 2, HALVES_DIM / 2, RF_GPU_F16, 0, 8, 0, 1, 1)
+HALVES_KIND(attend_halves_cluster, 4, 2, HALVES_DIM / 2, RF_GPU_BF16, 0, 8, 0, 1, 1)
+HALVES_KIND(attend_halves_cluster, 5, 2, HALVES_DIM / 2, RF_GPU_F16, 1, 8, 0, 1, 1)
+#endif
 HALVES_KERNEL(attend_halves_small, 4, 4, 0)
 /* Where rf_gpu_attend_makes_ints: by itself, since what that takes costs the other registers. */
 HALVES_KERNEL(attend_halves_quant, 2, 8, 1)
