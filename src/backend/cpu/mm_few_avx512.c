@@ -12,18 +12,8 @@ typedef struct few {
     size_t n_groups;
     const int32_t *start; /* [n][n_groups] as in rf_mm_tile */
     const uint8_t *next;  /* weights that are wanted behind these */
+    uint8_t add;
 } few;
-
-/* The offset of rf_mm_range_of, as a constant: else each sixteen weights asked for it. */
-RF_INLINE uint8_t off_of(rf_mm_format f) {
-    return f == RF_MM_Q4_0                        ? 8
-           : f == RF_MM_Q5_0                      ? 16
-           : f == RF_MM_MXFP4                     ? 12
-           : f == RF_MM_MXFP6_E2M3                ? 60
-           : f == RF_MM_Q1_0 || f == RF_MM_Q2_0   ? 1
-           : f == RF_MM_Q8_0 || f == RF_MM_IQ4_NL ? 128
-                                                  : 0;
-}
 
 /* The sums of nv vectors of weight rows: acc[n][nv]. */
 RF_INLINE void store_sums(const few *c, size_t n, uint32_t row, int nv, const vec_floats acc[]) {
@@ -167,7 +157,7 @@ RF_INLINE void some_rows(rf_mm_format f, int nv, size_t nt, few *c, uint32_t row
             for (int v = 0; v < nv; v++) {
                 RF_UNROLL
                 for (int i = 0; i < 8; i++)
-                    w[v][i] = quad_32(f, off_of(f), &b[v], part, i);
+                    w[v][i] = quad_32(f, c->add, &b[v], part, i);
             }
             multiply_group(f, nv, nt, n, n_cols, x, b, w, acc);
             x.q += 32;
@@ -227,11 +217,10 @@ static const rows_fn variants[][2] = {
 void rf_mm_few_avx512(const rf_mm *mm, uint32_t begin, uint32_t end, void *scratch) {
     const rf_mm_input *a = mm->act;
     few c = {.mm = mm, .n = a->n_rows, .n_groups = a->n_cols / 32, .start = scratch};
-    const rf_mm_format f = rf_mm_format_of(mm->w->type);
-    RF_ASSERT(off_of(f) == rf_mm_range_of(mm->w->type).off);
-    rf_mm_starts_avx2(a->sum, c.n * c.n_groups, 1, off_of(f), scratch);
+    c.add = rf_mm_range_of(mm->w->type).off;
+    rf_mm_starts_avx2(a->sum, c.n * c.n_groups, 1, c.add, scratch);
     rf_mm_ahead first; /* rows are asked for at once */
     first.step = rf_mm_look_at_rows(mm, begin, end, 2 * VEC_ROWS, &first);
     rf_mm_look_ahead(&first);
-    variants[f][c.n == 4 ? 0 : 1](&c, begin, end);
+    variants[rf_mm_format_of(mm->w->type)][c.n == 4 ? 0 : 1](&c, begin, end);
 }
