@@ -45,8 +45,8 @@ static int run_job(const job *j) {
         memset(j->dst, j->value, j->n);
         return OK;
     }
-    uint32_t
-        b[3]; /* neighbours along z one behind the other, as clusters want it (kernels/hopper.h) */
+    /* neighbours along z one behind the other, as clusters want it (kernels/cluster.h) */
+    uint32_t b[3];
     for (b[0] = 0; b[0] < j->grid[0]; b[0]++)
         for (b[1] = 0; b[1] < j->grid[1]; b[1]++)
             for (b[2] = 0; b[2] < j->grid[2]; b[2]++)
