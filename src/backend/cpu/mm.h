@@ -33,6 +33,7 @@ enum {
     RF_MM_TIMES_AT = 32 << 10,      /* which begins there */
     RF_MM_STRETCH = 1024,           /* most columns in one */
     RF_MM_BEFORE = 2048,            /* bytes of weights that are asked for before they are due */
+    RF_MM_LOOKS_256 = 8,            /* ahead (rf_mm_ahead) while a group of 256 is packed */
 };
 
 /* The scale of a group of integers whose largest |x| is amax, and what x is multiplied with. */
@@ -126,9 +127,9 @@ void rf_mm_scalar(const rf_mm *mm, uint32_t begin, uint32_t end, void *scratch);
 #define RF_MM_AT_MINS(lanes)    ((size_t)(lanes) * (8 + 64 + 32))
 #define RF_MM_AT_Q_256(lanes)   ((size_t)(lanes) * (8 + 64 + 32 + 32))
 
-/* Packed weights that are wanted soon are fetched little by little, so that memory never rests:
- * [next, due) lies before us.  The next address is asked for well before, and once more when it is due,
- * since a request is lost where too many wait. */
+/* Packed weights that are wanted soon are fetched little by little, so that memory never rests, and of a burst too many
+ * would wait and some be lost: [next, due) lies before us.  The next address is asked for well before, and once more when it is
+ * due, for the same reason. */
 typedef struct rf_mm_ahead {
     const uint8_t *next, *due;
     size_t step; /* by how many bytes each look moves due */
@@ -184,6 +185,7 @@ typedef struct rf_mm_tile {
     const uint8_t *times; /* rf_mm_tiles.make_times's table, of the first group, or NULL */
     const float *bias;    /* [n_rows], on the last stretch; or NULL */
     rf_mm_ahead *ahead;
+    size_t n_looks; /* ahead, in a group: 1 or RF_MM_LOOKS_256 */
 } rf_mm_tile;
 typedef void (*rf_mm_tile_fn)(const rf_mm_tile *t);
 
@@ -205,6 +207,7 @@ RF_INLINE void rf_mm_ask_for_next(const rf_mm_tile *a, int nv, int nt, int n) {
 typedef struct rf_mm_tiles {
     uint32_t lanes, vecs, width; /* at most 2 vectors; most activation rows of a tile */
     uint32_t tall_from; /* activation rows from which panels are vecs vectors high, not one */
+    uint32_t often_to;  /* and to which tiles of groups of 256 look ahead often, not once a group */
     void (*pack)(const rf_mm_pack *p);
     bool keep_sign; /* how to pack */
     rf_mm_scales scales;

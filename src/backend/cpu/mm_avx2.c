@@ -299,7 +299,6 @@ RF_INLINE void tile_256(tile_mode mode, int nv, int nt, const rf_mm_tile *a) {
     for (int t = 0; t < nt; t++)
         at.x[t] = a->q + (size_t)t * a->q_stride;
     for (size_t g = 0; g < a->n_groups; g++) {
-        rf_mm_look_ahead(a->ahead);
         const uint8_t *record = a->panel + g * RF_MM_RECORD_256(LANES);
         lane_ints i;
         dot_sums(nv, nt, a, mode != TILE_SIGNED && a->has_off, record + RF_MM_AT_SCALES(LANES), g,
@@ -309,6 +308,7 @@ RF_INLINE void tile_256(tile_mode mode, int nv, int nt, const rf_mm_tile *a) {
             at.scale[v] = record + (size_t)v * a->vec_bytes + RF_MM_AT_SCALE(LANES);
         }
         for (int j = 0; j < 64; j += step) {
+            if (j % (64 / RF_MM_LOOKS_256) == 0) rf_mm_look_ahead(a->ahead);
             add_products(mode, true, nv, nt, step, &at, &i);
             RF_UNROLL
             for (int v = 0; v < nv; v++)
@@ -347,14 +347,15 @@ TILE_SET(256, TILE_2)
 TILE_SET(256, TILE_4)
 TILE_SET(256, TILE_8)
 
-#define TILES(size, mode)                                                                          \
-    {                                                                                              \
-        .lanes = LANES, .vecs = VECS, .width = WIDTH, .tall_from = TALL_FROM,                      \
-        .pack = rf_mm_pack_avx2, .keep_sign = (mode) == TILE_SIGNED, .scales = RF_MM_SCALES_TWICE, \
-        .one = {tile_##size##_##mode##_1_1, tile_##size##_##mode##_1_2,                            \
-                tile_##size##_##mode##_1_3, tile_##size##_##mode##_1_4},                           \
-        .two = {tile_##size##_##mode##_2_1, tile_##size##_##mode##_2_2,                            \
-                tile_##size##_##mode##_2_3, tile_##size##_##mode##_2_4},                           \
+#define TILES(size, mode)                                                                    \
+    {                                                                                        \
+        .lanes = LANES, .vecs = VECS, .width = WIDTH, .tall_from = TALL_FROM,                \
+        .often_to = UINT32_MAX, .pack = rf_mm_pack_avx2, .keep_sign = (mode) == TILE_SIGNED, \
+        .scales = RF_MM_SCALES_TWICE,                                                        \
+        .one = {tile_##size##_##mode##_1_1, tile_##size##_##mode##_1_2,                      \
+                tile_##size##_##mode##_1_3, tile_##size##_##mode##_1_4},                     \
+        .two = {tile_##size##_##mode##_2_1, tile_##size##_##mode##_2_2,                      \
+                tile_##size##_##mode##_2_3, tile_##size##_##mode##_2_4},                     \
     }
 static const rf_mm_tiles tiles_32[] = {TILES(32, TILE_SIGNED), TILES(32, TILE_1), TILES(32, TILE_2),
                                        TILES(32, TILE_4), TILES(32, TILE_8)};
@@ -402,10 +403,14 @@ static void run_stretch(const rf_mm_tiles *tiles, rf_mm_pack *pack, rf_mm_tile *
                         uint32_t n_act, size_t fetch, bool are_short) {
     const uint32_t n_parts = (n_act + tiles->width - 1) / tiles->width;
     const uint32_t n_rounds = pack->n_vecs == tiles->vecs ? 1 : pack->n_vecs;
-    pack->ahead->step = fetch / 2 / (pack->n_vecs * pack->n_groups);
+    const bool is_256 = rf_dtype_get(pack->w->type)->view == RF_INT_256;
+    const size_t n_pack = pack->n_vecs * pack->n_groups * (is_256 ? RF_MM_LOOKS_256 : 1);
+    tile->n_looks = is_256 && n_act <= tiles->often_to ? RF_MM_LOOKS_256 : 1;
+    const size_t n_tiles = n_parts * n_rounds * pack->n_groups * tile->n_looks;
+    pack->ahead->step = fetch / 2 / n_pack;
     tiles->pack(pack);
     if (are_short && pack->n_vecs == tiles->vecs) tile->times = tiles->make_times(pack);
-    pack->ahead->step = fetch / 2 / ((size_t)n_parts * n_rounds * pack->n_groups);
+    pack->ahead->step = fetch / 2 / n_tiles;
     run_tiles(tiles, n_act, *tile, pack->n_vecs);
 }
 

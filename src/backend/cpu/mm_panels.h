@@ -20,10 +20,15 @@ RF_INLINE rf_mm_lanes lanes_of(const rf_mm_pack *p, uint32_t v, size_t block, si
 }
 
 /* All groups of a block. */
-RF_INLINE void write_records_32(rf_mm_format f, uint8_t add, const rf_mm_lanes *p,
+RF_INLINE void write_records_32(rf_mm_format f, const rf_mm_pack *pack, const rf_mm_lanes *p,
                                 uint8_t *record) {
+    const uint8_t add = pack->add; /* not read again behind each store */
     block_32 b;
-    gather_block_32(f, p, &b);
+    RF_UNROLL
+    for (size_t g = 0; g < rf_mm_groups(f); g++)
+        rf_mm_look_ahead(pack->ahead);
+    gather_head_32(f, p, &b);
+    gather_integers_32(f, p, &b);
     RF_UNROLL
     for (size_t g = 0; g < rf_mm_groups(f); g++, record += RF_MM_RECORD_32(VEC_ROWS)) {
         vec_store_floats(record, b.d);
@@ -44,15 +49,12 @@ RF_INLINE void pack(rf_mm_format f, rf_mm_scales how, const rf_mm_pack *p) {
         uint8_t *const first = record;
         rf_mm_lanes rows = lanes_of(p, v, p->group / in_block, n_blocks, bytes, copy);
         for (size_t b = 0; b < n_blocks; b++) {
-            RF_UNROLL
-            for (size_t g = 0; g < in_block; g++)
-                rf_mm_look_ahead(p->ahead);
             if (goes_by_rows(f))
-                write_record_rows(f, how, p->add, &rows, record);
+                write_record_rows(f, how, p, &rows, record);
             else if (f >= RF_MM_Q4_K)
-                write_record_256(f, how, p->add, &rows, record);
+                write_record_256(f, how, p, &rows, record);
             else
-                write_records_32(f, p->add, &rows, record);
+                write_records_32(f, p, &rows, record);
             record += in_block * size;
             RF_UNROLL
             for (int i = 0; i < VEC_ROWS / 4; i++)

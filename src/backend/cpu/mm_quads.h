@@ -72,9 +72,9 @@ RF_INLINE void gather_head_32(rf_mm_format f, const rf_mm_lanes *p, block_32 *b)
                                    : vec_halves(p, 0);
 }
 
-/* Twenty-four bytes are eight times three; four bytes more than a gathered sixteen would lie behind the
+/* The integers.  Twenty-four bytes are eight times three; four bytes more than a gathered sixteen would lie behind the
  * block, so the second gather begins in the middle of the first. */
-RF_INLINE void gather_block_32(rf_mm_format f, const rf_mm_lanes *p, block_32 *b) {
+RF_INLINE void gather_integers_32(rf_mm_format f, const rf_mm_lanes *p, block_32 *b) {
     const size_t at = f == RF_MM_Q8_0                      ? offsetof(rf_block_q8_0, qs)
                       : f == RF_MM_Q4_1                    ? offsetof(rf_block_q4_1, qs)
                       : f == RF_MM_Q5_0                    ? offsetof(rf_block_q5_0, qs)
@@ -83,7 +83,6 @@ RF_INLINE void gather_block_32(rf_mm_format f, const rf_mm_lanes *p, block_32 *b
                       : f == RF_MM_MXFP6_E2M3              ? offsetof(rf_block_mxfp6, qs)
                       : f == RF_MM_Q1_0 || f == RF_MM_Q2_0 ? offsetof(rf_block_q1_0, qs)
                                                            : offsetof(rf_block_q4_0, qs);
-    gather_head_32(f, p, b);
     vec_gather_4(p, at, b->v);
     if (f == RF_MM_Q8_0) vec_gather_4(p, at + 16, b->v + 4);
     if (f != RF_MM_MXFP6_E2M3) return;
@@ -257,6 +256,7 @@ typedef struct quads {
     rf_mm_scales how;
     uint8_t *record;
     vec sums; /* scales times the sums of the integers, of flipped activations */
+    rf_mm_ahead *ahead;
 } quads;
 
 /* Bytes times the scale that is twice in a dword, all modulo 256. */
@@ -279,8 +279,10 @@ RF_INLINE vec scaled_in(rf_mm_format f, vec w, vec scale) {
     return vec_add_bytes(vec_mul_words(vec_shr(w, 1), scale), more);
 }
 
-/* Stores sixteen elements of each row, the first of them number `element`. */
+/* Stores sixteen elements of each row, the first of them number `element`; every other time, in whatever order they come,
+ * some of what is wanted next is asked for. */
 RF_INLINE void put_16(quads *out, size_t element, const vec w[4]) {
+    if ((element / 16 + element / 32) % 2 == 0) rf_mm_look_ahead(out->ahead);
     uint8_t *q = out->record + RF_MM_AT_Q_256(VEC_ROWS) + element * VEC_ROWS;
     const bool flipped = out->how == RF_MM_SCALES_FLIPPED;
     vec scale = vec_set(0), sums = vec_set(0);
@@ -382,12 +384,12 @@ RF_INLINE void quads_two_bits(size_t at, bool third, size_t at_third, const rf_m
     }
 }
 
-RF_INLINE void write_record_256(rf_mm_format f, rf_mm_scales how, uint8_t add, const rf_mm_lanes *p,
-                                uint8_t *record) {
-    quads out = {f, how, record, vec_set(0)}, *q = &out;
+RF_INLINE void write_record_256(rf_mm_format f, rf_mm_scales how, const rf_mm_pack *pack,
+                                const rf_mm_lanes *p, uint8_t *record) {
+    quads out = {f, how, record, vec_set(0), pack->ahead}, *q = &out;
     scale_bytes s;
     head_256(f, p, record, &s);
-    write_scales(f, how, add, &s, record);
+    write_scales(f, how, pack->add, &s, record);
     if (f == RF_MM_Q4_K)
         quads_nibbles(offsetof(rf_block_q4_k, qs), 0, p, q);
     else if (f == RF_MM_Q5_K)
@@ -395,7 +397,7 @@ RF_INLINE void write_record_256(rf_mm_format f, rf_mm_scales how, uint8_t add, c
     else if (f == RF_MM_Q6_K)
         quads_q6_k(p, q);
     else if (f == RF_MM_IQ4_XS)
-        quads_iq4_xs(add, p, q);
+        quads_iq4_xs(pack->add, p, q);
     else if (f == RF_MM_Q2_K)
         quads_two_bits(offsetof(rf_block_q2_k, qs), false, 0, p, q);
     else if (f == RF_MM_Q3_K)
@@ -460,9 +462,9 @@ RF_INLINE void write_row_scales(rf_mm_format f, rf_mm_scales how, uint8_t add, c
     }
 }
 
-RF_INLINE void write_record_rows(rf_mm_format f, rf_mm_scales how, uint8_t add,
+RF_INLINE void write_record_rows(rf_mm_format f, rf_mm_scales how, const rf_mm_pack *pack,
                                  const rf_mm_lanes *p, uint8_t *record) {
-    quads out = {f, how, record, vec_set(0)};
+    quads out = {f, how, record, vec_set(0), pack->ahead};
     row_group in;
     for (size_t l = 0; l < VEC_ROWS; l++) {
         const uint8_t *src = p->p[l / 4] + l % 4 * p->stride;
@@ -470,9 +472,10 @@ RF_INLINE void write_record_rows(rf_mm_format f, rf_mm_scales how, uint8_t add,
         unpack_row(f, src, in.q[l], in.scale[l]);
     }
     memcpy(record, in.d, sizeof in.d);
-    if (keeps_scales(f, how)) write_row_scales(f, how, add, &in, record);
+    if (keeps_scales(f, how)) write_row_scales(f, how, pack->add, &in, record);
     const rf_mm_lanes rows = lanes_at(in.q[0], sizeof in.q[0]);
-    const vec more = vec_bytes(rf_mm_is_signed(f) ? add : 0); /* the other loaders have added it */
+    const vec more =
+        vec_bytes(rf_mm_is_signed(f) ? pack->add : 0); /* the other loaders have added it */
     for (size_t j = 0; j < 16; j++) {
         vec w[4];
         vec_gather_4(&rows, 16 * j, w);

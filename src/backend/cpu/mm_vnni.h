@@ -258,33 +258,42 @@ RF_INLINE void add_stretch(tile_mode mode, int nv, int nt, const rf_mm_tile *a, 
     }
 }
 
+/* i += those of group g from its sixteen number j on, as many as share a scale. */
+RF_INLINE void add_scale(tile_mode mode, int nv, int nt, const rf_mm_tile *a, size_t g, size_t j,
+                         lane_ints *i) {
+    const uint8_t *record = a->panel + g * RF_MM_RECORD_256(VEC_ROWS);
+    const uint8_t *q = record + RF_MM_AT_Q_256(VEC_ROWS) + j * VEC_ROWS * 16;
+    const int8_t *x = a->q + 256 * g + 16 * j;
+    vec scale[VECS];
+    if (mode == TILE_SCALED && nv > 1) { /* enough sums that none waits for itself */
+        add_products(false, nv, nt, 4, a, q, x, i);
+        return;
+    }
+    RF_UNROLL
+    for (int v = 0; v < nv; v++) {
+        scale[v] = vec_load(record + (size_t)v * a->vec_bytes + RF_MM_AT_SCALE(VEC_ROWS) +
+                            j * VEC_ROWS * 4);
+        if (mode != TILE_4_32) /* sign-extended */
+            scale[v] = vec_sar(vec_shl(scale[v], 16), 16);
+    }
+    add_stretch(mode, nv, nt, a, q, x, scale, i);
+}
+
 RF_INLINE void tile_256(tile_mode mode, int nv, int nt, const rf_mm_tile *a) {
     const size_t n_pairs = has_wide_scales(mode) ? 4 : 8;
     const size_t step = (size_t)quads_of_scale(mode) / 4; /* sixteens */
+    const size_t look_after = 16 / a->n_looks;
     lane_floats acc;
     rf_mm_ask_for_next(a, nv, nt, VEC_ROWS);
     load_acc(a, nv, nt, &acc);
     for (size_t g = 0; g < a->n_groups; g++) {
-        rf_mm_look_ahead(a->ahead);
         const uint8_t *record = a->panel + g * RF_MM_RECORD_256(VEC_ROWS);
         lane_ints i;
         start_256(mode, nv, nt, a, g, &i);
-        for (size_t j = 0; j < 16; j += step) {
-            const uint8_t *q = record + RF_MM_AT_Q_256(VEC_ROWS) + j * VEC_ROWS * 16;
-            const int8_t *x = a->q + 256 * g + 16 * j;
-            vec scale[VECS];
-            if (mode == TILE_SCALED && nv > 1) { /* enough sums that none waits for itself */
-                add_products(false, nv, nt, 4, a, q, x, &i);
-                continue;
-            }
-            RF_UNROLL
-            for (int v = 0; v < nv; v++) {
-                scale[v] = vec_load(record + (size_t)v * a->vec_bytes + RF_MM_AT_SCALE(VEC_ROWS) +
-                                    j * VEC_ROWS * 4);
-                if (mode != TILE_4_32) /* sign-extended */
-                    scale[v] = vec_sar(vec_shl(scale[v], 16), 16);
-            }
-            add_stretch(mode, nv, nt, a, q, x, scale, &i);
+        for (size_t j = 0; j < 16;) {
+            rf_mm_look_ahead(a->ahead);
+            for (const size_t end = j + look_after; j < end; j += step)
+                add_scale(mode, nv, nt, a, g, j, &i);
         }
         if (mode == TILE_SCALED && a->has_off) finish_scaled(nv, nt, a, g, &i);
         add_scaled(a, nv, nt, record, g, &i, &acc);
@@ -322,10 +331,10 @@ SHAPES(TIMES_SHAPE, 2)
     { NULL }
 #endif
 
-#define TILES_OF(name, how)                                                             \
-    .lanes = VEC_ROWS, .vecs = VECS, .width = WIDTH, .tall_from = 1, .pack = VNNI_PACK, \
-    .scales = (how), .keep_sign = (how) == RF_MM_SCALES_FLIPPED,                        \
-    .one = {name##_1_1, name##_1_2, name##_1_3, name##_1_4, name##_1_5, name##_1_6},    \
+#define TILES_OF(name, how)                                                                     \
+    .lanes = VEC_ROWS, .vecs = VECS, .width = WIDTH, .tall_from = 1, .often_to = RF_MM_FEW_MAX, \
+    .pack = VNNI_PACK, .scales = (how), .keep_sign = (how) == RF_MM_SCALES_FLIPPED,             \
+    .one = {name##_1_1, name##_1_2, name##_1_3, name##_1_4, name##_1_5, name##_1_6},            \
     .two = SHAPES_OF_TWO(name)
 #define TILES(name, how) \
     { TILES_OF(name, how) }
@@ -400,7 +409,7 @@ static uint32_t panels_from(rf_mm_format f) {
 /* Activation rows from which groups of 32 do without a panel.  With fewer a format waits for memory, which
  * answers the other kernels better, the sooner the more bytes it has. */
 static uint32_t few_from(rf_mm_format f) {
-    if (f == RF_MM_Q8_0) return 9;
+    if (f == RF_MM_Q8_0) return 4;
     if (f == RF_MM_Q4_0 || f == RF_MM_Q4_1) return 3;
     return f >= RF_MM_MXFP6_E2M3 ? 1 : 2; /* those take most steps to unpack */
 }
