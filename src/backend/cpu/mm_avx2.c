@@ -307,7 +307,7 @@ RF_INLINE void tile_256(tile_mode mode, int nv, int nt, const rf_mm_tile *a) {
             at.w[v] = record + (size_t)v * a->vec_bytes + RF_MM_AT_Q_256(LANES);
             at.scale[v] = record + (size_t)v * a->vec_bytes + RF_MM_AT_SCALE(LANES);
         }
-        for (int j = 0; j < 64; j += step) {
+        for (int j = 0; j < 64; j += step) { /* looks often for any number of rows: often_to */
             if (j % (64 / RF_MM_LOOKS_256) == 0) rf_mm_look_ahead(a->ahead);
             add_products(mode, true, nv, nt, step, &at, &i);
             RF_UNROLL

@@ -15,17 +15,6 @@ typedef struct few {
     const uint8_t *next;  /* weights that are wanted behind these */
 } few;
 
-/* The offset of rf_mm_range_of, as a constant: else each sixteen weights asked for it. */
-RF_INLINE uint8_t off_of(rf_mm_format f) {
-    return f == RF_MM_Q4_0                        ? 8
-           : f == RF_MM_Q5_0                      ? 16
-           : f == RF_MM_MXFP4                     ? 12
-           : f == RF_MM_MXFP6_E2M3                ? 60
-           : f == RF_MM_Q1_0 || f == RF_MM_Q2_0   ? 1
-           : f == RF_MM_Q8_0 || f == RF_MM_IQ4_NL ? 128
-                                                  : 0;
-}
-
 /* The sums of nv vectors of weight rows: acc[n][nv]. */
 RF_INLINE void store_sums(const few *c, size_t n, uint32_t row, int nv, const vec_floats acc[]) {
     const rf_mm *mm = c->mm;
@@ -123,7 +112,7 @@ RF_INLINE void ask_early(const uint8_t *p, size_t bytes) {
 
 /* nv vectors of weight rows from `row` on.  Those that are wanted behind these are asked for early, and once more when they
  * are due, since of a burst too many wait, and some are lost: then with each activation row. */
-RF_INLINE void some_rows(rf_mm_format f, int nv, few *c, uint32_t row) {
+RF_INLINE void some_rows(rf_mm_format f, uint8_t add, int nv, few *c, uint32_t row) {
     const size_t bytes = rf_mm_block_bytes(f), in_block = rf_mm_groups(f);
     const rf_tensor *weights = c->mm->w;
     const rf_mm_input *a = c->mm->act;
@@ -157,7 +146,7 @@ RF_INLINE void some_rows(rf_mm_format f, int nv, few *c, uint32_t row) {
             for (int v = 0; v < nv; v++) {
                 RF_UNROLL
                 for (int i = 0; i < 8; i++)
-                    w[v][i] = quad_32(f, off_of(f), &b[v], part, i);
+                    w[v][i] = quad_32(f, add, &b[v], part, i);
             }
             multiply_group(f, nv, n, n_cols, x, b, w, acc, next);
             next += group_bytes(f, nv);
@@ -182,22 +171,23 @@ RF_INLINE uint32_t rows_at_once(rf_mm_format f, uint32_t n_act, uint32_t n_rows)
 }
 
 /* Where fewer rows are left than vectors have, the last ones are multiplied once more. */
-RF_INLINE void all_rows(rf_mm_format f, few *c, uint32_t begin, uint32_t end) {
+RF_INLINE void all_rows(rf_mm_format f, uint8_t add, few *c, uint32_t begin, uint32_t end) {
     const uint32_t most = rows_at_once(f, c->mm->act->n_rows, end - begin);
     for (uint32_t row = begin, n; row < end; row += n) {
         const uint32_t left = end - row, rows = left > VEC_ROWS ? most : VEC_ROWS;
         n = left < rows ? left : rows;
         c->next = rf_mm_next_row(c->mm, row + n, end);
         if (rows > VEC_ROWS)
-            some_rows(f, 2, c, row + n - rows);
+            some_rows(f, add, 2, c, row + n - rows);
         else
-            some_rows(f, 1, c, row + n - rows);
+            some_rows(f, add, 1, c, row + n - rows);
     }
 }
 
-#define FORMAT(f)                                                \
-    static void rows_##f(few *c, uint32_t begin, uint32_t end) { \
-        all_rows(RF_MM_##f, c, begin, end);                      \
+/* The format's offset is a constant, too: else each four weights asked for it. */
+#define FORMAT(f)                                                          \
+    static void rows_##f(few *c, uint32_t begin, uint32_t end) {           \
+        all_rows(RF_MM_##f, rf_mm_range_of(RF_DT_##f).off, c, begin, end); \
     }
 FORMAT(Q4_0)
 FORMAT(Q4_1)
@@ -219,12 +209,11 @@ static const rows_fn formats[] = {
 
 void rf_mm_few_avx512(const rf_mm *mm, uint32_t begin, uint32_t end, void *scratch) {
     const rf_mm_input *a = mm->act;
-    const rf_mm_format f = rf_mm_format_of(mm->w->type);
     few c = {.mm = mm, .start = scratch};
-    RF_ASSERT(off_of(f) == rf_mm_range_of(mm->w->type).off);
-    rf_mm_starts_avx2(a->sum, a->n_rows * (a->n_cols / 32), 1, off_of(f), scratch);
+    rf_mm_starts_avx2(a->sum, a->n_rows * (a->n_cols / 32), 1, rf_mm_range_of(mm->w->type).off,
+                      scratch);
     rf_mm_ahead first; /* rows are asked for at once */
     first.step = rf_mm_look_at_rows(mm, begin, end, 2 * VEC_ROWS, &first);
     rf_mm_look_ahead(&first);
-    formats[f](&c, begin, end);
+    formats[rf_mm_format_of(mm->w->type)](&c, begin, end);
 }

@@ -19,21 +19,6 @@ size_t rf_mm_scratch_bytes(uint32_t max_act_rows, uint32_t max_cols) {
     return (most + 63) & ~(size_t)63;
 }
 
-rf_mm_range rf_mm_range_of(rf_dtype t) {
-    static const rf_mm_range ranges[RF_DT_COUNT] = {
-        [RF_DT_Q1_0] = {1, 2},          [RF_DT_Q2_0] = {1, 3},     [RF_DT_Q4_0] = {8, 15},
-        [RF_DT_Q4_1] = {0, 15},         [RF_DT_Q5_0] = {16, 31},   [RF_DT_Q5_1] = {0, 31},
-        [RF_DT_MXFP4] = {12, 24},       [RF_DT_Q2_K] = {0, 3},     [RF_DT_Q3_K] = {4, 7},
-        [RF_DT_Q4_K] = {0, 15},         [RF_DT_Q5_K] = {0, 31},    [RF_DT_Q6_K] = {32, 63},
-        [RF_DT_IQ1_S] = {9, 18},        [RF_DT_IQ1_M] = {9, 18},   [RF_DT_IQ3_S] = {15, 30},
-        [RF_DT_IQ2_XXS] = {43, 86},     [RF_DT_IQ2_XS] = {43, 86}, [RF_DT_IQ2_S] = {43, 86},
-        [RF_DT_IQ3_XXS] = {62, 124},    [RF_DT_TQ1_0] = {1, 2},    [RF_DT_TQ2_0] = {1, 3},
-        [RF_DT_MXFP6_E2M3] = {60, 120},
-    };
-    rf_mm_range r = ranges[t];
-    return r.u_max > 0 ? r : (rf_mm_range){128, 255};
-}
-
 /* Scales lie in 0..15 (Q2_K), in -32..31 (Q3_K), are odd and at most 15 (IQ1, whose q are odd too: half of
  * their product then is a byte) or 1. */
 rf_mm_scaled rf_mm_scaled_of(rf_dtype t) {

@@ -258,9 +258,9 @@ RF_INLINE void add_stretch(tile_mode mode, int nv, int nt, const rf_mm_tile *a, 
     }
 }
 
-/* i += those of group g from its sixteen number j on, as many as share a scale. */
-RF_INLINE void add_scale(tile_mode mode, int nv, int nt, const rf_mm_tile *a, size_t g, size_t j,
-                         lane_ints *i) {
+/* i += scale * products of group g from its sixteen number j on, as many as share the scale. */
+RF_INLINE void add_sixteens(tile_mode mode, int nv, int nt, const rf_mm_tile *a, size_t g, size_t j,
+                            lane_ints *i) {
     const uint8_t *record = a->panel + g * RF_MM_RECORD_256(VEC_ROWS);
     const uint8_t *q = record + RF_MM_AT_Q_256(VEC_ROWS) + j * VEC_ROWS * 16;
     const int8_t *x = a->q + 256 * g + 16 * j;
@@ -293,7 +293,7 @@ RF_INLINE void tile_256(tile_mode mode, int nv, int nt, const rf_mm_tile *a) {
         for (size_t j = 0; j < 16;) {
             rf_mm_look_ahead(a->ahead);
             for (const size_t end = j + look_after; j < end; j += step)
-                add_scale(mode, nv, nt, a, g, j, &i);
+                add_sixteens(mode, nv, nt, a, g, j, &i);
         }
         if (mode == TILE_SCALED && a->has_off) finish_scaled(nv, nt, a, g, &i);
         add_scaled(a, nv, nt, record, g, &i, &acc);
