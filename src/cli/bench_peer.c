@@ -86,8 +86,10 @@ rf_status rf_bench_run_peer(const rf_bench *b, const rf_bench_test *t, double *r
     snprintf(n, sizeof n, "%u", t->is_prompt ? 0 : t->n);
     snprintf(d, sizeof d, "%u", t->depth);
     snprintf(threads, sizeof threads, "%d", t->threads);
-    const char *argv[] = {b->peer, "-m", b->path, "-p", p,   "-n", n,      "-d",
-                          d,       "-t", threads, "-r", "1", "-o", "json", NULL};
+    /* ik_llama.cpp's llama-bench has no -d, so it is given only where it says something. */
+    const char *argv[] = {b->peer, "-m", b->path, "-p",   p,    "-n", n,   "-t", threads,
+                          "-r",    "1",  "-o",    "json", NULL, NULL, NULL};
+    if (t->depth > 0) memcpy(&argv[13], (const char *[]){"-d", d}, 2 * sizeof *argv);
     pid_t pid;
     int fd = -1, status = 0;
     rf_buf text = {0};

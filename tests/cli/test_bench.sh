@@ -27,12 +27,13 @@ done
 echo "[{\"n_prompt\": $p, \"n_gen\": $n, \"avg_ts\": 50.0}]"
 PEER
 chmod +x "$dir/peer"
-run 0 bench -p 8 -n 4 -d 32 -t 1 -r 2 --backend cpu --json --compare "$dir/peer" --plot "$dir/roof.svg"
+run 0 bench -p 8 -n 4 -d 0,32 -t 1 -r 2 --backend cpu --json --compare "$dir/peer" --plot "$dir/roof.svg"
 grep -q '"peer_tokens_per_second":50.000,"ratio":' "$dir/out" || fail "no ratio"
-[ "$(wc -l <"$dir/calls")" -eq 4 ] || fail "the peer ran $(wc -l <"$dir/calls") times, not 4"
-grep -q -- "-p 8 -n 0 -d 32 -t 1 -r 1 -o json" "$dir/calls" || fail "other arguments for the peer"
+[ "$(wc -l <"$dir/calls")" -eq 8 ] || fail "the peer ran $(wc -l <"$dir/calls") times, not 8"
+grep -q -- "-p 8 -n 0 -t 1 -r 1 -o json -d 32$" "$dir/calls" || fail "other arguments for the peer"
+grep -q -- "-p 8 -n 0 -t 1 -r 1 -o json$" "$dir/calls" || fail "a depth of 0 for a peer that may know none"
 grep -q "</svg>" "$dir/roof.svg" || fail "the image has no end"
-[ "$(grep -c "<circle" "$dir/roof.svg")" -eq 2 ] || fail "not two points"
+[ "$(grep -c "<circle" "$dir/roof.svg")" -eq 4 ] || fail "not four points"
 
 printf '#!/bin/sh\necho no json\n' >"$dir/peer"
 refused 4 "its output is no JSON" bench -p 8 -n 0 -r 1 --compare "$dir/peer"
