@@ -370,9 +370,15 @@ RF_INLINE void multiply_digits(rf_mm_format f, const uint8_t *p, __m256i scales,
     }
 }
 
-RF_INLINE void unpack_256(rf_mm_format f, const weight_rows *rows, weights_256 *w) {
-    for (size_t r = 0; r < SIDE; r++) {
+/* Looks ahead behind each look_after rows. */
+RF_INLINE void unpack_256(rf_mm_format f, const weight_rows *rows, weights_256 *w,
+                          rf_mm_ahead *ahead, size_t look_after) {
+    for (size_t r = 0, due = 0; r < SIDE; r++) {
         const uint8_t *p = rows->p + rows->off[r];
+        if (r == due) {
+            rf_mm_look_ahead(ahead);
+            due += look_after;
+        }
         const rf_scales_256 s = rf_load_scales(f, p);
         if (has_table(f))
             look_up_digits(f, p, s.scale, r, w);
@@ -392,6 +398,7 @@ typedef struct source {
     size_t first, n;
     uint8_t off;
     rf_mm_ahead *ahead;
+    size_t look_after; /* rows of a group of 256 */
 } source;
 
 RF_INLINE void unpack_groups(rf_mm_format f, const source *s, void *panel) {
@@ -399,11 +406,12 @@ RF_INLINE void unpack_groups(rf_mm_format f, const source *s, void *panel) {
     weight_rows rows = s->rows;
     rows.p += s->first / n_parts * bytes;
     for (size_t g = 0; g < s->n; g++) {
-        rf_mm_look_ahead(s->ahead);
-        if (f >= RF_MM_Q4_K)
-            unpack_256(f, &rows, (weights_256 *)panel + g);
-        else
+        if (f >= RF_MM_Q4_K) {
+            unpack_256(f, &rows, (weights_256 *)panel + g, s->ahead, s->look_after);
+        } else {
+            rf_mm_look_ahead(s->ahead);
             unpack_32(f, g % n_parts, s->off, &rows, (weights_32 *)panel + g);
+        }
         if ((g + 1) % n_parts == 0) rows.p += bytes;
     }
     if (f < RF_MM_Q4_K) widen_scales(f, panel, s->n);
@@ -673,6 +681,7 @@ static void write_results(const rf_mm *mm, uint32_t row, uint32_t n, const block
 typedef struct blocking {
     size_t group, record; /* columns of a group, bytes of its activations */
     size_t n_groups, stretch, part;
+    size_t n_looks; /* ahead, while a group is unpacked: often where few products follow */
     uint32_t n_rows;
 } blocking;
 
@@ -680,6 +689,7 @@ static blocking blocking_of(const rf_mm_input *a, size_t n_blocks) {
     const bool is_256 = a->view == RF_INT_256, is_long = !is_256 && n_blocks > FEW_BLOCKS;
     blocking b = {.group = is_256 ? 256 : 32,
                   .record = is_256 ? sizeof(act_256) : sizeof(act_32),
+                  .n_looks = is_256 && n_blocks <= FEW_BLOCKS ? RF_MM_LOOKS_256 : 1,
                   .n_rows = SIDE};
     b.n_groups = b.part = a->n_cols / b.group;
     b.stretch = (is_long ? LONG_STRETCH : STRETCH) / b.group;
@@ -697,8 +707,10 @@ static void multiply_part(const rf_mm *mm, const blocking *b, stretch *s, uint32
     void (*const multiply)(const stretch *) = b->group == 256 ? info->has_min ? min_256 : plain_256
                                               : info->has_min ? min_32
                                                               : plain_32;
-    source from = {
-        .rows.p = rf_mm_row(mm->w, row), .off = rf_mm_range_of(mm->w->type).off, .ahead = s->ahead};
+    source from = {.rows.p = rf_mm_row(mm->w, row),
+                   .off = rf_mm_range_of(mm->w->type).off,
+                   .ahead = s->ahead,
+                   .look_after = SIDE / b->n_looks};
     for (uint32_t i = 0; i < SIDE; i++)
         from.rows.off[i] = (i < n ? i : n - 1) * mm->w->row_bytes;
     for (from.first = first; from.first < end; from.first += s->n) {
@@ -720,8 +732,8 @@ static void matmul_blocks(const rf_mm *mm, uint32_t begin, uint32_t end, void *s
                  .block_bytes = b.n_groups * b.record,
                  .n_blocks = n_blocks,
                  .ahead = &ahead};
-    /* A group is looked at when it is unpacked, and with each block of activations, or two of them. */
-    const size_t n_looks = 1 + (b.group == 256 ? (n_blocks + 1) / 2 : n_blocks);
+    /* A block of activations, or two of them, is one more look. */
+    const size_t n_looks = b.n_looks + (b.group == 256 ? (n_blocks + 1) / 2 : n_blocks);
     configure(b.group == 256 ? 64 : 32);
     for (uint32_t row = begin; row < end; row += b.n_rows) {
         const uint32_t n = least(end - row, b.n_rows), n_here = (n + SIDE - 1) / SIDE;
