@@ -370,7 +370,7 @@ RF_INLINE void multiply_digits(rf_mm_format f, const uint8_t *p, __m256i scales,
     }
 }
 
-/* Looks ahead behind each look_after rows. */
+/* Looks ahead with every look_after-th row. */
 RF_INLINE void unpack_256(rf_mm_format f, const weight_rows *rows, weights_256 *w,
                           rf_mm_ahead *ahead, size_t look_after) {
     for (size_t r = 0, due = 0; r < SIDE; r++) {
