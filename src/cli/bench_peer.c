@@ -86,10 +86,12 @@ rf_status rf_bench_run_peer(const rf_bench *b, const rf_bench_test *t, double *r
     snprintf(n, sizeof n, "%u", t->is_prompt ? 0 : t->n);
     snprintf(d, sizeof d, "%u", t->depth);
     snprintf(threads, sizeof threads, "%d", t->threads);
-    /* ik_llama.cpp's llama-bench has no -d, so it is given only where it says something. */
-    const char *argv[] = {b->peer, "-m", b->path, "-p", p,      "-n", n,    "-t",
-                          threads, "-r", "1",     "-o", "json", NULL, NULL, NULL};
-    if (t->depth > 0) memcpy(&argv[13], (const char *[]){"-d", d}, 2 * sizeof *argv);
+    const char *argv[16] = {b->peer, "-m",    b->path, "-p", p,    "-n",  n,
+                            "-t",    threads, "-r",    "1",  "-o", "json"};
+    if (t->depth > 0) { /* ik_llama.cpp's llama-bench does not know it */
+        argv[13] = "-d";
+        argv[14] = d;
+    }
     pid_t pid;
     int fd = -1, status = 0;
     rf_buf text = {0};
