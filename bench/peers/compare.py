@@ -11,7 +11,6 @@ with -d, after so many tokens; with --parallel, N steps of so many sequences in 
 Rounds alternate (A B A B ...), so a machine whose speed drifts is unfair to neither.
 """
 import argparse
-import ctypes
 import json
 import signal
 import statistics
@@ -70,7 +69,7 @@ def time_peer(args):
     peer = Peer(args)
     seqs = range(args.parallel)
     rates = []
-    peer.begin(seqs, max(args.p, 16))
+    peer.begin(seqs, 16)  # a warm-up
     if args.p:
         peer.begin([0], args.d)
         start = time.perf_counter()
@@ -123,8 +122,9 @@ def main():
     if args.peer:
         print(json.dumps(time_peer(args)))
         return
-    tests = [f"pp{args.p}"] * bool(args.p) + [f"tg{args.n}"] * bool(args.n)
-    where = (f" x{args.parallel}" if args.parallel > 1 else "") + (f" @ d{args.d}" if args.d else "")
+    answers = f" x{args.parallel}" if args.parallel > 1 else ""  # a prompt is one sequence's
+    where = f" @ d{args.d}" if args.d else ""
+    tests = [f"pp{args.p}{where}"] * bool(args.p) + [f"tg{args.n}{answers}{where}"] * bool(args.n)
     print(f"| model | test | rocmforge | llama.cpp | ratio (median of {args.r} rounds) |\n|---|---|---|---|---|")
     for model in args.models:
         rounds = [(time_ours(args, model), time_peer_apart(args, model)) for _ in range(args.r)]
@@ -133,7 +133,7 @@ def main():
             peer = [r[1][i] for r in rounds]
             ratio = statistics.median(a / b for a, b in zip(ours, peer))
             name = model.rsplit("/", 1)[-1]
-            print(f"| {name} | {test}{where} | {statistics.median(ours):.1f} | {statistics.median(peer):.1f} | {ratio:.2f} |",
+            print(f"| {name} | {test} | {statistics.median(ours):.1f} | {statistics.median(peer):.1f} | {ratio:.2f} |",
                   flush=True)
 
 
